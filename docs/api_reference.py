@@ -18,7 +18,7 @@ import acphold.mcp
 import acphold.testing
 from acphold.errors import AcpholdError
 from acphold.library import agent
-from acphold.serving import AgentOptions, ServeOptions
+from acphold.serve_options import AgentOptions, ServeOptions
 
 PAGE = Path(__file__).with_name("api.md")
 

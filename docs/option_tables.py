@@ -1,6 +1,6 @@
 """Writes the options of serving into docs/operations.md: `make docs`. A test compares the two.
 
-What they mean is in `acphold.serving`. The other rows of these tables are written by hand.
+What they mean is in `acphold.serve_options`. The other rows of these tables are written by hand.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec.structs import FieldInfo, fields
 
 from acphold.cli.main import parser_of
-from acphold.serving import AgentOptions, Option, ServeOptions
+from acphold.serve_options import AgentOptions, Option, ServeOptions
 
 PAGE = Path(__file__).with_name("operations.md")
 

@@ -18,8 +18,8 @@ from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.journal import SqliteJournal
 from acphold.rpc.peer import Answer
 from acphold.schema import AgentCapabilities, decode
+from acphold.serve_options import ServeOptions
 from acphold.server import Connection
-from acphold.serving import ServeOptions
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker
 

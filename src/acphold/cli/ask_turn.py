@@ -27,7 +27,7 @@ from acphold.client.policy import rule_for
 from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import Implementation
-from acphold.serving import ServeOptions
+from acphold.serve_options import ServeOptions
 from acphold.version import __version__
 
 if TYPE_CHECKING:

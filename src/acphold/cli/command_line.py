@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, NoReturn
 if TYPE_CHECKING:
     from msgspec import Struct
 
-    from acphold.serving import Option
+    from acphold.serve_options import Option
 
 
 class Exit(IntEnum):
@@ -190,7 +190,7 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] = ()) -> None:
-    """The options of serving as arguments, or those named only; see `acphold.serving`."""
+    """The options of serving as arguments, or those named only; see `acphold.serve_options`."""
     from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
 
     for field in fields(options):
@@ -217,7 +217,7 @@ def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] 
 
 def add_journal(parser: Parser) -> None:
     """`--journal URL`: None where it is not given."""
-    from acphold.serving import ServeOptions
+    from acphold.serve_options import ServeOptions
 
     add_options(parser, ServeOptions, only=("journal",))
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from acphold.cli.command_line import Exit, Parser, add_log, add_options
 from acphold.errors import AcpholdError, DeclarationError
-from acphold.serving import AgentOptions
+from acphold.serve_options import AgentOptions
 from acphold.transports.late_tls import load_asyncio
 
 if TYPE_CHECKING:

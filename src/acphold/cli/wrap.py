@@ -26,9 +26,9 @@ from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, SettingsError
 from acphold.journal import Journal
 from acphold.processes.program import Program
+from acphold.serve_options import ServeOptions
 from acphold.server.alert_commands import alerting
 from acphold.server.service import Service, refuse, serve, stop_at_signals
-from acphold.serving import ServeOptions
 from acphold.transports.pipes import PipeTransport
 
 if TYPE_CHECKING:

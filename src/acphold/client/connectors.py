@@ -15,7 +15,7 @@ from acphold.client.uplink import CANCEL_GRACE, SILENCE, START_TIMEOUT, Endpoint
 from acphold.errors import DeclarationError
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
-from acphold.serving import ServeOptions
+from acphold.serve_options import ServeOptions
 from acphold.version import __version__
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from acphold.errors import AcpholdError, ConnectionLostError, UnreachableOwnerEr
 from acphold.journal import At, Silent
 from acphold.journal.stores import named, open_journal
 from acphold.rpc import Peer, Transport
+from acphold.serve_options import ServeOptions
 from acphold.server.service import Service, serve, served_journal
-from acphold.serving import ServeOptions
 from acphold.transports.addresses import connect
 from acphold.transports.memory import memory_pair
 

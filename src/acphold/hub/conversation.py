@@ -56,7 +56,7 @@ from acphold.schema import (
 )
 from acphold.schema.splice import array, members, splice
 from acphold.schema.update_kinds import OPENCODE_CHILD, kinds_about
-from acphold.serving import ServeOptions
+from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
 

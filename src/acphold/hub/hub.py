@@ -54,7 +54,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.splice import splice
-from acphold.serving import ServeOptions
+from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
 

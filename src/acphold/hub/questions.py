@@ -34,7 +34,7 @@ from acphold.hub.attachment import Attachment, Client
 from acphold.hub.client_request import DECISIONS, ClientRequest, Reply, watches
 from acphold.hub.session import Session
 from acphold.schema import REQUEST_PERMISSION
-from acphold.serving import ServeOptions
+from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
 

@@ -39,7 +39,7 @@ from acphold.rpc.peer import Answer
 from acphold.rpc.wire_errors import incident
 from acphold.schema import CANCEL, PROMPT, encode
 from acphold.schema.splice import splice
-from acphold.serving import ServeOptions
+from acphold.serve_options import ServeOptions
 
 log = logging.getLogger(__name__)
 

@@ -27,9 +27,9 @@ from acphold.schema import (
     SessionMode,
     UnstructuredCommandInput,
 )
+from acphold.serve_options import AgentOptions
 from acphold.server.alert_commands import alerting
 from acphold.server.service import Service, serve, stop_at_signals
-from acphold.serving import AgentOptions
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 

@@ -29,8 +29,8 @@ from acphold.rpc import (
 )
 from acphold.rpc.request import Request
 from acphold.schema import PROMPT
+from acphold.serve_options import ServeOptions
 from acphold.server.connection import Connection
-from acphold.serving import ServeOptions
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening

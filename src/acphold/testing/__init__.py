@@ -30,7 +30,7 @@ from acphold.schema import (
     NoticeCapabilities,
     SessionConfigOptionsCapabilities,
 )
-from acphold.serving import AgentOptions
+from acphold.serve_options import AgentOptions
 from acphold.testing.client import Client, ClientSession
 from acphold.testing.person import Answer, Form, Permission, Person
 from acphold.testing.received import Received, Result

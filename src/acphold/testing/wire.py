@@ -19,7 +19,7 @@ from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.journal import default_location
 from acphold.journal.stores import open_journal
 from acphold.schema import ClientCapabilities, Implementation
-from acphold.serving import AgentOptions
+from acphold.serve_options import AgentOptions
 from acphold.testing.received import Received
 from acphold.transports.memory import memory_pair
 

@@ -9,7 +9,7 @@ from msgspec.structs import fields
 
 import acphold
 from acphold.cli.main import parser_of
-from acphold.serving import AgentOptions, ServeOptions
+from acphold.serve_options import AgentOptions, ServeOptions
 
 
 @pytest.mark.parametrize(
