@@ -117,6 +117,18 @@ def test_continue_goes_on_with_the_newest_of_the_folder_whatever_agent_it_has(ho
     assert json.loads(line)["messageCount"] == 4
 
 
+def test_options_may_stand_between_the_words_of_a_command(home: Place) -> None:
+    hold(home, "apples")
+    prompt = json.dumps([{"say": "more of them"}])
+    done = home.run("ask", prompt, "--continue", "scripted")
+    assert (done.returncode, done.stdout) == (0, "more of them\n"), done.stderr
+    [line] = home.run("list", "--json").stdout.splitlines()
+    assert json.loads(line)["messageCount"] == 4
+    found = home.run("search", "more", "--json", "them").stdout.splitlines()
+    assert [json.loads(hit)["speaker"] for hit in found].count("agent") == 1
+    assert "no option" not in home.run("search", "--", "-x", "apples").stderr
+
+
 def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> None:  # noqa: F811
     prompt = json.dumps([{"say": "apples"}])
     place.run("ask", prompt, "--", *scripted_agent())

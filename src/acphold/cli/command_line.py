@@ -123,9 +123,11 @@ class Parser(argparse.ArgumentParser):
             ):  # argparse drops the `--`, and falls over that
                 self.error(f"{word}: `--` is no value")
         if not self._runs_program:
-            return vars(self.parse_args(arguments))
+            # Options may stand between words; of what is behind `--` argparse loses some then.
+            read = self.parse_args if "--" in arguments else self.parse_intermixed_args
+            return vars(read(arguments))
         own, program = parted(arguments)
-        found, stray = self.parse_known_args(own)
+        found, stray = self.parse_known_intermixed_args(own)
         named = found.agent if self._takes_agent else None
         if stray and stray[0].startswith("-") and named is None:
             self.error(f"unrecognized arguments: {stray[0]}")
