@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from typing import get_args
 
 import msgspec
@@ -112,14 +113,15 @@ async def _usage(
     async with opened(location) as journal:
         lagging = await caught_up(journal, CATCH_UP_SECONDS)
         found = await journal.usage_sums(grouping, agent=agent, cwd=cwd, since=since)
+        shown = found.groups[:limit]
         if as_json:
-            for sum_ in found.groups[:limit]:
+            for sum_ in shown:
                 sys.stdout.write(json_line(sum_, grouping))
         else:
-            names = [await _name(journal, sum_, grouping) for sum_ in found.groups[:limit]]
+            names = [await _name(journal, sum_, grouping) for sum_ in shown]
             # Not the sum of the lines: a session may have a part in several days.
-            total = [found.total] if len(found.groups) > 1 else []
-            _print([*names, "in all"], [*found.groups[:limit], *total], grouping)
+            total = found.total if len(found.groups) > 1 else None
+            _print(names, shown, total, grouping)
     if not as_json:
         _remark(found, limit)
     if lagging:
@@ -165,8 +167,10 @@ DETAILS = {"INPUT", "OUTPUT", "CACHED"}
 DETAILS_WIDTH = 110
 
 
-def _print(names: Sequence[str], sums: Sequence[UsageSum], grouping: str) -> None:
-    """A line for each name and the sum of it."""
+def _print(
+    names: Sequence[str], sums: Sequence[UsageSum], total: UsageSum | None, grouping: str
+) -> None:
+    """A line for each name and the sum of it, and one for the total if there is one."""
     if not sums:
         return
     out = console() if sys.stdout.isatty() else None
@@ -178,7 +182,8 @@ def _print(names: Sequence[str], sums: Sequence[UsageSum], grouping: str) -> Non
 
     def table() -> Iterator[list[str]]:
         yield [grouping.upper(), *shown]
-        for name, sum_ in zip(names, sums, strict=False):
+        lines = zip(names, sums, strict=True)
+        for name, sum_ in chain(lines, [("in all", total)] if total is not None else []):
             cells = _cells(sum_, short=out is not None)
             yield [name, *(cells[heading] for heading in shown)]
 

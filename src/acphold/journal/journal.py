@@ -213,7 +213,7 @@ class SearchHit(Struct, frozen=True):
     archived: bool = False
 
 
-class Tokens(Struct, frozen=True):
+class Tokens(Struct, frozen=True, array_like=True, gc=False):
     """Counts of tokens; None for what was not reported.
 
     Some agents count cached tokens as input too, some beside it: only `total` can be compared.
@@ -256,7 +256,7 @@ Grouping = Literal["agent", "day", "folder", "session"]
 """What tokens and cost are added up by; a day is one of this machine's time zone."""
 
 
-class UsageSum(Struct, gc=False):
+class UsageSum(Struct, array_like=True):
     """What was reported in a group of sessions; `name` is the group, `title` that of a session.
 
     In `not_reported` of the sessions nobody told any tokens. `costs` are by currency.
@@ -276,7 +276,7 @@ class UsageSums(Struct, frozen=True):
     `by_request` has the agents that reported something of which is not known that it was of a turn.
     """
 
-    groups: list[UsageSum]
+    groups: Sequence[UsageSum]
     total: UsageSum
     by_request: frozenset[str]
 

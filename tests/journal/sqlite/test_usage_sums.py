@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from collections.abc import Iterator
 from datetime import datetime
 from itertools import product
@@ -52,7 +53,9 @@ async def fill(journal: SqliteJournal, random: Random) -> None:
         for kind, raw in entries(random):
             at += random.randrange(20) * HOUR
             past.append(PastEntry(kind, at, raw))
-        await journal.take_in(lease, past, RowChange(updated_at=at, prompted=True))
+        is_archived = random.randrange(4) == 0
+        change = RowChange(updated_at=at, prompted=True, archived=is_archived)
+        await journal.take_in(lease, past, change)
         if random.randrange(5) == 0:
             usage = b'{"stopReason":"end_turn","usage":{"totalTokens":7}}'
             await journal.append(lease, "turn_end", [usage])
@@ -123,3 +126,39 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
             for report in session.reports
             if not report.by_turn and agent in (None, report.agent)
         }
+
+
+MANY = 500
+MOST_BYTES = 400
+"""For each session: its id and title, eight figures, and a place in a list."""
+
+
+async def test_the_sums_of_many_sessions_are_held_in_a_few_bytes_each(
+    journal: SqliteJournal,
+) -> None:
+    for number in range(MANY):
+        name = f"01234567-89ab-4def-8123-{number:012}"
+        lease = await journal.create(NewSession(name, "a", "/w/one", title="What was asked first"))
+        cost = {"amount": 1.5 + number, "currency": "USD"}
+        usage = {"inputTokens": 4000 + number, "outputTokens": 900, "totalTokens": 4900 + number}
+        past = [
+            PastEntry("prompt", HOUR, b"[]"),
+            PastEntry(
+                "update", HOUR, json.dumps({"sessionUpdate": "usage_update", "cost": cost}).encode()
+            ),
+            PastEntry(
+                "turn_end", HOUR, json.dumps({"stopReason": "end_turn", "usage": usage}).encode()
+            ),
+        ]
+        await journal.take_in(lease, past, RowChange(updated_at=HOUR, prompted=True))
+    await journal.catch_up(30)
+    await journal.usage_sums("agent")
+    tracemalloc.start()
+    try:
+        sums = await journal.usage_sums("session")
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert len(sums.groups) == MANY
+    assert sums.groups[0].costs == {"USD": 1.5 + MANY - 1}
+    assert held < MANY * MOST_BYTES

@@ -239,9 +239,9 @@ def usage(connection: sqlite3.Connection, cwd: str | None, since: int) -> list[S
 def usage_of(
     connection: sqlite3.Connection, sessions: str, cwd: str | None, since: int
 ) -> Iterator[SessionUsage]:
-    """The same of those that a condition in SQL picks, one after the other."""
+    """The same of those that a condition in SQL picks, one at a time."""
     folder = None if cwd is None else resolved_folder(cwd)
-    for row in connection.execute(f"{_SESSIONS} AND {sessions}", (since, folder)):
+    for row in connection.execute(f"{_SESSIONS} AND {sessions} {_NEWEST_FIRST}", (since, folder)):
         yield _of_row(connection, row, since)
 
 

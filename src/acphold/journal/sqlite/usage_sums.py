@@ -1,7 +1,8 @@
 """What agents reported of tokens and cost, added up.
 
 Of most sessions SQLite adds it up, which takes a second for a hundred thousand. Those that need
-more thought are looked at one by one: see `_ODD`.
+more thought are looked at one by one: see `_ODD`. Where each session is a group, there may be as
+many: no more than one of them is in memory as anything but a few bytes.
 
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """
@@ -9,9 +10,14 @@ The functions run inside a transaction of the caller's and may raise sqlite3 err
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
-from typing import Final
+from heapq import merge
+from itertools import groupby
+from operator import itemgetter
+from typing import Final, overload
+
+import msgspec
 
 from acphold.journal.journal import (
     Grouping,
@@ -53,21 +59,22 @@ _USED: Final = f"""
 """A row for each session, or for each of its days."""
 
 _SUMS: Final = f"""
-    SELECT {{name}} AS name, {{title}}, count(DISTINCT number), sum(told = 0),
+    SELECT {{name}} AS name, count(DISTINCT number), sum(told = 0),
         {", ".join(f"sum({name})" for name in COUNTS)}
     FROM used JOIN sessions USING (number) GROUP BY name
 """
 
 _TOTAL: Final = f"""
-    SELECT '', NULL, count(*), sum(told = 0), {", ".join(f"sum({name})" for name in COUNTS)}
+    SELECT '', count(*), sum(told = 0), {", ".join(f"sum({name})" for name in COUNTS)}
     FROM (
         SELECT sum(told) AS told, {", ".join(f"sum({name}) AS {name}" for name in COUNTS)}
         FROM used GROUP BY number
     )
 """
 
-_COSTS: Final = f"""
-    SELECT {{name}} AS name, currency, sum(iif(cost >= before, cost - before, cost)) FROM (
+_CAME: Final = f"""
+    CREATE TEMP TABLE came AS
+    SELECT {{name}} AS name, currency, sum(iif(cost >= before, cost - before, cost)) AS cost FROM (
         SELECT session, at, currency, cost,
             lag(cost, 1, 0.0) OVER (PARTITION BY session, currency ORDER BY seq) AS before
         FROM usage WHERE cost IS NOT NULL
@@ -81,9 +88,23 @@ _NAMES: Final[dict[Grouping, str]] = {
     "agent": "agent",
     "day": "day",
     "folder": "cwd",
-    "session": "session_id",
+    "session": "number",
 }
 """The group of a row of `used`, in SQL."""
+
+_BY_SESSION: Final = (
+    " UNION ALL ".join(
+        f"""
+            SELECT updated_at, session_id, title, told = 0, {", ".join(COUNTS)}, currency, cost
+            FROM sessions CROSS JOIN used USING (number) LEFT JOIN came ON name = number
+            WHERE prompted = 1 AND archived = {archived}
+        """
+        for archived in (0, 1)
+    )
+    + " ORDER BY updated_at DESC, session_id DESC"
+)
+"""A row for each session and currency, in the order of an index for either value of `archived`: to
+be sorted, all of them would be in memory."""
 
 
 def sums(
@@ -99,46 +120,109 @@ def sums(
     try:
         connection.execute(_ODD, values)
         connection.execute(_USED.format(day=day), values)
-        title = "title" if by == "session" else "NULL"
-        rows = connection.execute(_SUMS.format(name=_NAMES[by], title=title))
-        groups = {row[0]: _sum(row) for row in rows}
-        total = _sum(connection.execute(_TOTAL).fetchone())
         name = _DAY.format("at") if by == "day" else _NAMES[by]
-        for group, currency, cost in connection.execute(_COSTS.format(name=name), values):
-            for sum_ in (groups[group], total):
-                sum_.costs = {**sum_.costs, currency: sum_.costs.get(currency, 0.0) + cost}
+        connection.execute(_CAME.format(name=name), values)
+        total = _sum(connection.execute(_TOTAL).fetchone())
+        total.costs = dict(
+            connection.execute("SELECT currency, sum(cost) FROM came GROUP BY currency")
+        )
         by_request = {
             name
             for (name,) in connection.execute(
                 "SELECT DISTINCT agent FROM used JOIN sessions USING (number) WHERE by_request"
             )
         }
-        for session in usage_of(connection, "number IN odd", cwd, since):
-            by_request |= _add(session, by, agent, groups, total)
-        order = _order(connection, by, groups)
+        odd = usage_of(connection, "number IN odd", cwd, since)
+        groups: Sequence[UsageSum]
+        if by == "session":
+            groups = _Packed.of(_each_session(connection, agent, odd, total, by_request))
+        else:
+            groups = _groups(connection, by, agent, odd, total, by_request)
     finally:
-        for table in ("odd", "used"):
+        for table in ("odd", "used", "came"):
             connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
-    return UsageSums(order, total, frozenset(by_request))
+    return UsageSums(groups, total, frozenset(by_request))
 
 
-def _order(
-    connection: sqlite3.Connection, by: Grouping, groups: dict[str, UsageSum]
+def _groups(
+    connection: sqlite3.Connection,
+    by: Grouping,
+    agent: str | None,
+    odd: Iterable[SessionUsage],
+    total: UsageSum,
+    by_request: set[str],
 ) -> list[UsageSum]:
-    if by == "session":
-        rows = connection.execute(
-            "SELECT session_id FROM sessions WHERE prompted"
-            " ORDER BY updated_at DESC, session_id DESC"
-        )
-        return [groups[session_id] for (session_id,) in rows if session_id in groups]
+    """The sums of agents, days or folders; what the odd sessions add goes to the rest as well."""
+    groups = {row[0]: _sum(row) for row in connection.execute(_SUMS.format(name=_NAMES[by]))}
+    for group, currency, cost in connection.execute("SELECT name, currency, cost FROM came"):
+        groups[group].costs[currency] = cost
+    for session in odd:
+        by_request |= _add(session, by, agent, groups, total)
     if by == "day":
         return sorted(groups.values(), key=lambda sum_: sum_.name, reverse=True)
     return sorted(groups.values(), key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
 
 
-def _sum(row: tuple[str, str | None, int, int | None, *tuple[int | None, ...]]) -> UsageSum:
-    name, title, sessions, not_reported, *counts = row
-    return UsageSum(name, title, sessions, not_reported or 0, Tokens(*counts))
+def _each_session(
+    connection: sqlite3.Connection,
+    agent: str | None,
+    odd: Iterable[SessionUsage],
+    total: UsageSum,
+    by_request: set[str],
+) -> Iterator[UsageSum]:
+    """The sums of sessions, one after the other; what the odd ones add goes to the rest as well."""
+
+    def plain_ones() -> Iterator[tuple[tuple[int, str], UsageSum]]:
+        # Else SQLite goes through all of them for each session: it does not know how many it has.
+        connection.execute("CREATE INDEX temp.used_of ON used (number)")
+        connection.execute("CREATE INDEX temp.came_of ON came (name)")
+        rows = connection.execute(_BY_SESSION)
+        for place, of_one in groupby(rows, key=itemgetter(0, 1)):
+            rows_of_one = [*of_one]
+            _, session_id, title, is_silent, *counts, _, _ = rows_of_one[0]
+            costs = {currency: cost for *_, currency, cost in rows_of_one if cost is not None}
+            yield place, UsageSum(session_id, title, 1, is_silent, Tokens(*counts), costs)
+
+    def odd_ones() -> Iterator[tuple[tuple[int, str], UsageSum]]:
+        for session in odd:
+            its: dict[str, UsageSum] = {}
+            by_request.update(_add(session, "session", agent, its, total))
+            for sum_ in its.values():
+                yield (session.updated_at, session.session_id), sum_
+
+    newest_first = merge(plain_ones(), odd_ones(), key=itemgetter(0), reverse=True)
+    return (sum_ for _, sum_ in newest_first)
+
+
+class _Packed(Sequence[UsageSum]):
+    """Sums that are made anew whenever one is asked for."""
+
+    def __init__(self, packed: list[bytes]) -> None:
+        self._packed = packed
+
+    @classmethod
+    def of(cls, found: Iterable[UsageSum]) -> _Packed:
+        return cls([msgspec.msgpack.encode(sum_) for sum_ in found])
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    @overload
+    def __getitem__(self, place: int) -> UsageSum: ...
+    @overload
+    def __getitem__(self, place: slice) -> _Packed: ...
+    def __getitem__(self, place: int | slice) -> UsageSum | _Packed:
+        if isinstance(place, slice):
+            return _Packed(self._packed[place])
+        return _unpack(self._packed[place])
+
+
+_unpack: Final = msgspec.msgpack.Decoder(UsageSum).decode
+
+
+def _sum(row: tuple[str, int, int | None, *tuple[int | None, ...]]) -> UsageSum:
+    name, sessions, not_reported, *counts = row
+    return UsageSum(name, None, sessions, not_reported or 0, Tokens(*counts))
 
 
 def _add(
