@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import re
@@ -14,10 +15,12 @@ import pytest
 import zstandard
 
 from acphold.cli import index_beside
+from acphold.journal import SqliteJournal
 from acphold.journal.sqlite import search_index
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
+from tests.imports.test_heads import list_first
 from tests.imports.told import write_lines
 
 
@@ -278,3 +281,24 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     acphold.run("index")
     assert acphold.run("import", "--from", str(tmp_path)).out.split()[-2:] == ["unchanged", "3"]
     assert len(left_to) == 2
+
+
+def test_what_was_listed_and_not_read_is_said_where_it_would_be_missed(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    folder = Path(home(tmp_path))
+
+    async def listed() -> None:
+        journal = SqliteJournal.open(acphold.journal)
+        assert len(await list_first(journal, folder)) == 2
+        await journal.aclose()
+
+    asyncio.run(listed())
+    told = "2 conversations listed and not read yet: nothing in them is found or added up"
+    done = acphold.run("search", "needle")
+    assert (done.out, told in done.err) == ("", True), done.err
+    assert "`acphold import` goes on reading" in done.err
+    assert told in " ".join(acphold.run("doctor").out.split())
+    acphold.run("import", "--from", str(folder))
+    assert "haystack" in acphold.run("search", "haystack").out
+    assert "not read yet" not in acphold.run("search", "needle").err

@@ -26,7 +26,7 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.import_tally import Tally
 from acphold.cli.index_beside import Indexing
-from acphold.cli.journals import exists, opened, path_of
+from acphold.cli.journals import exists, opened, path_of, unread_remark
 from acphold.cli.terminal_text import visible, visible_json
 from acphold.errors import TranscriptError
 from acphold.imports import (
@@ -162,8 +162,19 @@ def import_conversations(
             asyncio.run(run.dry(path_of(journal)))
             run.report(as_json=as_json, dry=True)
         else:
-            asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch))
+            try:
+                asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch))
+            except KeyboardInterrupt:
+                if not watch and exists(journal):
+                    asyncio.run(_say_what_is_left(journal))
+                raise
     return Exit.OK
+
+
+async def _say_what_is_left(journal: str | None) -> None:
+    async with opened(journal) as kept:
+        left = await unread_remark(kept) or "some was not looked at; `acphold import` goes on"
+    print(f"\nInterrupted. What was read is kept. {left[0].upper()}{left[1:]}.", file=sys.stderr)
 
 
 @contextmanager

@@ -9,10 +9,10 @@ import stat
 from pathlib import Path
 
 from acphold.cli.findings import Finding
-from acphold.cli.journals import exists, file_of, opened, path_of, sessions
+from acphold.cli.journals import exists, file_of, opened, path_of, sessions, unread_remark
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import AcpholdError
-from acphold.journal import ListFilter, Sessions
+from acphold.journal import Arrivals, ListFilter, Sessions
 from acphold.journal.in_file import InFile
 
 LITTLE_SPACE = 64 << 20
@@ -53,6 +53,7 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
         findings = [
             contents,
             *await _room_of(file),
+            *await _unread(journal),
             *_whole(path, await file.damage()),
             *_spoiled(await file.spoiled()),
             *_unswept(await file.unswept()),
@@ -81,6 +82,11 @@ async def _contents(journal: Sessions) -> str:
         unprompted += not row.prompted
     rest = f", {unprompted} more without a prompt" if unprompted else ""
     return counted(prompted, "session") + rest
+
+
+async def _unread(journal: Arrivals) -> list[Finding]:
+    what, _, advice = (await unread_remark(journal)).partition("; ")
+    return [Finding(what, advice)] if what else []
 
 
 async def _room_of(file: InFile) -> list[Finding]:

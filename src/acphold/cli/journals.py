@@ -7,9 +7,11 @@ from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
 from acphold.cli.command_line import UsageError
+from acphold.cli.terminal_text import counted
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history import Entry
 from acphold.journal import (
+    Arrivals,
     Free,
     Index,
     Journal,
@@ -111,6 +113,17 @@ async def whole(journal: Journal, row: SessionRow) -> SessionRow:
         return row
     await journal.complete(row.session_id)
     return await journal.session(row.session_id, counted=True)
+
+
+async def unread_remark(journal: Arrivals) -> str:
+    """What to say of sessions that an import has listed and not read; "" when there are none."""
+    count = len(await journal.unread())
+    if not count:
+        return ""
+    return (
+        f"{counted(count, 'conversation')} listed and not read yet: nothing in them is found or "
+        "added up; `acphold import` goes on reading"
+    )
 
 
 async def searched(journal: Index, sought: Sought) -> list[SearchHit]:

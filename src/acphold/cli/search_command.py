@@ -19,7 +19,7 @@ from acphold.cli.command_line import (
     add_cwd,
     add_journal,
 )
-from acphold.cli.journals import exists, opened, path_of, place_name, searched
+from acphold.cli.journals import exists, opened, path_of, place_name, searched, unread_remark
 from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
 from acphold.cli.terminal_text import (
     console,
@@ -142,6 +142,8 @@ async def _search(location: str | None, sought: Sought, *, as_json: bool) -> Non
         else:
             await _print(journal, hits)
             _remark(sought, found, await journal.lagging())
+            if remark := await unread_remark(journal):
+                print(f"{remark}.", file=sys.stderr)
 
 
 def json_line(hit: SearchHit) -> str:
