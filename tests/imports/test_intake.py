@@ -52,8 +52,8 @@ async def take(journal: SqliteJournal, home: Path, selection: Selection | None =
     (source,) = sources(READER, home)
     intake = Intake(journal, selection) if selection else Intake(journal)
     # Asked for with many others, it is the same to be told.
-    unchanged = await intake.unchanged([source], READER)
-    assert bool(unchanged) == (await intake.expect(source, READER) == "same")
+    changed = await intake.changed([source], READER)
+    assert (not changed) == (await intake.expect(source, READER) == "same")
     return (await intake.take(source, READER)).outcome
 
 
@@ -117,8 +117,11 @@ async def test_of_many_conversations_those_that_are_as_they_were_are_told_at_onc
     others = [replace(source, session_id=f"other-{number}") for number in range(1200)]
     grown = replace(source, size=source.size + 1)
     no_text = replace(source, session_id="\ud800")
-    asked = [*others, source, grown, no_text, replace(source, agent="another"), *others]
-    assert await Intake(opened).unchanged(asked, READER) == [source]
+    another = replace(source, agent="another")
+    asked = [*others, source, grown, no_text, another, *others]
+    assert await Intake(opened).changed(asked, READER) == [
+        *others, grown, no_text, another, *others
+    ]  # fmt: skip
 
 
 async def test_what_came_to_a_conversation_is_added(opened: SqliteJournal, tmp_path: Path) -> None:

@@ -35,7 +35,6 @@ from acphold.imports import (
     WORTH_LISTING,
     Home,
     Intake,
-    Outcome,
     Reader,
     Selection,
     Source,
@@ -239,7 +238,7 @@ class _Run:
             intake = Intake(journal, self._selection)
             with Indexing(location) as indexing:
                 with _Progress(quiet=as_json) as progress:
-                    await self._take_all(intake, progress, indexing)
+                    await self._take_all(intake, progress, indexing, watch=watch)
                     await give_up_lost(journal)
                 self.report(as_json=as_json)
                 if await indexing.lags(journal):
@@ -247,24 +246,27 @@ class _Run:
             while watch:
                 await asyncio.sleep(WATCH_SECONDS)
                 self._tallies = {name: old.next() for name, old in self._tallies.items()}
-                await self._take_all(intake, _Progress(quiet=True), None)
+                await self._take_all(intake, _Progress(quiet=True), None, watch=True)
                 self.report(as_json=as_json, only_news=True)
         finally:
             await journal.aclose()
 
     async def _take_all(
-        self, intake: Intake, progress: _Progress, indexing: Indexing | None
+        self, intake: Intake, progress: _Progress, indexing: Indexing | None, *, watch: bool
     ) -> None:
         changed: dict[str, list[Source]] = {name: [] for name in self._tallies}
         new: list[Source] = []
         for name, tally in self._tallies.items():
             found = self._sources(reader(name))
             asked = [source for source in found if self._settled.get(source.place) != source]
-            for source in await intake.unchanged(asked, reader(name)):
-                self._settled[source.place] = source
-            for source in found:
+            news = await intake.changed(asked, reader(name))
+            tally.outcomes["same"] += len(found) - len(news)
+            if watch:
+                places = {source.place for source in news}
+                self._settled |= {s.place: s for s in asked if s.place not in places}
+            for source in news:
                 with tally.counting(source) as count:
-                    outcome = await self._expected(intake, source)
+                    outcome = await intake.expect(source, reader(name))
                     if outcome in ("new", "grown"):
                         changed[name].append(source)
                         progress.expect(name)
@@ -294,11 +296,6 @@ class _Run:
             # What is looked for is mostly new.
             sources.sort(key=lambda source: -source.changed_at)
             await each(sources, take)
-
-    async def _expected(self, intake: Intake, source: Source) -> Outcome:
-        if self._settled.get(source.place) == source:
-            return "same"
-        return await intake.expect(source, reader(source.reader))
 
     async def dry(self, location: str) -> None:
         """Count what `real` would take in."""

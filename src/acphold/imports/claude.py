@@ -7,6 +7,7 @@ beside it, and before that in the same file, marked `isSidechain`.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -97,14 +98,15 @@ def find(home: Home) -> Iterator[Source]:
     """The transcripts below `~/.claude/projects`, without those of subagents."""
     folder = home.folder(".claude", "CLAUDE_CONFIG_DIR") / "projects"
     for path in files_below(folder, "*/*.jsonl"):
-        if path.name.startswith("agent-"):
+        session_id = path.stem
+        if session_id.startswith("agent-"):
             continue
-        own = path.with_suffix("")
-        beside = [
-            *files_below(own, "subagents/agent-*.jsonl"),
-            *files_below(own, "custom-title.json"),
-        ]
-        if source := source_of(NAME, path.stem, [path, *beside]):
+        beside: list[Path] = []
+        own, _ = os.path.splitext(path)
+        if os.path.lexists(own):
+            beside += files_below(Path(own), "subagents/agent-*.jsonl")
+            beside += files_below(Path(own), "custom-title.json")
+        if source := source_of(NAME, session_id, [path, *beside]):
             yield source
 
 

@@ -431,10 +431,10 @@ class _Telling:
     def _subagent(self, call_id: str, agent: str) -> None:
         if not re.fullmatch(r"[0-9a-f-]{36}", agent):
             return
-        found = files_below(self._path.parent, f"rollout-*-{agent}.jsonl*")
+        found = next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None)
         if found and not self._caller:  # those of subagents of their own are not followed
-            telling = _Telling(self._scribe, found[0], caller=call_id)
-            for record in records(found[0], self._missed):
+            telling = _Telling(self._scribe, found, caller=call_id)
+            for record in records(found, self._missed):
                 telling.take(record)
 
 

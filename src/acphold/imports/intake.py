@@ -176,24 +176,26 @@ class Intake:
             return "new"
         return "same" if is_as_it_was(await self._last_marker(row), source) else "grown"
 
-    async def unchanged(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
-        """Of many sources at once, those that `expect` would tell to be the same."""
+    async def changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
+        """Of many sources at once, all but those that `expect` would tell to be the same."""
         found: list[Source] = []
         remaining = iter(sources)
         while some := [*islice(remaining, LOOKED_FOR_AT_ONCE)]:
+            same: set[int] = set()
             for agent in {source.agent or reader.key for source in some}:
                 own = [
-                    source
-                    for source in some
+                    (place, source, replace(source, apart=True))
+                    for place, source in enumerate(some)
                     if (source.agent or reader.key) == agent and _is_legible(source)
                 ]
-                apart = {source: replace(source, apart=True) for source in own}
-                ids = [kept.known_as for pair in apart.items() for kept in pair]
-                last = await self._journal.last_entries(agent, ids)
-                for source in own:
-                    kept = next((s for s in (apart[source], source) if s.known_as in last), None)
-                    if kept and is_as_it_was(_marker_of(last[kept.known_as]), kept):
-                        found.append(source)
+                plain = [source.known_as for _, source, _ in own]
+                apart = [source.known_as for _, _, source in own]
+                last = await self._journal.last_entries(agent, [*plain, *apart])
+                for (place, source, other), its_id, other_id in zip(own, plain, apart, strict=True):
+                    kept, known_as = (other, other_id) if other_id in last else (source, its_id)
+                    if is_as_it_was(_marker_of(last.get(known_as)), kept):
+                        same.add(place)
+            found += (source for place, source in enumerate(some) if place not in same)
         return found
 
     async def list_first(self, new: Sequence[Source]) -> None:

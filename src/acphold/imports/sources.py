@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from errno import EILSEQ, ELOOP
-from fnmatch import fnmatchcase
+from fnmatch import translate
 from hashlib import blake2b
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -70,7 +71,7 @@ class Manner(Struct, frozen=True):
     redact: bool = False
 
 
-class Source(Struct, frozen=True):
+class Source(Struct, frozen=True, gc=False):
     """Where a conversation lies.
 
     `paths` are its files, the one that names it first; `item` names one of several in a file (a
@@ -148,54 +149,60 @@ class Home(Struct, frozen=True):
 def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -> Source | None:
     """The source these files are; None when the first has gone meanwhile."""
     size = changed = 0
-    for path in paths:
+    names = tuple(map(str, paths))
+    for name in names:
         try:
-            status = os.stat(path)
+            status = os.stat(name)
         except OSError as error:
-            if path == paths[0]:
+            if name == names[0]:
                 if not isinstance(error, FileNotFoundError):
                     note(error)
                 return None
             continue
         size += status.st_size
         changed = max(changed, status.st_mtime_ns)
-    return Source(reader, session_id, tuple(map(str, paths)), size, changed, item)
+    return Source(reader, session_id, names, size, changed, item)
 
 
-def files_below(folder: Path, pattern: str) -> list[Path]:
+def files_below(folder: Path, pattern: str) -> Iterator[Path]:
     """The regular files in `folder` that match; none that a link leads out of it.
 
-    The pattern is that of names, or `**/` before one: as deep as DEEPEST. Sorted, so that two runs
-    see them in one order. What cannot be looked into is noted: see `noting_unreadable`.
+    The pattern is that of names, or `**/` before one: as deep as DEEPEST. In the order of their
+    paths, so that two runs see them in one; one folder is looked into at a time, as there may be a
+    hundred thousand files. What cannot be looked into is noted: see `noting_unreadable`.
     """
     if not _is_text(str(folder)):
         note(OSError(EILSEQ, "its name is no UTF-8", str(folder)))
-        return []
+        return
     *above, name = pattern.split("/")
     is_anywhere = above == ["**"]
-    found: list[Path] = []
-    waiting: list[tuple[Path, int]] = [(folder, 0)]
+    matches = [re.compile(translate(part)).match for part in (*above, name)]
+    waiting: list[tuple[Path, str, int | None]] = [(folder, "", 0)]
     while waiting:
-        place, depth = waiting.pop()
+        above_it, its_name, depth = waiting.pop()
+        place = above_it / its_name
+        if depth is None:
+            yield place
+            continue
         if depth > DEEPEST:
             note(OSError(ELOOP, "it lies too deep to be looked into", str(place)))
             continue
         is_last = is_anywhere or depth == len(above)
+        is_wanted = matches[-1 if is_last else depth]
+        inside: list[tuple[Path, str, int | None]] = []
         for entry in _entries(place):
-            path = place / entry.name
-            is_wanted = fnmatchcase(entry.name, name if is_last else above[depth])
             try:
                 if is_anywhere and entry.is_dir(follow_symlinks=False):
-                    waiting.append((path, depth + 1))
-                elif not is_wanted or not _is_inside(entry, folder):
+                    inside.append((place, entry.name, depth + 1))
+                elif not is_wanted(entry.name) or not _is_inside(entry, folder):
                     continue
                 elif is_last and entry.is_file():
-                    found.append(path)
+                    inside.append((place, entry.name, None))
                 elif not is_last and entry.is_dir():
-                    waiting.append((path, depth + 1))
+                    inside.append((place, entry.name, depth + 1))
             except OSError as error:  # a link that leads to itself is one, too
                 note(error)
-    return sorted(found)
+        waiting += sorted(inside, key=itemgetter(1), reverse=True)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:

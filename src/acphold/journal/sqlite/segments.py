@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from acphold.history.entries import KINDS, UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
@@ -21,9 +21,9 @@ CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 NAMES: Final = dict(enumerate(KINDS))
 """The other way round; a kind that is not in it stands there by its name."""
 
-_SELECT: Final = (
-    "SELECT key & 4294967295, first_seq, at, kind, raw FROM segments WHERE key BETWEEN ? AND ?"
-)
+COLUMNS: Final = "key & 4294967295, first_seq, at, kind, raw"
+
+_SELECT: Final = f"SELECT {COLUMNS} FROM segments WHERE key BETWEEN ? AND ?"
 
 _NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".format(
     CODES[UPDATE],
@@ -52,8 +52,8 @@ def read(
     select = _SELECT if chunks else _SELECT + _NO_CHUNKS
     rows = connection.execute(f"{select} ORDER BY key", (first_key, session << SEQ_BITS | through))
     segments: list[Segment] = []
-    for last, first, at, kind, raw in rows:
-        segments.append(Segment(first, last, NAMES.get(kind, kind), at, plain(raw)))
+    for row in rows:
+        segments.append(of_row(*row))
         limit_bytes -= len(segments[-1].raw)
         if limit_bytes <= 0:
             break
@@ -79,20 +79,11 @@ def read_back(
         f"{_SELECT} ORDER BY key DESC LIMIT ?",
         (session << SEQ_BITS, session << SEQ_BITS | through, limit),
     ).fetchall()
-    return [
-        Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
-        for last, first, at, kind, raw in reversed(rows)
-    ]
+    return [of_row(*row) for row in reversed(rows)]
 
 
-def at(connection: sqlite3.Connection, key: int) -> Segment | None:
-    """The segment of one row."""
-    row = connection.execute(
-        "SELECT key & 4294967295, first_seq, at, kind, raw FROM segments WHERE key = ?", (key,)
-    ).fetchone()
-    if row is None:
-        return None
-    last, first, at, kind, raw = row
+def of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:
+    """The segment that stands in the COLUMNS of a row."""
     return Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
 
 

@@ -37,13 +37,14 @@ _IDS_AT_ONCE: Final = 500
 """Ids in one statement: SQLite before 3.32 takes 999 parameters."""
 
 _LAST_KEY: Final = (
-    "(SELECT key FROM segments WHERE key BETWEEN (sessions.number << 32)"
-    " AND (sessions.number << 32 | 4294967295) ORDER BY key DESC LIMIT 1)"
+    "(SELECT key FROM segments WHERE key BETWEEN ({0} << 32)"
+    " AND ({0} << 32 | 4294967295) ORDER BY key DESC LIMIT 1)"
 )
+"""Of the session whose number is put in."""
 
 SELECT_ROW: Final = (
     "SELECT session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
-    f" message_count, prompted, coalesce({_LAST_KEY} & 4294967295, 0),"
+    f" message_count, prompted, coalesce({_LAST_KEY.format('sessions.number')} & 4294967295, 0),"
     " number, settled_through, archived, renamed, origins,"
     " unread IS NOT NULL, followers FROM sessions"
 )
@@ -276,13 +277,13 @@ def last_entries(
     while some := tuple(islice(remaining, _IDS_AT_ONCE)):
         marks = ", ".join("?" * len(some))
         rows = connection.execute(
-            f"SELECT downstream_id, {_LAST_KEY} FROM links"
-            " JOIN sessions ON sessions.number = links.session"
-            f" WHERE links.agent = ? AND downstream_id IN ({marks})",
+            f"SELECT downstream_id, {segments.COLUMNS} FROM links"
+            f" LEFT JOIN segments ON segments.key = {_LAST_KEY.format('links.session')}"
+            f" WHERE links.agent = ? AND downstream_id IN ({marks}) AND session IS NOT NULL",
             (agent, *some),
         )
-        for downstream_id, key in rows:
-            last = None if key is None else segments.at(connection, key)
+        for downstream_id, *row in rows:
+            last = None if row[0] is None else segments.of_row(*row)
             found[downstream_id] = None if last is None else last.entries()[-1]
     return found
 
