@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from typing import Any, cast
+from uuid import uuid4
 
 from acp import (
     PROTOCOL_VERSION,
@@ -53,7 +54,6 @@ class Plain:
         self._client: Client | None = None
         self._heard: list[list[str]] = []
         self._cancelled = False
-        self._calls = 0
 
     def on_connect(self, conn: Client) -> None:
         self._client = conn
@@ -97,8 +97,7 @@ class Plain:
         await self._tell(session_id, update_plan(plan))
         for word in ("You ", "said: ", said):
             await self._say(session_id, word)
-        self._calls += 1
-        call = f"call-{self._calls}"
+        call = f"call-{uuid4().hex}"  # as those of models are: in no other process either
         started = start_tool_call(call, "Change a file", kind="edit", raw_input={"n": 1})
         await self._tell(session_id, started)
         allowed = await self._may(session_id, call)
@@ -114,8 +113,7 @@ class Plain:
         await self._say(session_id, "Done.")
 
     async def _dawdle(self, session_id: str) -> None:
-        self._calls += 1
-        call = f"call-{self._calls}"
+        call = f"call-{uuid4().hex}"
         started = start_tool_call(call, "Wait", kind="execute", status="in_progress")
         await self._tell(session_id, started)
         number = 0

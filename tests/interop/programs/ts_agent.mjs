@@ -3,13 +3,13 @@
 //     node ts_agent.mjs PACKAGE_FOLDER
 //
 // It heeds the same words as python_agent.py: `slow`, `recall`.
+import { randomUUID } from "node:crypto";
 import { Readable, Writable } from "node:stream";
 import { setTimeout as pause } from "node:timers/promises";
 
 const acp = await import(`${process.argv[2]}/dist/v1/stable/acp.js`);
 const { agent: inward, client: outward } = acp.methods;
 const sessions = new Map();
-let calls = 0;
 
 function teller(client, sessionId) {
   const tell = (update) => client.notify(outward.session.update, { sessionId, update });
@@ -32,7 +32,7 @@ async function work(client, sessionId, said) {
   await think("think.");
   await tell(plan("in_progress", "pending"));
   for (const word of ["You ", "said: ", said]) await say(word);
-  const toolCallId = `call-${++calls}`;
+  const toolCallId = `call-${randomUUID()}`;
   const toolCall = { toolCallId, title: "Change a file", kind: "edit", rawInput: { n: 1 } };
   await tell({ sessionUpdate: "tool_call", ...toolCall, status: "pending" });
   const answer = await client.request(outward.session.requestPermission, {
@@ -56,7 +56,7 @@ async function work(client, sessionId, said) {
 
 async function dawdle(client, sessionId, session) {
   const { tell, say } = teller(client, sessionId);
-  const call = { toolCallId: `call-${++calls}`, title: "Wait", kind: "execute" };
+  const call = { toolCallId: `call-${randomUUID()}`, title: "Wait", kind: "execute" };
   await tell({ sessionUpdate: "tool_call", ...call, status: "in_progress" });
   for (let number = 0; !session.cancelled; number++) {
     await say(`tick${number} `);
