@@ -220,7 +220,6 @@ ALLOWED: dict[str, Report] = {
     },
     "opencode": {
         "agentCapabilities.sessionCapabilities.delete": (None, {}),
-        "agentCapabilities.sessionCapabilities.fork": ({}, None),
         "relative cwd": ("made a session", BAD_PARAMS),
         "prompt to no session": (BAD_PARAMS, NO_SESSION),
         "load of no session": ("error -32603", NO_SESSION),
