@@ -2,8 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# Tests with real processes wait a good part of their time: two more at once than there are cores.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
+# Tests with real processes wait a good part of their time: four more at once than there are cores.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 CODE := src tests bench examples docs
 
 .PHONY: demo test format lint types docs conformance check interop soak bench clean

@@ -60,15 +60,15 @@ def test_nothing_is_lost_or_said_twice_wherever_the_pieces_fall(
 
 
 LONG = {
-    "text": "some *words*\n" * 20_000,
-    "one line": "word " * 50_000,
-    "one word": "word" * 50_000,
-    "list": "- an item\n  - one of its own\n" * 10_000,
-    "quote": "> words\n" * 30_000,
-    "code": "```py\n" + "x = some(1)\n" * 20_000 + "```",
-    "code on one line": "```\n" + "word " * 50_000,
-    "table": "| a | b |\n|---|---|\n" + "| x | y |\n" * 20_000,
-    "short ones": "Words.\n\n" * 30_000,
+    "text": "some *words*\n" * 5_000,
+    "one line": "word " * 12_000,
+    "one word": "word" * 12_000,
+    "list": "- an item\n  - one of its own\n" * 2_500,
+    "quote": "> words\n" * 8_000,
+    "code": "```py\n" + "x = some(1)\n" * 5_000 + "```",
+    "code on one line": "```\n" + "word " * 12_000,
+    "table": "| a | b |\n|---|---|\n" + "| x | y |\n" * 5_000,
+    "short ones": "Words.\n\n" * 8_000,
 }
 
 
