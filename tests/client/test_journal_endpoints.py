@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 import acphold
+from acphold.agents.capabilities import WATCHES
 from acphold.errors import AgentExitedError, ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import Message
-from acphold.hub.client_request import WATCHES
 from acphold.schema import AgentMessageChunk, ClientCapabilities, TextContent
 from acphold.schema.updates import UserMessageChunk
 from acphold.server.neighbours import has_other_clients

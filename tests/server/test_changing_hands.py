@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from acphold.agents.capabilities import LINE
 from acphold.errors import HELD_ELSEWHERE
-from acphold.hub.client_request import LINE
 from acphold.journal.sqlite import upkeep
 from acphold.server import elsewhere, owner_line
 from acphold.server.owner_line import OwnerLine

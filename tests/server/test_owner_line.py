@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from acphold.agents.capabilities import Offer
 from acphold.hub import Setup
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, connected
 from acphold.rpc.peer import UNREAD
 from acphold.rpc.request import Request
-from acphold.schema import ClientCapabilities
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.transports.memory import memory_pair
 
@@ -22,10 +22,8 @@ DEADLINE = 30.0
 class Client:
     """A client that takes whatever it is told (hub.Client)."""
 
-    capabilities = ClientCapabilities()
+    offer = Offer()
     info = b""
-    withheld = frozenset[str]()
-    wants_positions = False
     buffered = 0
 
     def __init__(self) -> None:

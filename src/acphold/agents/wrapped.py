@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 
 from acphold.agents.added_servers import AddedServer, AddedServers
+from acphold.agents.capabilities import forks, told_agent
 from acphold.agents.identity import agent_key, spoken_name
 from acphold.agents.interface import Answered, Asked, Call, Listener, Notified, Unheard, Updates
 from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
@@ -30,14 +31,16 @@ from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER, Answer
 from acphold.rpc.request import Request
-from acphold.schema import INITIALIZE, AgentCapabilities, InitializeResponse, decode
-from acphold.schema.splice import members, splice
+from acphold.schema import (
+    INITIALIZE,
+    PROTOCOL_VERSION,
+    AgentCapabilities,
+    InitializeResponse,
+    decode,
+)
 from acphold.transports.child import ChildProcess
 
 log = logging.getLogger(__name__)
-
-PROTOCOL_VERSION = 1
-"""What is spoken towards the agent, whatever the client asked for."""
 
 START_TIMEOUT = 60.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""
@@ -109,7 +112,7 @@ class ProcessAgent:
         return self._ready and self._peer is not None and not self._peer.is_lost
 
     async def initialize(self, params: bytes) -> bytes:
-        self._introduction = splice(params, {"protocolVersion": b"%d" % PROTOCOL_VERSION})
+        self._introduction = told_agent(params)
         async with self._starting:
             return await self._start()
 
@@ -156,7 +159,7 @@ class ProcessAgent:
             raise
         self.capabilities = answer.agent_capabilities
         self.has_sign_in = bool(answer.auth_methods)
-        self.can_fork = _forks(result)
+        self.can_fork = forks(result)
         if self._name is None and answer.agent_info is not None:
             self.key = answer.agent_info.name
         self.generation += 1
@@ -305,14 +308,3 @@ def understood(name: str, result: bytes) -> InitializeResponse:
             f"not {PROTOCOL_VERSION}"
         )
     return answer
-
-
-def _forks(answer: bytes) -> bool:
-    """Whether an answer to `initialize` has `sessionCapabilities.fork`, which is unstable."""
-    found = answer
-    try:
-        for name in ("agentCapabilities", "sessionCapabilities", "fork"):
-            found = members(found).get(name, b"null")
-    except InvalidParamsError:
-        return False
-    return found.startswith(b"{")

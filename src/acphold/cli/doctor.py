@@ -19,6 +19,7 @@ from typing import NoReturn
 import msgspec
 
 from acphold.agents import Answered, Asked, Event
+from acphold.agents.capabilities import told_client
 from acphold.agents.identity import spoken_name
 from acphold.agents.wrapped import ProcessAgent
 from acphold.cli.alert_settings import alert_rules
@@ -57,7 +58,6 @@ from acphold.schema import (
     decode,
     encode,
 )
-from acphold.server.initialization import with_ours
 from acphold.server.neighbours import processes, silent_processes
 from acphold.transports.runtime_folder import runtime_folder, state_folder
 from acphold.version import __version__
@@ -311,7 +311,9 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Fi
 def _met(command: Sequence[str], answer: bytes, seconds: float) -> list[Finding]:
     raw = decode(InitializeResponse, answer).value
     own = session_methods(raw.agent_capabilities)
-    shown = session_methods(decode(InitializeResponse, with_ours(answer)).value.agent_capabilities)
+    shown = session_methods(
+        decode(InitializeResponse, told_client(answer)).value.agent_capabilities
+    )
     added = [method for method in shown if method not in own]
     findings = [
         Finding(f"{_name(raw.agent_info, command)} answered in {seconds:.2f} s"),

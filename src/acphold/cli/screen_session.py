@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from acphold.agents.capabilities import WATCHES
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import sessions
 from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
@@ -24,7 +25,6 @@ from acphold.cli.terminal_text import (
 )
 from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
-from acphold.hub.client_request import WATCHES
 from acphold.transports.runtime_folder import state_folder
 
 if TYPE_CHECKING:

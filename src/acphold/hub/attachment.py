@@ -23,11 +23,11 @@ from enum import Enum
 from functools import partial
 from typing import Protocol
 
+from acphold.agents.capabilities import Offer
 from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.history import Segment
 from acphold.history.entries import PROMPT, UPDATE
 from acphold.hub.frames import Frames
-from acphold.schema import ClientCapabilities
 
 log = logging.getLogger(__name__)
 
@@ -49,20 +49,12 @@ class Client(Protocol):
     """A connected client, as the hub sees it; fulfilled by `acphold.server`."""
 
     @property
-    def capabilities(self) -> ClientCapabilities:
-        """What it said at `initialize`."""
-
-    @property
-    def withheld(self) -> frozenset[str]:
-        """The kinds of updates that it did not offer to show."""
+    def offer(self) -> Offer:
+        """What it can do and asks for, as it said at `initialize`."""
 
     @property
     def info(self) -> bytes:
         """`{"name": …, "version": …}` as it said at `initialize`; b"" when it did not."""
-
-    @property
-    def wants_positions(self) -> bool:
-        """Whether it asked at `initialize` for the position of each update."""
 
     @property
     def buffered(self) -> int:
@@ -136,14 +128,13 @@ class Attachment:
     ) -> None:
         self.client = client
         self.cursor = after
-        self.positions = positions or client.wants_positions
+        self.positions = positions or client.offer.positions
         self.untold: set[int] = set()
         self.state = HELD
         self._source = source
         self._frames = Frames(
             source.id,
-            client.capabilities,
-            client.withheld,
+            client.offer,
             positions=self.positions,
             terminals=source.terminals,
             client=client,

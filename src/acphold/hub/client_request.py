@@ -47,13 +47,6 @@ TERMINAL_METHODS = "terminal/"
 SERVICES = ("fs/", TERMINAL_METHODS)
 """What a client does for the agent: once, not by everybody who is there."""
 
-WATCHES = "acphold/watches"
-"""The key of `clientCapabilities._meta` by which a client says that it only looks on."""
-
-
-LINE = "acphold/line"
-"""The key there by which a process of ours says that it is a line to the owner of sessions."""
-
 
 class Reply(Struct, frozen=True):
     """What came of a request: a `result`, or an `error`; `client` is who gave it, if one did."""
@@ -97,7 +90,7 @@ class ClientRequest:
             if client.buffered > LAG:
                 await client.drain()  # one that reads nothing is not sent more and more questions
             params = self.asked.params
-            if self.asked.child and CHILD in client.withheld:  # it knows the session alone
+            if self.asked.child and CHILD in client.offer.withheld:  # it knows the session alone
                 params = splice(params, {"sessionId": encode(attachment.session_id)})
             result = await client.ask(self.asked.method, params)
         except ConnectionLostError:
@@ -142,17 +135,7 @@ def can_answer(client: Client, asked: Asked) -> bool:
 
     One that only watches is asked nothing, and nobody counts on it.
     """
-    return not watches(client) and covers(client.capabilities, asked)
-
-
-def watches(client: Client) -> bool:
-    """Whether it said that it only looks on."""
-    return (client.capabilities.meta or {}).get(WATCHES) is True
-
-
-def is_line(client: Client) -> bool:
-    """Whether it is another process of ours, which looks for the owners of its sessions itself."""
-    return (client.capabilities.meta or {}).get(LINE) is True
+    return not client.offer.watches and covers(client.offer.capabilities, asked)
 
 
 def covers(can: ClientCapabilities, asked: Asked) -> bool:

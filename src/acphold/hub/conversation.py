@@ -251,7 +251,9 @@ class Conversation:
         if not covers(self._told(), asked) and not any(
             can_answer(client, asked) for client in clients
         ):
-            raise unanswerable(asked, (self._told(), *(client.capabilities for client in clients)))
+            raise unanswerable(
+                asked, (self._told(), *(client.offer.capabilities for client in clients))
+            )
         return await self.questions.decide(asked)
 
     async def _pass_on(self, asked: Asked) -> bytes:

@@ -10,18 +10,19 @@ entry and several lines: only the last of them has the position.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
+from acphold.agents.capabilities import Offer
 from acphold.history import Segment
 from acphold.history.children import is_opencodes, said, with_update
 from acphold.history.entries import AUTHOR, CHILD
-from acphold.history.raw_update import BEGUN, PROMPT_BEGUN, update_kind
+from acphold.history.raw_update import PROMPT_BEGUN, update_kind
 from acphold.history.replay import NOBODY, Replayed, replay, terminals_gone
 from acphold.hub.annotations import NOTICE_START, notice_as_message
 from acphold.hub.choices import without_booleans
-from acphold.schema import UPDATE, ClientCapabilities
+from acphold.schema import UPDATE
 from acphold.schema.splice import members, splice
 from acphold.schema.update_kinds import CHILD as CHILD_KIND
 from acphold.schema.update_kinds import OPENCODE_CHILD
@@ -44,7 +45,7 @@ SPOKEN = b'{"sessionUpdate":"agent_'
 
 
 class Frames:
-    """Lines of one session for one client, which is told nothing that is `withheld`.
+    """Lines of one session for one client, which is told nothing that it did not offer to show.
 
     Here alone is decided what of an update a client gets, live and in a replay.
     """
@@ -52,8 +53,7 @@ class Frames:
     def __init__(
         self,
         session_id: str,
-        capabilities: ClientCapabilities,
-        withheld: Collection[str] = (),
+        offer: Offer,
         *,
         positions: bool = False,
         terminals: Mapping[str, object] = NO_TERMINALS,
@@ -61,7 +61,7 @@ class Frames:
     ) -> None:
         """`terminals` has, by their ids, the clients that know them: this one is `client`."""
         self._positions = positions
-        self._withheld = withheld
+        self._withheld = offer.withheld
         self._terminals = terminals
         self._client = client
         self._id = msgspec.json.encode(session_id)
@@ -69,9 +69,9 @@ class Frames:
         self._head = head
         self._before = head + b'{"sessionId":' + self._id + b',"update":'
         self._between = b"}}\n" + self._before
-        self._booleans = _takes_booleans(capabilities)
+        self._booleans = offer.booleans
         self._author = NOBODY
-        self._begun = wants_begun(capabilities)
+        self._begun = offer.begun
 
     def live(self, segment: Segment) -> bytes:
         """The lines for a segment as it was committed; b"" when it shows nothing."""
@@ -177,14 +177,3 @@ class Frames:
     def _knows(self, terminal: str) -> bool:
         """Whether the client can show a terminal: its own, or one that the agent only tells of."""
         return self._terminals.get(terminal, self._client) is self._client
-
-
-def wants_begun(capabilities: ClientCapabilities) -> bool:
-    """Whether a client is to be told when the turn of its own prompt begins."""
-    return (capabilities.meta or {}).get(BEGUN) is True
-
-
-def _takes_booleans(capabilities: ClientCapabilities) -> bool:
-    session = capabilities.session
-    options = None if session is None else session.config_options
-    return options is not None and options.boolean is not None

@@ -31,7 +31,6 @@ from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
-from acphold.hub.client_request import is_line
 from acphold.hub.conversation import Conversation
 from acphold.hub.listed_sessions import ListedSessions
 from acphold.hub.ownership import Ownership
@@ -161,7 +160,9 @@ class Hub:
         if not self._ends:
             self._ends = True
             for conversation in conversations:
-                conversation.session.tell_last(notice(ENDED, ENDED_HOW, "warning"), is_line)
+                conversation.session.tell_last(
+                    notice(ENDED, ENDED_HOW, "warning"), lambda client: client.offer.is_line
+                )
 
     async def initialize(self, params: bytes, *, anew: bool = False) -> bytes:
         """Introduce a client to the agent; only the first one starts it. Raises as the agent's.

@@ -31,7 +31,7 @@ from acphold.hub.agent_session import AgentSession
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line_of, notice
 from acphold.hub.attachment import Attachment, Client
-from acphold.hub.client_request import DECISIONS, ClientRequest, Reply, watches
+from acphold.hub.client_request import DECISIONS, ClientRequest, Reply
 from acphold.hub.session import Session
 from acphold.schema import REQUEST_PERMISSION
 from acphold.serve_options import ServeOptions
@@ -158,9 +158,9 @@ class Questions:
             return
         for attachment in here:
             client = attachment.client
-            if client not in question.informed and (watches(client) or not is_shown):
+            if client not in question.informed and (client.offer.watches or not is_shown):
                 question.informed.add(client)
-                how = WATCHES_HOW if watches(client) else CANNOT_SHOW_HOW
+                how = WATCHES_HOW if client.offer.watches else CANNOT_SHOW_HOW
                 how = how.format(await self._words_of(question.entry))
                 told = notice(CANNOT_SHOW, how, "warning")
                 await self._session.publish("update", [told], audience=attachment)

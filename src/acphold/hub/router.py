@@ -155,7 +155,7 @@ class Router:
         clients = self.clients if asker is None else [asker.client]
         client = next((known for known in clients if can_answer(known, asked)), None)
         if client is None:
-            raise unanswerable(asked, (known.capabilities for known in clients))
+            raise unanswerable(asked, (known.offer.capabilities for known in clients))
         if asker is not None:
             params = splice(params, {"requestId": asker.request_id})
         try:

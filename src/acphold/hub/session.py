@@ -410,7 +410,7 @@ class Session:
         One about a sub-agent is for those that show sub-agents, if any is there.
         """
         for attachment in self.attachments:
-            if not (about_child and CHILD in attachment.client.withheld):
+            if not (about_child and CHILD in attachment.client.offer.withheld):
                 attachment.tell(method, params)
         if about_child:
             return

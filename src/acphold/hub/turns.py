@@ -27,7 +27,6 @@ from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
-from acphold.hub.client_request import is_line
 from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
@@ -106,7 +105,7 @@ class Turns:
         """Run one turn to its end, behind those that wait; its `reply` answers the client."""
         if self._ends_with_process:
             turn.conclude()
-            if not is_line(turn.author.client):
+            if not turn.author.client.offer.is_line:
                 turn.reply(StoppedError())
             return
         self._queue.append(turn)
@@ -455,7 +454,7 @@ class Turns:
         """
         for turn in tuple(self._queue):
             author = turn.author
-            goes_on = self._ends_with_process and is_line(author.client)
+            goes_on = self._ends_with_process and author.client.offer.is_line
             if goes_on:
                 turn.reply = _tell_nobody
             comes_again = author.positions and self._session.find(author.client) is None

@@ -11,13 +11,13 @@ import os
 import msgspec
 from msgspec import Raw, Struct
 
+from acphold.agents.capabilities import EVERY_TRANSPORT
 from acphold.errors import InvalidParamsError
 from acphold.hub import Setup
 from acphold.mcp.bridge import bridge_server
 from acphold.mcp.servers import checked_server
 from acphold.schema import (
     AgentCapabilities,
-    McpCapabilities,
     McpServerHttp,
     McpServerSse,
     decode,
@@ -31,9 +31,6 @@ from acphold.schema.session_requests import (
 from acphold.schema.splice import array, items, members, splice
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
-
-EVERY_TRANSPORT = McpCapabilities(http=True, sse=True)
-"""What clients are told: an agent that lacks one of them is handed a bridge."""
 
 
 def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities) -> Setup:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from functools import partial
 from typing import Literal
 
+from acphold.agents.capabilities import Offer, in_version_1, offer_of, told_client
 from acphold.errors import (
     AcpholdError,
     AgentError,
@@ -24,9 +25,7 @@ from acphold.errors import (
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
-from acphold.hub.client_request import is_line, watches
 from acphold.hub.forks import FORK_SESSION
-from acphold.hub.frames import wants_begun
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
 from acphold.mcp.servers import provided_ids
@@ -47,17 +46,16 @@ from acphold.schema import (
     RESUME_SESSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
-    ClientCapabilities,
     InitializeRequest,
     ListSessionsRequest,
     LoadSessionRequest,
     NewSessionRequest,
     ResumeSessionRequest,
     decode,
+    encode,
 )
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members
-from acphold.schema.update_kinds import withheld
 from acphold.server import neighbours
 from acphold.server.checked_params import (
     OpenRequest,
@@ -67,16 +65,11 @@ from acphold.server.checked_params import (
 )
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
-from acphold.server.initialization import client_info, in_version_1, with_ours
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.open_pages import OpenPages
 from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
-from acphold.server.positions import (
-    position_in,
-    wants_positions,
-    without_position,
-)
+from acphold.server.positions import position_in, without_position
 from acphold.server.sent_prompts import SentPrompt
 from acphold.server.unstable import UnstableMethods, archive_filter
 
@@ -93,10 +86,8 @@ class Connection:
     def __init__(
         self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE, unstable: bool = False
     ) -> None:
-        self.capabilities = ClientCapabilities()
-        self.withheld: frozenset[str] = frozenset()
+        self.offer = Offer()
         self.info = b""
-        self.wants_positions = False
         self.peer = Peer(transport, self, name="client", limit=limit)
         self.send: Callable[[bytes], None] = self.peer.send
         self._hub = hub
@@ -185,11 +176,10 @@ class Connection:
         anew = self._introduction == "answered in another version"
         params = in_version_1(request.params)
         introduction = decode(InitializeRequest, params).value
-        self.capabilities = introduction.client_capabilities
-        self.withheld = withheld(members(params).get("clientCapabilities", b"null"))
-        self.info = client_info(introduction.client_info)
-        self.wants_positions = wants_positions(self.capabilities)
-        self._elsewhere.is_of_line = is_line(self)
+        self.offer = offer_of(introduction, params)
+        if (info := introduction.client_info) is not None:
+            said = {"name": info.name[:NAME_LENGTH], "version": info.version[:NAME_LENGTH]}
+            self.info = encode(said)
         try:
             answer = await self._hub.initialize(params, anew=anew)
         except AgentError as exc:
@@ -202,8 +192,7 @@ class Connection:
             self._hub.router.clients.append(self)
         is_same = introduction.protocol_version == PROTOCOL_VERSION
         self._introduction = "over" if is_same or anew else "answered in another version"
-        begun = wants_begun(self.capabilities)
-        return with_ours(answer, unstable=self._unstable, begun=begun)
+        return told_client(answer, unstable=self._unstable, begun=self.offer.begun)
 
     async def _presence(self, _: Request) -> bytes:
         live = [
@@ -212,7 +201,7 @@ class Connection:
                 len(conversation.session.attachments),
                 conversation.turns.running is not None,
                 conversation.questions.are_open,
-                sum(watches(it.client) for it in conversation.session.attachments),
+                sum(it.client.offer.watches for it in conversation.session.attachments),
             )
             for conversation in self._hub.conversations
         ]
@@ -406,11 +395,7 @@ class Connection:
     # -- answers --------------------------------------------------------------------------
 
     def _shown(self, result: bytes) -> bytes:
-        session = self.capabilities.session
-        options = None if session is None else session.config_options
-        if options is not None and options.boolean is not None:
-            return result
-        return without_booleans(result)
+        return result if self.offer.booleans else without_booleans(result)
 
     async def aclose(self) -> None:
         """The client is gone: it is attached to nothing any more, here and elsewhere."""
@@ -422,7 +407,7 @@ class Connection:
 
         But for a line, which looks for the next owner of its sessions with what was not answered.
         """
-        if not is_line(self):
+        if not self.offer.is_line:
             self.leave()
             self.peer.refuse_all(StoppedError())
 
@@ -436,6 +421,9 @@ class Connection:
                 del router.providers[server_id]
         self._hub.leave(self)
 
+
+NAME_LENGTH = 100
+"""Characters of a client's name, and of its version, that stand with what is said in it."""
 
 Introduction = Literal["awaited", "answered in another version", "over"]
 """How far the introduction of a client is; see `Connection._initialize`."""

@@ -88,16 +88,12 @@ OpenThere = Callable[[OwnerLine, int], Awaitable[None]]
 
 
 class Elsewhere:
-    """See the module. `reopen` is called for each session whose owner has ended.
-
-    `is_of_line` says that the client is a line itself.
-    """
+    """See the module. `reopen` is called for each session whose owner has ended."""
 
     def __init__(
         self, hub: Hub, client: Client, limit: int, reopen: Callable[[str, Opened], Awaitable[None]]
     ) -> None:
         self.introduction = b"{}"
-        self.is_of_line = False
         self._hub = hub
         self._client = client
         self._limit = limit
@@ -138,7 +134,7 @@ class Elsewhere:
             try:
                 await here(over)
             except HeldElsewhereError as held:
-                if self.is_of_line:
+                if self._client.offer.is_line:
                     raise
                 try:
                     line = await self._reach(held)
@@ -214,7 +210,7 @@ class Elsewhere:
 
     def open_here(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
         """The client has the answer that opens a session here; should it go, the client follows."""
-        if not self.is_of_line:
+        if not self._client.offer.is_line:
             attachment.on_moved = partial(self._follow, conversation.id, setup)
         conversation.open_to(attachment)
 
@@ -393,7 +389,7 @@ class Elsewhere:
 
     def _tell(self, session_id: str, update: bytes) -> None:
         """Tell the client alone; it is in no journal."""
-        frames = Frames(session_id, self._client.capabilities, self._client.withheld)
+        frames = Frames(session_id, self._client.offer)
         self._client.send(frames.live(Segment(0, 0, UPDATE, 0, update)))
 
     async def aclose(self) -> None:

@@ -16,6 +16,7 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct, field
 
+from acphold.agents.capabilities import told_owner
 from acphold.agents.runs import session_of
 from acphold.errors import (
     ConnectionLostError,
@@ -35,7 +36,7 @@ from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE, PROMPT, encode
 from acphold.schema.methods import CANCEL_REQUEST
 from acphold.server.neighbours import CHANGED
-from acphold.server.positions import is_bare, tells_beginning, told_position, with_wish
+from acphold.server.positions import is_bare, tells_beginning, told_position
 from acphold.server.sent_prompts import SentPrompts, is_held_elsewhere
 from acphold.transports.addresses import connect
 
@@ -104,7 +105,7 @@ class OwnerLine:
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
             await self.peer.call_raw(
-                INITIALIZE.name, with_wish(introduction), seconds=REACH_SECONDS
+                INITIALIZE.name, told_owner(introduction), seconds=REACH_SECONDS
             )
         except SilentPeerError:
             raise SilentPeerError("the process that has the session does not answer") from None
@@ -234,7 +235,7 @@ class OwnerLine:
             if position is not None and session_id not in self.opened:
                 continue  # the client has closed it since, or has it open somewhere else
             tells_more = position is None or not is_bare(notification.params)
-            if tells_more or self._client.wants_positions:
+            if tells_more or self._client.offer.positions:
                 self._client.tell(notification.method, notification.params)
             if position is not None:
                 self.opened[session_id].told = position
@@ -252,9 +253,8 @@ class OwnerLine:
             return
         frames = Frames(
             session_id,
-            self._client.capabilities,
-            self._client.withheld,
-            positions=self._client.wants_positions,
+            self._client.offer,
+            positions=self._client.offer.positions,
         )
         self._client.send(frames.replayed([Replayed(left_out(cut.problem), seq=position or 0)]))
         if position is not None:

@@ -1,9 +1,8 @@
-"""What a client says about positions: whether it wants them, and behind which one it goes on.
+"""Positions in params: behind which one a client goes on, and which one an update has.
 
 A position is the number of an entry that a client has been sent. A client that kept it can come
-back over a new connection and gets what is behind it, without the whole history. Both things
-stand in `_meta`, where the protocol has room for it (spec v1, extensibility): in
-`clientCapabilities._meta` of `initialize`, and in `_meta` of `session/resume`.
+back over a new connection and gets what is behind it, without the whole history: it names it in
+`_meta` of `session/resume`, where the protocol has room for it (spec v1, extensibility).
 """
 
 from __future__ import annotations
@@ -14,21 +13,13 @@ import msgspec
 
 from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import PROMPT_BEGUN
-from acphold.hub.client_request import LINE
 from acphold.hub.frames import NO_NEWS, POSITION
-from acphold.schema import ClientCapabilities
 from acphold.schema.splice import members, splice
 
-WANTED = "acphold/positions"
 AFTER = "acphold/after"
 
 BARE_BYTES = 1024
 """More than any of the params have that tell nothing but a position; ids are shorter than this."""
-
-
-def wants_positions(capabilities: ClientCapabilities) -> bool:
-    """Whether each update is to carry its position."""
-    return (capabilities.meta or {}).get(WANTED) is True
 
 
 def position_in(params: bytes) -> int | None:
@@ -57,16 +48,6 @@ def without_position(params: bytes) -> bytes:
 
 _TOLD = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
 """How the params of an update end that carries its position."""
-
-
-def with_wish(introduction: bytes) -> bytes:
-    """The params of `initialize` over a line, asking for positions."""
-    parts = members(introduction)
-    can = parts.get("clientCapabilities", b"{}")
-    can = can if can.startswith(b"{") else b"{}"
-    meta = members(can).get("_meta", b"{}")
-    meta = splice(meta if meta.startswith(b"{") else b"{}", {WANTED: b"true", LINE: b"true"})
-    return splice(introduction, {"clientCapabilities": splice(can, {"_meta": meta})})
 
 
 def told_position(params: bytes) -> int | None:

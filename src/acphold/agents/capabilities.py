@@ -1,0 +1,187 @@
+"""What client and agent say in `initialize` that they can, and what the other one is told of it.
+
+    who said it  what                                   the other one is told
+    -----------  -------------------------------------  ------------------------------------------
+    a client     what has a name of version 2           the same under its name of version 1
+                 `_meta` keys of ours                   nothing: they are for us
+    an agent     no `loadSession`, `list`, `resume`,    that it can: the journal does that
+                 `close` or `delete`
+                 no MCP servers behind a URL            that it can: it is handed a bridge
+                 `fork`                                 that it can: it is done with ours
+                 `title`, `archive`, `status`,          nothing, for the journal would not know what
+                 which are unstable                     they do; with `--unstable` there are our own
+                 `_meta` keys of ours                   nothing; `acphold/begun` for a client that
+                                                        asked for it
+
+All else they are told as it was said. An agent is told what the first client said, and what comes
+from it is fitted to what each client offered (`Offer`).
+
+Sources: spec v1, initialization; v2 draft, initialization; ACP v1 schema with its unstable parts.
+"""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+from acphold.history.raw_update import BEGUN, members
+from acphold.history.speakers import meta_without_marks
+from acphold.schema import (
+    PROTOCOL_VERSION,
+    ClientCapabilities,
+    InitializeRequest,
+    McpCapabilities,
+)
+from acphold.schema.splice import splice
+from acphold.schema.update_kinds import withheld
+
+POSITIONS = "acphold/positions"
+"""The key of `clientCapabilities._meta` by which a client asks for the position of each update."""
+
+WATCHES = "acphold/watches"
+"""The key there by which a client says that it only looks on."""
+
+LINE = "acphold/line"
+"""The key there by which a process of ours says that it is a line to the owner of sessions."""
+
+ADDED = ("list", "resume", "close", "delete")
+"""Session capabilities that every wrapped agent has; loadSession stands beside them."""
+
+UNSTABLE = ("fork", "title", "archive", "status")
+"""Session capabilities that are no part of the protocol yet: ours, with `--unstable`, or nobody's;
+but for the fork."""
+
+EVERY_TRANSPORT = McpCapabilities(http=True, sse=True)
+"""How MCP servers may be reached: an agent that lacks one of these is handed a bridge."""
+
+
+class Offer(Struct, frozen=True, kw_only=True):
+    """What a client can do, and what it asks for, by its `initialize`.
+
+    `withheld` are the kinds of updates that it does not offer to show. `booleans` says that it
+    takes config options that are true or false, `positions` that it wants the position of each
+    update, `begun` that it is to be told when the turns of its prompts begin. One that `watches`
+    only looks on; one that `is_line` is another process of ours, which looks for the owners of its
+    sessions itself.
+    """
+
+    capabilities: ClientCapabilities = ClientCapabilities()
+    withheld: frozenset[str] = frozenset()
+    booleans: bool = False
+    positions: bool = False
+    begun: bool = False
+    watches: bool = False
+    is_line: bool = False
+
+
+def offer_of(introduction: InitializeRequest, params: bytes) -> Offer:
+    """What a client offers that introduces itself so; `params` is the same as it came."""
+    can = introduction.client_capabilities
+    options = None if can.session is None else can.session.config_options
+    asked = can.meta or {}
+    return Offer(
+        capabilities=can,
+        withheld=withheld(members(params).get("clientCapabilities", b"null")),
+        booleans=options is not None and options.boolean is not None,
+        positions=asked.get(POSITIONS) is True,
+        begun=asked.get(BEGUN) is True,
+        watches=asked.get(WATCHES) is True,
+        is_line=asked.get(LINE) is True,
+    )
+
+
+# -- what a client says ----------------------------------------------------------------------
+
+
+def in_version_1(params: bytes) -> bytes:
+    """The params of `initialize` as version 1 has them, which is what is spoken here.
+
+    A client that asks for version 2 says who it is, and what it can, under other names. Of what it
+    can only that is taken over which means the same in both.
+    """
+    theirs = members(params)
+    if theirs.get("protocolVersion") == b"%d" % PROTOCOL_VERSION:
+        return params
+    changes: dict[str, bytes | None] = {"info": None, "capabilities": None}
+    if "clientInfo" not in theirs and "info" in theirs:
+        changes["clientInfo"] = theirs["info"]
+    if "clientCapabilities" not in theirs and "capabilities" in theirs:
+        can = members(_object(theirs, "capabilities"))
+        kept: dict[str, bytes | None] = {}
+        kept |= {name: can[name] for name in ("elicitation", "_meta") if name in can}
+        if members(_object(can, "auth")).get("terminal", b"null").startswith(b"{"):
+            kept["auth"] = b'{"terminal":true}'
+        changes["clientCapabilities"] = splice(b"{}", kept)
+    return splice(params, changes)
+
+
+def told_agent(params: bytes) -> bytes:
+    """The params of `initialize`, as version 1 has them, for the agent.
+
+    It may be an acphold, too: what the client asks of us is not asked of that one.
+    """
+    told: dict[str, bytes | None] = {"protocolVersion": b"%d" % PROTOCOL_VERSION}
+    can = members(params).get("clientCapabilities", b"")
+    if can.startswith(b"{") and (clean := _without_ours(can)) != can:
+        told["clientCapabilities"] = clean
+    return splice(params, told)
+
+
+def told_owner(params: bytes) -> bytes:
+    """The same for the owner of a session, over a line, which asks for positions."""
+    can = _object(members(params), "clientCapabilities")
+    asked = splice(_object(members(can), "_meta"), {POSITIONS: b"true", LINE: b"true"})
+    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+
+
+# -- what an agent says ----------------------------------------------------------------------
+
+
+def told_client(answer: bytes, *, unstable: bool = False, begun: bool = False) -> bytes:
+    """The agent's answer to `initialize` as a client gets it, with what acphold can besides.
+
+    With `begun` the client is told when the turns of its prompts begin.
+    """
+    can = _without_ours(_object(members(answer), "agentCapabilities"))
+    parts = members(can)
+    sessions = _object(parts, "sessionCapabilities")
+    theirs = members(sessions)
+    changes: dict[str, bytes | None] = {
+        name: b"{}" for name in ADDED if theirs.get(name, b"null") == b"null"
+    }
+    changes |= dict.fromkeys(UNSTABLE, b"{}" if unstable else None)
+    if forks(answer):
+        del changes["fork"]
+    told: dict[str, bytes | None] = {
+        "loadSession": b"true",
+        "sessionCapabilities": splice(sessions, changes),
+        "mcpCapabilities": splice(
+            _object(parts, "mcpCapabilities"), {"http": b"true", "sse": b"true"}
+        ),
+    }
+    if begun:
+        told["_meta"] = splice(_object(parts, "_meta"), {BEGUN: b"true"})
+    version = b"%d" % PROTOCOL_VERSION
+    return splice(answer, {"protocolVersion": version, "agentCapabilities": splice(can, told)})
+
+
+def forks(answer: bytes) -> bool:
+    """Whether an agent that answers `initialize` so has `session/fork`, which is unstable."""
+    can = members(_object(members(answer), "agentCapabilities"))
+    return members(_object(can, "sessionCapabilities")).get("fork", b"").startswith(b"{")
+
+
+# -- bytes -----------------------------------------------------------------------------------
+
+
+def _without_ours(capabilities: bytes) -> bytes:
+    """Capabilities without the `_meta` keys of ours; without a `_meta` that had no others."""
+    meta = members(capabilities).get("_meta", b"")
+    if not meta.startswith(b"{") or (kept := meta_without_marks(meta)) == meta:
+        return capabilities
+    return splice(capabilities, {"_meta": kept if members(kept) else None})
+
+
+def _object(parts: dict[str, bytes], name: str) -> bytes:
+    """A member that is an object; an empty one when it is absent, null or something else."""
+    raw = parts.get(name, b"{}")
+    return raw if members(raw) else b"{}"
