@@ -97,10 +97,15 @@ class CommandLine:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Ours, with this journal, and nothing that would change how things look."""
+        """Ours, with this journal, and nothing that would change how things look, or a pager."""
         unwanted = {"NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES"}
         kept = {name: value for name, value in os.environ.items() if name not in unwanted}
-        return {**kept, "ACPHOLD_JOURNAL": str(self.journal), "TERM": "xterm-256color"}
+        return {
+            **kept,
+            "ACPHOLD_JOURNAL": str(self.journal),
+            "TERM": "xterm-256color",
+            "PAGER": "cat",
+        }
 
     def run(self, *arguments: str) -> Finished:
         """Run it without a terminal, in this process; not inside an event loop."""

@@ -31,7 +31,8 @@ def test_a_fork_is_a_session_beside_the_first_that_says_where_it_came_from(
 ) -> None:
     done = acphold.run("fork", "aa")
     assert done.code == 0
-    made, what, where = done.out.splitlines()
+    made = done.out.strip()
+    what, where = done.err.splitlines()
     assert what == "  2 turns of Greeting"
     assert "in the list of scripted" in where
     row = listed(acphold)[made]
@@ -47,8 +48,9 @@ def test_a_fork_is_a_session_beside_the_first_that_says_where_it_came_from(
 def test_a_place_takes_the_conversation_up_to_its_turn(
     acphold: CommandLine, words: tuple[str, ...]
 ) -> None:
-    made, what, *_ = acphold.run("fork", *words).out.splitlines()
-    assert what == "  1 turn of Greeting; 1 later turn left out"
+    done = acphold.run("fork", *words)
+    made = done.out.strip()
+    assert done.err.splitlines()[0] == "  1 turn of Greeting; 1 later turn left out"
     shown = acphold.run("show", made).out
     assert "Make it friendlier" in shown
     assert "And now?" not in shown
@@ -71,6 +73,14 @@ def test_a_place_that_is_none_is_refused(
     assert (done.code, done.out) == (code, "")
     assert why in done.err
     assert len(listed(acphold)) == 1
+
+
+@pytest.mark.usefixtures("two_turns")
+def test_on_a_terminal_the_id_and_what_is_in_it_stand_together(acphold: CommandLine) -> None:
+    made, what, where = acphold.on_terminal("fork", "aa").out.splitlines()
+    assert made in listed(acphold)
+    assert what == "  2 turns of Greeting"
+    assert "in the list of scripted" in where
 
 
 def test_a_session_in_which_nothing_was_said_is_not_forked(

@@ -116,9 +116,9 @@ def test_the_table_says_plainly_what_was_not_reported(acphold: CommandLine) -> N
     table = acphold.run("usage").out.splitlines()
     assert [line.split("  ") and line.split() for line in table] == [
         ["AGENT", "SESSIONS", "NOT", "REPORTED", "TOKENS", "INPUT", "OUTPUT", "CACHED", "COST"],
-        ["claude", "2", "0", "1700", "9", "6", "-", "0.75", "USD"],
+        ["claude", "2", "0", "1,700", "9", "6", "-", "0.75", "USD"],
         ["codex", "1", "1", "not", "reported", "-", "-", "-", "not", "reported"],
-        ["in", "all", "3", "1", "1700", "9", "6", "-", "0.75", "USD"],
+        ["in", "all", "3", "1", "1,700", "9", "6", "-", "0.75", "USD"],
     ]
     days = acphold.run("usage", "--by", "day").out.splitlines()
     assert days[-1].split()[:3] == ["in", "all", "3"], "no session is counted twice"

@@ -70,7 +70,8 @@ class Parser(argparse.ArgumentParser):
 
     The docstring of `execute` is the help. With `runs_program` the words behind `--` are not
     ours: `execute` gets them as `program`. With `takes_agent`, too, the name of an agent of the
-    settings file may stand in their place: `execute` gets it as `agent`, or None.
+    settings file may stand in their place: `execute` gets it as `agent`, or None. With `is_read`
+    what it prints on a terminal is read in a pager.
     """
 
     def __init__(
@@ -82,6 +83,7 @@ class Parser(argparse.ArgumentParser):
         epilog: str | None = None,
         runs_program: bool = False,
         takes_agent: bool = False,
+        is_read: bool = False,
     ) -> None:
         prog = f"acphold {name}".rstrip()
         super().__init__(
@@ -97,6 +99,11 @@ class Parser(argparse.ArgumentParser):
         self._takes_agent = False
         if takes_agent:
             self.add_agent()
+        self._is_read = is_read
+        if is_read:
+            self.add_argument(
+                "--no-pager", action="store_true", help="print it, without a pager around it"
+            )
 
     def add_agent(self) -> None:
         """Take a name of an agent here, behind the arguments that were added before."""
@@ -113,7 +120,17 @@ class Parser(argparse.ArgumentParser):
 
     def run(self, arguments: Sequence[str]) -> int:
         """Do what the arguments say; the exit code. Raises UsageError."""
-        return self.execute(**self.read(arguments))
+        read = self.read(arguments)
+        if not self._is_read or read.pop("no_pager") or not sys.stdout.isatty():
+            return self.execute(**read)
+        from acphold.cli.terminal_text import LINE_TERMINALS
+        from acphold.screen.pager import output_paged
+
+        if os.environ.get("TERM") in LINE_TERMINALS:
+            return self.execute(**read)
+        with output_paged():
+            return self.execute(**read)
+        return Exit.OK  # the person had read enough before it was done
 
     def read(self, arguments: Sequence[str]) -> dict[str, object]:
         """The arguments by name, defaults included; raises UsageError."""

@@ -23,7 +23,7 @@ FILE_BYTES = 16 << 20
 
 def parser() -> Parser:
     """The arguments of `diff`."""
-    made = Parser(diff, "diff", "[OPTIONS] ID")
+    made = Parser(diff, "diff", "[OPTIONS] ID", is_read=True)
     made.add_argument(
         "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, its turn"
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
 from acphold.cli.journals import Place, opened, place
@@ -12,8 +13,6 @@ from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
 from acphold.journal import Journal, SessionRow
 from acphold.known_agents import short_name
-
-"""Who holds the lease of a copy while it is made."""
 
 
 def parser() -> Parser:
@@ -42,6 +41,8 @@ def fork(*, session_id: str, at: int | None, journal: str | None) -> int:
     An agent that can fork its own sessions does so when the new one is first opened; any other is
     given the conversation with your next prompt. Files are not changed: they are as the first
     session left them.
+
+    In a pipe or a file the id of the new session stands alone; what it has is said on stderr.
     """
     asyncio.run(_fork(journal, session_id, at))
     return Exit.OK
@@ -52,7 +53,9 @@ async def _fork(location: str | None, text: str, at: int | None) -> None:
         found = await place(journal, text)
         seq = _seq(found, at)
         made = await forked(journal, found.row, at=seq)
-        print(await told(journal, found.row, made))
+        what = await told(journal, found.row, made)
+        print(visible(made.session_id))
+        print(what, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
 
 
 def _seq(found: Place, at: int | None) -> int | None:
@@ -66,7 +69,7 @@ def _seq(found: Place, at: int | None) -> int | None:
 
 
 async def told(journal: Journal, source: SessionRow, made: Forked) -> str:
-    """What a person is told of a copy: its id first, alone on its line."""
+    """What a person is told of a copy, below its id."""
     row = await journal.session(made.session_id)
     what = f"{counted(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
     if made.runs:
@@ -75,6 +78,6 @@ async def told(journal: Journal, source: SessionRow, made: Forked) -> str:
         what += f"; {counted(made.left_out, 'later turn')} left out"
     short = await short_id(journal, made.session_id)
     return visible(
-        f"{row.session_id}\n  {what}\n  in the list of {on_one_line(short_name(row.agent))}; "
+        f"  {what}\n  in the list of {on_one_line(short_name(row.agent))}; "
         f"`acphold show {short}` shows it"
     )

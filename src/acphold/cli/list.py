@@ -77,7 +77,7 @@ BEGIN = (
 
 def parser() -> Parser:
     """The arguments of `list`."""
-    made = Parser(list_sessions, "list")
+    made = Parser(list_sessions, "list", is_read=True)
     add_cwd(made)
     made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
     made.add_argument(
@@ -265,7 +265,7 @@ def cells(
         short_age(row.updated_at, now),
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
         on_one_line(short_name(row.agent)),
-        str(row.message_count),
+        f"{row.message_count:,}",
     ]
 
 

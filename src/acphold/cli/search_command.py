@@ -55,7 +55,7 @@ PARTS: tuple[Part, ...] = ("messages", "tools", "diffs")
 
 def parser() -> Parser:
     """The arguments of `search`."""
-    made = Parser(search, "search", "[OPTIONS] WORDS...")
+    made = Parser(search, "search", "[OPTIONS] WORDS...", is_read=True)
     made.add_argument(
         "words",
         metavar="WORDS",

@@ -34,7 +34,7 @@ AROUND = 4
 
 def parser() -> Parser:
     """The arguments of `show`."""
-    made = Parser(show, "show", "[OPTIONS] ID")
+    made = Parser(show, "show", "[OPTIONS] ID", is_read=True)
     made.add_argument(
         "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, a place"
     )

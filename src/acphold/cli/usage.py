@@ -42,7 +42,7 @@ LEAST_NAME = 12
 
 def parser() -> Parser:
     """The arguments of `usage`."""
-    made = Parser(usage, "usage")
+    made = Parser(usage, "usage", is_read=True)
     made.add_argument(
         "--by",
         dest="grouping",
@@ -200,11 +200,11 @@ def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
     def number(count: int | None, nothing: str = "-") -> str:
         if count is None:
             return nothing
-        return _short(count) if short else str(count)
+        return _short(count) if short else f"{count:,}"
 
     return {
-        "SESSIONS": str(sum_.sessions),
-        "NOT REPORTED": str(sum_.not_reported),
+        "SESSIONS": f"{sum_.sessions:,}",
+        "NOT REPORTED": f"{sum_.not_reported:,}",
         "TOKENS": number(sum_.tokens.total, NOT_REPORTED),
         "INPUT": number(sum_.tokens.input),
         "OUTPUT": number(sum_.tokens.output),
@@ -224,7 +224,7 @@ def _short(count: int) -> str:
 
 
 def _money(currency: str, amount: float) -> str:
-    return f"{amount:.2f} {on_one_line(currency)}"
+    return f"{amount:,.2f} {on_one_line(currency)}"
 
 
 def _aligned(table: Callable[[], Iterator[list[str]]], width: int | None) -> Iterator[str]:

@@ -97,12 +97,12 @@ def size(count: int) -> str:
         if amount < 1024:
             break
         amount, unit = amount / 1024, larger
-    return f"{count} bytes" if unit == "bytes" else f"{amount:.1f} {unit}"
+    return counted(count, "byte") if unit == "bytes" else f"{amount:.1f} {unit}"
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 session`, `2 sessions`."""
-    return f"{count} {noun}{'' if count == 1 else 's'}"
+    """`1 session`, `2,000 sessions`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def iso(at: int) -> str:

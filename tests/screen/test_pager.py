@@ -1,0 +1,117 @@
+"""What is longer than a screen is read in the person's own pager, whatever that is."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import ACPHOLD, CommandLine
+from tests.cli.conversation import prompt, remember, said
+from tests.cli.screen_terminal import terminal
+from tests.cli.test_terminal_text import obeyed
+
+LONG = "\n\n".join(f"Line {number}." for number in range(200))
+
+
+@pytest.fixture
+def acphold(journal: Path) -> CommandLine:
+    """With a conversation of many screens, and a short one."""
+    remember(journal, "aaaaaaaa-1", prompt("Count"), said(LONG), title="Counting", cwd="/a")
+    remember(journal, "bbbbbbbb-2", prompt("Hi"), said("Hello \x1b[2J\x1b]0;x\x07."), cwd="/b")
+    return CommandLine(journal)
+
+
+def environment(acphold: CommandLine, **changed: str) -> dict[str, str]:
+    kept = {k: v for k, v in acphold.environment.items() if k not in ("PAGER", "LESS")}
+    return {**kept, **changed}
+
+
+@pytest.mark.parametrize("less", [{}, {"LESS": "-i"}])
+def test_a_long_transcript_is_read_in_less_page_by_page_and_in_colour(
+    acphold: CommandLine, less: dict[str, str]
+) -> None:
+    with terminal([*ACPHOLD, "show", "aaaa"], environment(acphold, **less)) as shown:
+        assert "Line 1." in shown.until("Counting", "Line 1.", "\n:", but="Line 199.")
+        assert "ESC" not in shown.text
+        shown.type("G")
+        shown.until("Line 199.")
+        shown.type("q")
+        assert shown.ended() == 0
+
+
+def test_a_pager_that_is_left_early_is_no_error(acphold: CommandLine) -> None:
+    with terminal([*ACPHOLD, "show", "aaaa"], environment(acphold)) as shown:
+        shown.until("Line 1.")
+        shown.type("q")
+        assert shown.ended() == 0
+    gone = environment(acphold, PAGER="true")
+    with terminal([*ACPHOLD, "show", "aaaa"], gone) as shown:
+        assert shown.ended() == 0
+        assert "Traceback" not in shown.text
+
+
+def test_what_fits_on_the_screen_is_not_turned_over(acphold: CommandLine) -> None:
+    with terminal([*ACPHOLD, "list"], environment(acphold)) as shown:
+        assert shown.ended() == 0
+        assert "Counting" in shown.text
+
+
+@pytest.mark.parametrize("pager", ["no-such-pager --really", "", "cat", "'", "/dev/null"])
+def test_without_a_pager_it_stands_on_the_terminal(acphold: CommandLine, pager: str) -> None:
+    with terminal([*ACPHOLD, "show", "aaaa"], environment(acphold, PAGER=pager)) as shown:
+        assert shown.ended() == 0
+        assert "Line 199." in shown.text
+
+
+@pytest.mark.parametrize(
+    "changed", [{"words": ["--no-pager"]}, {"TERM": "dumb"}], ids=["no-pager", "dumb"]
+)
+def test_who_wants_no_pager_gets_none(acphold: CommandLine, changed: dict[str, object]) -> None:
+    words = changed.pop("words", [])
+    assert isinstance(words, list)
+    told = environment(acphold, PAGER="no", **{k: str(v) for k, v in changed.items()})
+    with terminal([*ACPHOLD, "show", "aaaa", *words], told) as shown:
+        assert shown.ended() == 0
+        assert "Line 199." in shown.text
+
+
+@pytest.mark.parametrize(
+    "words", [["list"], ["show", "bbbb"], ["search", "hello"], ["diff", "bbbb"], ["usage"]]
+)
+def test_each_of_the_commands_that_are_read_goes_through_the_pager(
+    acphold: CommandLine, tmp_path: Path, words: list[str]
+) -> None:
+    kept = tmp_path / "kept"
+    pager = tmp_path / "pager"
+    pager.write_text(f"#!/bin/sh\nexec cat > {kept}\n")
+    pager.chmod(0o755)
+    with terminal([*ACPHOLD, *words], environment(acphold, PAGER=f"{pager} -S")) as shown:
+        assert shown.ended() == 0
+        assert not shown.text
+    told = kept.read_text()
+    assert told
+    assert not obeyed(re.sub(r"\x1b\[[0-9;]*m", "", told))
+
+
+def test_in_a_pipe_there_is_no_pager(acphold: CommandLine) -> None:
+    done = acphold.run_as_process("show", "aaaa", PAGER="false")
+    assert done.code == 0
+    assert "Line 199." in done.out
+
+
+def test_an_error_is_no_page(acphold: CommandLine) -> None:
+    with terminal([*ACPHOLD, "show", "zzzz"], environment(acphold, PAGER="false")) as shown:
+        assert shown.ended() == 3
+        assert "zzzz" in shown.text
+
+
+def test_ctrl_c_leaves_the_pager_open_until_the_person_has_read(acphold: CommandLine) -> None:
+    with terminal([*ACPHOLD, "show", "aaaa"], environment(acphold)) as shown:
+        shown.until("Line 1.", "\n:")
+        shown.type("\x03")
+        shown.type("\x03")
+        shown.type("q")
+        shown.ended()
+        assert "Traceback" not in shown.text
