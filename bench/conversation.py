@@ -94,10 +94,10 @@ async def keep(
     """Journal a conversation as `wrap` does, `at_once` updates a commit."""
     lease: Lease = await journal.create(NewSession(session_id, agent, cwd))
     for turn in conversation:
-        await journal.append(lease, "prompt", [b'[{"type":"text","text":"Go on, please."}]'])
+        await journal.append(lease, [("prompt", [b'[{"type":"text","text":"Go on, please."}]'])])
         for start in range(0, len(turn), at_once):
-            await journal.append(lease, "update", turn[start : start + at_once])
-        end = await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+            await journal.append(lease, [("update", turn[start : start + at_once])])
+        [end] = await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
         if settle:
             await journal.settle(lease, end.last_seq)
     await journal.change(lease, RowChange(prompted=True))

@@ -66,7 +66,7 @@ async def left_by_killed(journal: Path, new: NewSession, *raws: bytes) -> None:
     try:
         lease = await made.create(new)
         for raw in raws:
-            await made.append(lease, "update", [raw])
+            await made.append(lease, [("update", [raw])])
     finally:
         await made.aclose()
     await killed(journal, new.session_id)

@@ -56,8 +56,8 @@ PUBLIC = {
     "acphold.journal": """
         Archived Arrivals At Entries Free Here Index Journal Lease Links ListFilter ListKey Listed
         NewSession Origin Owner Owners Part Readable RowChange SearchHit SessionRow
-        SessionUsage Sessions Silent Sought SqliteJournal Tokens UsageReport Whose
-        default_location history is_forgotten session_of
+        Sessions Silent Sought SqliteJournal Tokens Whose
+        default_location history is_forgotten session_of state_of
     """,
     "acphold.mcp": """
         CallResult Channel Connection OurSide Progress Prompt PromptArgument Server Servers Tool

@@ -73,7 +73,7 @@ async def _remember(path: Path, new: NewSession, entries: tuple[Raw, ...]) -> No
     try:
         lease = await journal.create(new)
         for kind, raw in entries:
-            await journal.append(lease, kind, [raw])
+            await journal.append(lease, [(kind, [raw])])
         if entries:
             await journal.change(lease, RowChange(prompted=True))
             await journal.settle(lease, lease.next_seq - 1)

@@ -41,7 +41,7 @@ def is_taken(journal: Path) -> bool:
 async def lagging(journal: Path) -> int:
     opened = SqliteJournal.open(journal)
     try:
-        return await opened.lagging()
+        return await opened.catch_up(0)
     finally:
         await opened.aclose()
 
@@ -90,8 +90,10 @@ def test_where_no_process_can_index_beside_it_an_import_says_what_to_do(
     folder.mkdir(parents=True, mode=0o755)
     monkeypatch.setenv("XDG_RUNTIME_DIR", str(folder.parent))
 
+    catch_up = SqliteJournal.catch_up
+
     async def is_not_enough(self: SqliteJournal, seconds: float) -> int:
-        return await self.lagging()
+        return await catch_up(self, 0)
 
     async def imported() -> None:
         opened = SqliteJournal.open(journal)

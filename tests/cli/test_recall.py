@@ -36,7 +36,7 @@ async def remember(
     journal = SqliteJournal.open(path)
     lease = await journal.create(NewSession(session_id, "coder", cwd, title=title))
     for kind, raw in entries:
-        await journal.append(lease, kind, [raw])
+        await journal.append(lease, [(kind, [raw])])
     await journal.change(lease, RowChange(prompted=True))
     await journal.settle(lease, lease.next_seq - 1)
     await journal.release(lease)
@@ -141,7 +141,7 @@ async def test_earlier_answers_and_the_question_itself_are_no_hits(journal: Path
     await remember(journal, "aaaa-1", prompt("a needle"), *calls, ended())
     opened = SqliteJournal.open(journal)
     lease = await opened.create(NewSession("bbbb-2", "coder", "/w"))
-    await opened.append(lease, *_prompt("needle"), RowChange(prompted=True))
+    await opened.append(lease, [_prompt("needle")], RowChange(prompted=True))
     await opened.aclose()
     async with recalling(journal) as client:
         text = await answer(client, "search", query="needle")
@@ -171,7 +171,7 @@ async def test_of_other_folders_nothing_is_told(journal: Path) -> None:
     await remember(journal, "aaab-3", prompt("x"), ended(), cwd="/w/api")
     opened = SqliteJournal.open(journal)  # what is not searchable yet is none of theirs either
     lease = await opened.create(NewSession("cccc-4", "coder", "/w/web"))
-    await opened.append(lease, *_prompt("x"), RowChange(prompted=True))
+    await opened.append(lease, [_prompt("x")], RowChange(prompted=True))
     await opened.aclose()
     async with recalling(journal, "/w/api") as client:
         nowhere = await error(client, "read", place="zzzz")

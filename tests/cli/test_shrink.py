@@ -75,7 +75,7 @@ async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
     task = asyncio.create_task(shrinking.file.give_back())
     appended = 0
     while not task.done():
-        await writing.append(lease, "update", [b"{}"])
+        await writing.append(lease, [("update", [b"{}"])])
         appended += 1
         await asyncio.sleep(0)
     assert await task
@@ -95,7 +95,7 @@ async def test_what_is_more_than_some_is_given_back_turn_by_turn(
     lease = await journal.create(NewSession("live", "a", "/w"))
     free = [await journal.attend(free_pages.free_bytes)]
     while free[-1] > 1 << 19:
-        await journal.append(lease, "prompt", [b"[]"])
+        await journal.append(lease, [("prompt", [b"[]"])])
         await journal.settle(lease, lease.next_seq - 1)
         free.append(await journal.attend(free_pages.free_bytes))
         assert free[-1] < free[-2]
@@ -111,7 +111,7 @@ async def test_one_of_an_earlier_release_is_not_rewritten_while_somebody_has_it_
     other = SqliteJournal.open(half_empty)
     done = await asyncio.to_thread(acphold.run_as_process, "shrink")
     lease = await other.create(NewSession("live", "a", "/w"))
-    await other.append(lease, "update", [b"{}"])
+    await other.append(lease, [("update", [b"{}"])])
     await other.aclose()
     assert done.code == 4
     assert "while nobody has it open; close the editors that use it" in done.err

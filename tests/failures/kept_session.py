@@ -10,7 +10,7 @@ from pathlib import Path
 
 from acphold.history import Entry, SessionState
 from acphold.history.timeline import Message
-from acphold.journal import At, Silent, SqliteJournal
+from acphold.journal import At, Silent, SqliteJournal, state_of
 
 
 class KeptSession:
@@ -23,7 +23,7 @@ class KeptSession:
     async def state(self) -> SessionState:
         """All of it, folded."""
         async with _opened(self._path) as journal:
-            return await journal.state(self._session)
+            return await state_of(journal, self._session)
 
     async def said(self) -> str:
         """What the agent has said."""

@@ -188,7 +188,7 @@ async def test_what_this_process_has_left_half_adopted_is_not_waited_for(
     monkeypatch.setattr(adoption, "LOOK_SECONDS", 1e6)
     async with shared(journal) as house:
         lease = await house.journal.create(NewSession("theirs", "puppet", "/"))
-        await house.journal.append(lease, "update", [said("half")])
+        await house.journal.append(lease, [("update", [said("half")])])
         holding(house)
         client = await house.client()
         await client.sessions()

@@ -11,7 +11,7 @@ import pytest
 from acphold.errors import NothingSaidError, RemoteError
 from acphold.history import Message
 from acphold.hub.forks import Forked, fork
-from acphold.journal import session_of
+from acphold.journal import session_of, state_of
 from tests.hub.shared import Shared, said, shared
 
 
@@ -21,7 +21,7 @@ async def forked(house: Shared, session: str, at: int | None = None) -> Forked:
 
 
 async def words(house: Shared, session: str) -> list[str]:
-    state = await house.journal.state(session)
+    state = await state_of(house.journal, session)
     return [item.text for item in state.timeline if isinstance(item, Message)]
 
 
@@ -82,13 +82,13 @@ async def test_a_turn_that_a_crash_cut_off_is_taken_as_interrupted(journal: Path
     async with shared(journal) as house:
         client, session = await house.opened()
         lease = await house.journal.acquire(session)
-        await house.journal.append(lease, "prompt", [b'[{"type":"text","text":"one"}]'])
-        await house.journal.append(lease, "update", [said("half")])
+        await house.journal.append(lease, [("prompt", [b'[{"type":"text","text":"one"}]'])])
+        await house.journal.append(lease, [("update", [said("half")])])
         await house.journal.release(lease)
         made = await forked(house, session)
         assert not made.runs
         await client.load(made.session_id)
-        state = await house.journal.state(made.session_id)
+        state = await state_of(house.journal, made.session_id)
         assert state.turn == "interrupted"
 
 
@@ -165,8 +165,8 @@ async def test_an_agent_is_not_asked_to_fork_what_is_another_conversation(
             await house.turn(client, session, "two", "TWO")
         if what == "fork goes on":
             lease = await house.journal.acquire(made.session_id)
-            await house.journal.append(lease, "prompt", [b'[{"type":"text","text":"alone"}]'])
-            await house.journal.append(lease, "turn_end", [b'{"interrupted":true}'])
+            await house.journal.append(lease, [("prompt", [b'[{"type":"text","text":"alone"}]'])])
+            await house.journal.append(lease, [("turn_end", [b'{"interrupted":true}'])])
         if what == "other agent":
             house.agent.key = "another"
         await client.load(made.session_id)

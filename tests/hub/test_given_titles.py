@@ -11,7 +11,7 @@ import pytest
 from acphold.agents import Updates
 from acphold.hub import ownership
 from acphold.hub.given_titles import GIVEN_LENGTH, given_title
-from acphold.journal import RowChange, SqliteJournal
+from acphold.journal import RowChange, SqliteJournal, state_of
 from tests.hub.shared import Onlooker, Shared, shared
 
 
@@ -84,7 +84,7 @@ async def test_who_loads_it_later_is_told_it_last(journal: Path) -> None:
     async with shared(journal) as house:
         client = await house.loaded(session)
         assert told(client)[-1] == "Mine"
-        assert (await house.journal.state(session)).standing.title == "Mine"
+        assert (await state_of(house.journal, session)).standing.title == "Mine"
 
 
 async def test_it_is_not_told_twice_and_does_not_move_the_session(journal: Path) -> None:

@@ -13,6 +13,7 @@ from acphold.agents import Updates
 from acphold.errors import RemoteError
 from acphold.history import Message
 from acphold.hub.interjections import prompt_in
+from acphold.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, said, shared
 
@@ -36,7 +37,7 @@ def users_words(client: Onlooker) -> list[str]:
 
 
 async def said_by_user(house: Shared, session: str) -> list[str]:
-    state = await house.journal.state(session)
+    state = await state_of(house.journal, session)
     users = [item for item in state.timeline if isinstance(item, Message) and item.role == "user"]
     return [message.text for message in users]
 

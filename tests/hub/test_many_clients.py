@@ -15,6 +15,7 @@ from acphold.agents import Updates
 from acphold.history import Entry, SessionState
 from acphold.history.fold import fold
 from acphold.history.timeline import Item, TurnEnd
+from acphold.journal import state_of
 from tests.editor import Refused, open_params
 from tests.hub.shared import PERMISSION, Onlooker, Shared, shared, small_pages
 
@@ -213,7 +214,7 @@ class Drama:
             for segment in await self.house.journal.read(self.session, 0, 1 << 30)
             for entry in segment.entries()
         ]
-        self._check_views(fold(entries), await self.house.journal.state(self.session))
+        self._check_views(fold(entries), await state_of(self.house.journal, self.session))
         questions = await self.house.entries(self.session, "question")
         answers = await self.house.entries(self.session, "answer")
         assert sorted(q["id"] for q in questions) == sorted(a["question"] for a in answers)

@@ -17,6 +17,7 @@ from acphold.errors import (
     UnknownTerminalError,
 )
 from acphold.history.timeline import ToolCall
+from acphold.journal import state_of
 from tests.hub.shared import Onlooker, Shared, methods, shared
 
 READ, WRITE = "fs/read_text_file", "fs/write_text_file"
@@ -155,7 +156,7 @@ async def test_with_nobody_there_a_command_runs_here_and_what_it_shows_is_kept(
         assert await ask("terminal/release", sessionId=session, **made) == {}
         with pytest.raises(UnknownTerminalError):
             await ask("terminal/output", sessionId=session, **made)
-        state = await house.journal.state(session)
+        state = await state_of(house.journal, session)
         [item] = [item for item in state.timeline if isinstance(item, ToolCall)]
         assert str(tmp_path) in b"".join(item.content).decode()
         two = await house.client()

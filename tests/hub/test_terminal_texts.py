@@ -14,6 +14,7 @@ from acphold.errors import JournalUnavailableError
 from acphold.history.timeline import ToolCall
 from acphold.hub.handover import earlier_conversation
 from acphold.hub.terminal_texts import CUT, TEXT_BYTES
+from acphold.journal import state_of
 from tests.editor import Refused
 from tests.hub.shared import Onlooker, Shared, shared
 
@@ -167,7 +168,7 @@ async def test_it_is_in_the_history_and_in_what_an_agent_is_handed(journal: Path
         await names_terminal(house, session, status="completed")  # told again, behind the release
         await house.agent.end(session)
         await turn
-        state = await house.journal.state(session)
+        state = await state_of(house.journal, session)
         [call] = [item for item in state.timeline if isinstance(item, ToolCall)]
         assert (call.status, len(call.content)) == ("completed", 2)
         context = earlier_conversation(state)
@@ -231,7 +232,7 @@ async def test_a_terminal_that_goes_on_is_kept_again_with_what_it_shows_later(
         await house.agent.ask_client("terminal/release", **terminal)
         await house.agent.end(session)
         await turn
-        state = await house.journal.state(session)
+        state = await state_of(house.journal, session)
         [call] = [item for item in state.timeline if isinstance(item, ToolCall)]
         assert b"one\\ntwo\\n" in call.content[-1]
 

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from acphold.history import Message
 from acphold.imports import Home, Intake, Outcome, Reader, Selection, Source, reader
 from acphold.imports.continuation import Known, Turn
-from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal
+from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal, state_of
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.told import write_lines
 
@@ -97,7 +97,7 @@ async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
         update = line["update"]
         assert isinstance(update, dict)
         raw = json.dumps(update.get("prompt", update)).encode()
-        await found.append(lease, str(line["kind"]), [raw])
+        await found.append(lease, [(str(line["kind"]), [raw])])
     await found.link(lease, "my agent", "agents-own")
     await found.release(lease)
     yield found
@@ -115,7 +115,7 @@ def given(folder: Path, reading: Reader) -> list[Source]:
 
 
 async def said(journal: SqliteJournal, session_id: str = "mine") -> list[str]:
-    state = await journal.state(session_id)
+    state = await state_of(journal, session_id)
     return [item.text for item in state.timeline if isinstance(item, Message)]
 
 

@@ -13,6 +13,7 @@ from acphold.imports import Intake
 from acphold.imports.goose import READER
 from acphold.journal import SqliteJournal
 from tests.imports.told import Story, sources, write_lines
+from tests.journal.conversations import usage_reports
 
 Json = Any
 CWD = "/home/ada/project"
@@ -190,7 +191,7 @@ async def test_the_tokens_of_the_session_are_taken_in_once_with_those_of_its_sub
         store.db.execute("UPDATE sessions SET updated_at = '2026-01-02 03:05:05'")
         (source,) = sources(READER, tmp_path)
         assert (await Intake(opened).take(source, READER)).outcome == "grown"
-        (used,) = await opened.usage()
+        (used,) = await usage_reports(opened)
     finally:
         await opened.aclose()
     tokens = [report.tokens for report in used.reports if report.tokens]

@@ -19,7 +19,7 @@ from acphold.imports import Home, Intake, Outcome, Selection, Source
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import told_here
 from acphold.imports.pieces import PIECE_BYTES, Piece
-from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal, history
+from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal, history, state_of
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources
 
@@ -58,7 +58,7 @@ async def take(journal: SqliteJournal, home: Path, selection: Selection | None =
 
 
 async def said(journal: SqliteJournal, session_id: str = SESSION) -> list[str]:
-    state = await journal.state(session_id)
+    state = await state_of(journal, session_id)
     return [
         item.text
         for item in state.timeline
@@ -181,10 +181,10 @@ async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     lease = await opened.create(NewSession("ours", KEY, CWD))
-    await opened.append(lease, "prompt", [b'[{"type":"text","text":"prompt 1"}]'])
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"prompt 1"}]'])])
     chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"live"}}'
-    await opened.append(lease, "update", [chunk])
-    await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+    await opened.append(lease, [("update", [chunk])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
     await opened.link(lease, KEY, SESSION)
     await opened.release(lease)
     conversation(2).write(tmp_path)
@@ -201,8 +201,8 @@ async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
     transcript.write(tmp_path)
     await take(opened, tmp_path)
     lease = await opened.acquire(SESSION)
-    await opened.append(lease, "prompt", [b'[{"type":"text","text":"prompt 2"}]'])
-    await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"prompt 2"}]'])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
     await opened.release(lease)
     say(transcript, 2)
     transcript.write(tmp_path)
@@ -346,8 +346,8 @@ async def held_here(journal: SqliteJournal, *prompts: str) -> None:
     lease = await journal.create(NewSession("ours", KEY, CWD))
     for words in prompts:
         prompt = f'[{{"type":"text","text":"{words}"}}]'.encode()
-        await journal.append(lease, "prompt", [prompt])
-        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+        await journal.append(lease, [("prompt", [prompt])])
+        await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
     await journal.link(lease, KEY, SESSION)
     await journal.release(lease)
 
@@ -469,13 +469,13 @@ async def test_of_what_is_imported_the_last_30_days_are_searchable_at_once(
     transcript.write(tmp_path)
     await take(opened, tmp_path)
     assert await opened.search("answer") == []
-    assert await opened.lagging() == 1
+    assert await opened.catch_up(0) == 1
     recent = datetime.now(UTC) - timedelta(days=29)
     transcript.user("A newer question", timestamp=recent.isoformat())
     transcript.write(tmp_path)
     await take(opened, tmp_path)
     assert len(await opened.search("newer question")) == 1
-    assert await opened.lagging() == 0
+    assert await opened.catch_up(0) == 0
 
 
 def test_nothing_in_the_home_folder_is_changed(journal: Path, tmp_path: Path) -> None:

@@ -17,7 +17,15 @@ from acphold.exports.session_head import Head
 from acphold.history import Entry, PastEntry, SessionState
 from acphold.imports import Home, Intake, Outcome
 from acphold.imports.acphold import READER
-from acphold.journal import NewSession, RowChange, SessionRow, SqliteJournal, history, session_of
+from acphold.journal import (
+    NewSession,
+    RowChange,
+    SessionRow,
+    SqliteJournal,
+    history,
+    session_of,
+    state_of,
+)
 from acphold.journal.journal import Origin
 from tests.imports.told import write_lines
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
@@ -45,7 +53,7 @@ async def keep(path: Path, pieces: Pieces, new: NewSession = NEW, link: str = ""
     journal = SqliteJournal.open(path)
     lease = await journal.create(new)
     for number, (kind, raws) in enumerate(pieces):
-        await journal.append(lease, kind, raws)
+        await journal.append(lease, [(kind, raws)])
         if number == len(pieces) // 2:
             await journal.settle(lease, lease.next_seq - 1)
     await journal.change(lease, RowChange(prompted=True, updated_at=1_700_000_000_123))
@@ -82,7 +90,7 @@ async def take(path: Path, folder: Path) -> list[Outcome]:
 
 async def session(path: Path, session_id: str = "s1") -> tuple[SessionRow, SessionState]:
     journal = SqliteJournal.open(path)
-    found = await journal.session(session_id, counted=True), await journal.state(session_id)
+    found = await journal.session(session_id, counted=True), await state_of(journal, session_id)
     await journal.aclose()
     return found
 
@@ -271,7 +279,7 @@ async def test_entries_keep_the_numbers_they_had(tmp_path: Path) -> None:
         PastEntry("update", 5, texts[3]),
     ]
     await journal.take_in(lease, past)
-    await journal.append(lease, "update", [texts[0]])
+    await journal.append(lease, [("update", [texts[0]])])
     entries = [entry for part in await journal.read("s", 0) for entry in part.entries()]
     assert [entry.seq for entry in entries if entry.raw] == [3, 4, 9, 10, 20, 21, 22]
     assert await journal.file.damage() == []

@@ -13,7 +13,7 @@ from acphold.imports import Home, Intake, Outcome, Selection, Source, Taken
 from acphold.imports.acphold import READER as OWN
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.crew import each
-from acphold.journal import SqliteJournal
+from acphold.journal import SqliteJournal, state_of
 from acphold.redaction.redactor import Redactor
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.told import write_lines
@@ -45,7 +45,7 @@ async def outcomes(path: Path, home: Path, selection: Selection = REDACT) -> lis
 
 async def said(path: Path, session_id: str = SESSION) -> list[str]:
     journal = SqliteJournal.open(path)
-    state = await journal.state(session_id)
+    state = await state_of(journal, session_id)
     await journal.aclose()
     return [item.text for item in state.timeline if isinstance(item, Message)]
 
@@ -104,9 +104,9 @@ async def test_a_conversation_that_was_held_here_is_known_by_its_redacted_prompt
     opened = SqliteJournal.open(journal)
     lease = await opened.acquire(SESSION)
     await opened.append(
-        lease, "prompt", [b'[{"type":"text","text":"My key is [removed: API key]"}]']
+        lease, [("prompt", [b'[{"type":"text","text":"My key is [removed: API key]"}]'])]
     )
-    await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
     await opened.release(lease)
     await opened.aclose()
     made.user(f"My key is {KEY}")

@@ -9,7 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from acphold.history.entries import Entry, PastEntry, Segment
-from acphold.journal import Journal, Lease, NewSession
+from acphold.journal import Journal, Lease, NewSession, SqliteJournal
+from acphold.journal.sqlite import token_usage
+from acphold.journal.sqlite.token_usage import SessionUsage
 
 Json = dict[str, object]
 
@@ -243,7 +245,7 @@ def turn(prompt: str, *updates: object) -> Pieces:
 async def append(journal: Journal, lease: Lease, pieces: Pieces) -> int:
     """Append all; the number of the last entry."""
     for kind, raws in pieces:
-        await journal.append(lease, kind, raws)
+        await journal.append(lease, [(kind, raws)])
     return lease.next_seq - 1
 
 
@@ -268,3 +270,10 @@ def cost(amount: float, currency: str = "USD") -> tuple[str, bytes]:
     paid = {"amount": amount, "currency": currency}
     update = {"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": paid}
     return "update", encode(update)
+
+
+async def usage_reports(
+    journal: SqliteJournal, *, cwd: str | None = None, since: int = 0
+) -> list[SessionUsage]:
+    """What was reported of tokens and cost in each session, the newest first."""
+    return await journal.attend(lambda db: token_usage.usage(db, cwd, since))

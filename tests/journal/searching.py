@@ -14,7 +14,7 @@ async def said(
     lease = await journal.create(NewSession(session_id, agent, cwd))
     for value in values:
         kind = "prompt" if isinstance(value, list) else "update"
-        await journal.append(lease, kind, [encode(value)])
+        await journal.append(lease, [(kind, [encode(value)])])
     await journal.settle(lease, lease.next_seq - 1)
 
 
@@ -36,7 +36,7 @@ async def running(journal: Journal, session_id: str, *values: object, cwd: str =
     lease = await journal.create(NewSession(session_id, "a", cwd))
     for value in values:
         kind = "prompt" if isinstance(value, list) else "update"
-        await journal.append(lease, kind, [encode(value)], RowChange(prompted=True))
+        await journal.append(lease, [(kind, [encode(value)])], RowChange(prompted=True))
 
 
 def text(words: str) -> list[object]:

@@ -18,6 +18,7 @@ from acphold.journal import (
     SqliteJournal,
     copies,
     history,
+    state_of,
 )
 from acphold.journal.copies import copy
 
@@ -48,7 +49,7 @@ async def session(journal: Journal, *entries: tuple[str, bytes], agent: str = "a
     """A session of the agent `a` with these entries, called `s1`."""
     lease = await journal.create(NewSession("s1", agent, "/w", title="Greeting"))
     for kind, raw in entries:
-        await journal.append(lease, kind, [raw])
+        await journal.append(lease, [(kind, [raw])])
     await journal.change(lease, RowChange(prompted=True))
     await journal.release(lease)
 
@@ -75,7 +76,7 @@ async def test_a_copy_for_the_same_agent_has_everything_but_the_costs(
     assert '"AB"' in text
     assert "usage" not in text
     assert json.loads(found[-2][1]) == {"stopReason": "end_turn"}
-    state, before = await journal.state("s2"), await journal.state("s1")
+    state, before = await state_of(journal, "s2"), await state_of(journal, "s1")
     assert [str(item) for item in state.timeline[:2]] == [str(item) for item in before.timeline[:2]]
     assert state.standing.current_mode_id == "n"
     assert state.standing.title == "Copy"
@@ -87,7 +88,7 @@ async def test_a_copy_for_another_agent_has_none_of_the_settings_of_the_first(
     await session(journal, *CONVERSATION)
     found = await copied(journal, agent="b")
     assert {kind for kind, _ in found} == {"prompt", "update", "turn_end"}
-    standing = (await journal.state("s2")).standing
+    standing = (await state_of(journal, "s2")).standing
     assert (standing.current_mode_id, standing.commands, standing.usage) == (None, None, None)
 
 
@@ -98,7 +99,7 @@ async def test_a_copy_ends_where_it_is_to_end(journal: SqliteJournal) -> None:
 
 async def test_a_segment_is_cut_where_the_copy_ends(journal: SqliteJournal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/w"))
-    await journal.append(lease, "update", [raw for _, raw in (said("A"), said("B"), said("C"))])
+    await journal.append(lease, [("update", [raw for _, raw in (said("A"), said("B"), said("C"))])])
     found = await copied(journal, through=2)
     assert "AB" in found[0][1]
 
@@ -148,7 +149,7 @@ async def test_a_long_conversation_is_taken_in_piece_by_piece(
     await session(journal, PROMPT, *map(said, texts), END)
     monkeypatch.setattr(copies, "PIECE_BYTES", 200)
     await copied(journal)
-    assert "".join(texts) in str((await journal.state("s2")).timeline)
+    assert "".join(texts) in str((await state_of(journal, "s2")).timeline)
 
 
 async def test_a_session_that_is_put_in_order_meanwhile_is_copied_once(
@@ -167,7 +168,7 @@ async def test_a_session_that_is_put_in_order_meanwhile_is_copied_once(
 
     monkeypatch.setattr(journal, "take_in", settled_meanwhile)
     await copied(journal, through=8)
-    assert "'ABCDEF'" in str((await journal.state("s2")).timeline).replace('"', "'")
+    assert "'ABCDEF'" in str((await state_of(journal, "s2")).timeline).replace('"', "'")
     assert times > 6
 
 

@@ -48,8 +48,8 @@ async def test_a_fork_has_the_history_and_the_store_of_the_session_it_was_made_o
 async def test_a_session_of_another_agent_is_a_history_like_its_own(journal: Path) -> None:
     opened = SqliteJournal.open(journal)
     lease = await opened.create(NewSession("theirs", "codex", str(journal.parent)))
-    await opened.append(lease, "prompt", [b'[{"type":"text","text":"one"}]'])
-    await opened.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+    await opened.append(lease, [("prompt", [b'[{"type":"text","text":"one"}]'])])
+    await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
     await opened.change(lease, RowChange(prompted=True))
     await opened.release(lease)
     here, there = memory_pair()

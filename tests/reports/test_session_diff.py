@@ -39,7 +39,7 @@ async def changed(
     lease = await journal.create(NewSession("s1", "a", CWD))
     for kind, value in entries:
         raw = b"[]" if kind == "prompt" else json.dumps(value).encode()
-        await journal.append(lease, kind, [raw])
+        await journal.append(lease, [(kind, [raw])])
     row = await journal.session("s1")
     spans = await turn_spans(history(journal, "s1"))
     return await session_diff(journal, row, spans, turn, lambda path: disk)

@@ -13,6 +13,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from acphold.errors import RemoteError
+from acphold.journal import state_of
 from tests.editor import received
 from tests.editor import wrapped as program
 from tests.hub.shared import Onlooker, Shared, shared
@@ -267,7 +268,7 @@ async def test_a_fork_goes_to_the_place_that_is_named_and_lives_in_the_folder_th
             await house.turn(client, session, text, text.upper())
         params = {"sessionId": session, "cwd": "/tmp", "_meta": {"acphold/at": 3}}
         made = (await client.call("session/fork", params))["sessionId"]
-        state = await house.journal.state(made)
+        state = await state_of(house.journal, made)
         assert "two" not in str(state.timeline)
         info = (await listed(client))[made]
         assert info["cwd"] == "/tmp"

@@ -81,7 +81,7 @@ class Indexing:
             return True
         # Of two that index the same, one does it in vain.
         for _ in range(round(AT_ONCE_SECONDS / LOOK_SECONDS)):
-            if not await journal.lagging():
+            if not await journal.catch_up(0):
                 return False
             await asyncio.sleep(LOOK_SECONDS)
         return True
@@ -129,7 +129,7 @@ async def index_beside(path: str) -> None:
     with suppress(TimeoutError):
         async with opened(path) as journal, asyncio.timeout(BESIDE_SECONDS):
             # Whoever found another at work relies on that one: it looks again once it has let go.
-            while await journal.lagging() or not _has_ended():
+            while await journal.catch_up(0) or not _has_ended():
                 if (held := alone(path)) is None:
                     return
                 try:
@@ -143,7 +143,7 @@ async def _follow(journal: Index) -> None:
     while await journal.catch_up(STEP_SECONDS) or not _has_ended():
         if not is_left and (is_left := _has_ended()):
             os.nice(NICENESS)
-        if not await journal.lagging():
+        if not await journal.catch_up(0):
             await asyncio.sleep(LOOK_SECONDS)
     while await journal.tidy(STEP_SECONDS):
         pass

@@ -135,7 +135,7 @@ async def searched(journal: Index, sought: Sought) -> list[SearchHit]:
 async def caught_up(journal: Index, seconds: float) -> int:
     """How many sessions are not looked through, after so long of that; what is there can be read
     also when nothing can be written just now."""
-    lagging = await journal.lagging()
+    lagging = await journal.catch_up(0)
     if lagging:
         with suppress(JournalUnavailableError):
             lagging = await journal.catch_up(seconds)

@@ -128,7 +128,7 @@ async def _is_idle(journal: Owners, row: SessionRow) -> bool:
 async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:
     async with opened(location) as journal:
         try:
-            return len(await journal.prune([row.session_id for row in found], before))
+            return len(await journal.delete(*(row.session_id for row in found), idle_since=before))
         except JournalUnavailableError as error:
             # Each of them is deleted, or it is not: reading tells, also on a disk that is full.
             everything = ListFilter(include_unprompted=True, archived="include")

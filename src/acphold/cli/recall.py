@@ -122,7 +122,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
         told.insert(0, RECORD)
     if len(hits) > sought.limit:
         told.append("There are more hits; narrow the query.")
-    if lagging := await journal.lagging(cwd):
+    if lagging := await journal.catch_up(0, cwd=cwd):
         told.append(f"{lagging} older sessions cannot be searched yet.")
     return _cut("\n\n".join(told), ANSWER_CHARACTERS)
 

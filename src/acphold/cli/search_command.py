@@ -141,7 +141,7 @@ async def _search(location: str | None, sought: Sought, *, as_json: bool) -> Non
                 sys.stdout.write(json_line(hit))
         else:
             await _print(journal, hits)
-            _remark(sought, found, await journal.lagging())
+            _remark(sought, found, await journal.catch_up(0))
             if remark := await unread_remark(journal):
                 print(f"{remark}.", file=sys.stderr)
 

@@ -112,7 +112,7 @@ async def _usage(
 ) -> None:
     async with opened(location) as journal:
         lagging = await caught_up(journal, CATCH_UP_SECONDS)
-        found = await journal.usage_sums(grouping, agent=agent, cwd=cwd, since=since)
+        found = await journal.usage(grouping, agent=agent, cwd=cwd, since=since)
         shown = found.groups[:limit]
         if as_json:
             for sum_ in shown:

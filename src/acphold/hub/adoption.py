@@ -148,7 +148,7 @@ class Adoption:
         """Remove what is there, once nobody is at it; unless another process is quicker."""
         with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
             seen = await self._until_nobody_is_at_it(session_id)
-            await self._journal.abandon(await self._journal.acquire(session_id, seen=seen))
+            await self._journal.delete(await self._journal.acquire(session_id, seen=seen))
 
     async def _until_nobody_is_at_it(self, session_id: str) -> int:
         """Wait for another process that lives and adopts it; the epoch of who was at it last.
@@ -192,6 +192,6 @@ class Adoption:
 
     async def _undo(self, lease: Lease) -> None:
         try:
-            await self._journal.abandon(lease)
+            await self._journal.delete(lease)
         except LeaseLostError:
             log.info("session %s: another process adopts it", lease.session_id)

@@ -40,7 +40,7 @@ from acphold.hub.annotations import (
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
 from acphold.hub.news import NO_CHANGE, News, both
 from acphold.hub.rest import Rest
-from acphold.journal import Entries, Lease, Links, Owners, RowChange, SessionRow, Sessions
+from acphold.journal import Entries, Lease, Links, Owners, RowChange, SessionRow, Sessions, state_of
 from acphold.schema.update_kinds import CHILD
 
 log = logging.getLogger(__name__)
@@ -184,11 +184,8 @@ class Session:
             standing = each.after(standing)
             change = both(change, each.change)
         row = self._with_news(change, standing)
-        if len(news) == 1:
-            segments = [await self._journal.append(self._lease, each.kind, each.raws, row)]
-        else:
-            runs = [(each.kind, each.raws) for each in news]
-            segments = await self._journal.append_all(self._lease, runs, row)
+        runs = [(each.kind, each.raws) for each in news]
+        segments = await self._journal.append(self._lease, runs, row)
         self.standing, self.last_seq = standing, segments[-1].last_seq
         return segments
 
@@ -255,7 +252,7 @@ class Session:
 
     async def state(self, *, through: int) -> SessionState:
         """All entries up to `through`, folded."""
-        return await self._journal.state(self.id, through)
+        return await state_of(self._journal, self.id, through)
 
     async def close_open(self, why: str, since: int = 0, *, cancelled: bool = False) -> None:
         """Publish the end of what nobody will report the end of any more, and why.

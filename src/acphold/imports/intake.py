@@ -48,6 +48,7 @@ from acphold.journal import (
     history,
     is_forgotten,
     session_of,
+    state_of,
 )
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
@@ -237,7 +238,7 @@ class Intake:
         """
         taken = await self._tried(source, reader, telling)
         if self._indexes and taken.outcome in ("new", "apart", "grown"):
-            await self._journal.catch_up(SEARCHABLE_SECONDS, now_ms() - SEARCHABLE_MS)
+            await self._journal.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
         return taken
 
     async def _tried(self, source: Source, reader: Reader, telling: Telling) -> Taken:
@@ -336,7 +337,7 @@ class Intake:
             told = news(source, Known(marker.taken, marker.digest))
             if taken := await self._take_news(source, told, row, whose.epoch, marker):
                 return taken
-        ours = turns((await self._journal.state(row.session_id)).timeline)
+        ours = turns((await state_of(self._journal, row.session_id)).timeline)
         if ours:
             known = Known(turns=ours, relation="same" if source.given else "alike")
             told = news(source, known)

@@ -22,13 +22,12 @@ from acphold.journal.journal import (
     SearchHit,
     SessionRow,
     Sessions,
-    SessionUsage,
     Sought,
     Tokens,
-    UsageReport,
     history,
     is_forgotten,
     session_of,
+    state_of,
 )
 from acphold.journal.location import default_location
 from acphold.journal.owners import At, Free, Here, Owner, Silent, Whose
@@ -57,16 +56,15 @@ __all__ = [
     "RowChange",
     "SearchHit",
     "SessionRow",
-    "SessionUsage",
     "Sessions",
     "Silent",
     "Sought",
     "SqliteJournal",
     "Tokens",
-    "UsageReport",
     "Whose",
     "default_location",
     "history",
     "is_forgotten",
     "session_of",
+    "state_of",
 ]

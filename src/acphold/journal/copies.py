@@ -52,7 +52,7 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
     try:
         await _fill(journal, lease, source, new, through)
     except BaseException:
-        await journal.abandon(lease)
+        await journal.delete(lease)
         raise
     await journal.release(lease)
 

@@ -5,12 +5,14 @@ The rooms above know a journal by this interface alone; `journal.sqlite` fulfils
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, Literal, Protocol
 
 from msgspec import UNSET, Struct, UnsetType
 
 from acphold.errors import RewrittenError
+from acphold.history.fold import Fold
 
 if TYPE_CHECKING:
     from acphold.errors import LeaseLostError
@@ -227,31 +229,6 @@ class Tokens(Struct, frozen=True, array_like=True, gc=False):
     total: int | None = None
 
 
-class UsageReport(Struct, frozen=True):
-    """What an agent reported at one time: what had come to it since the report before.
-
-    `by_turn` where it is known that a whole turn was counted, or a request of one.
-    """
-
-    agent: str
-    at: int
-    tokens: Tokens | None = None
-    cost: float | None = None
-    currency: str = ""
-    by_turn: bool = False
-
-
-class SessionUsage(Struct, frozen=True):
-    """A session, and what was reported of tokens and cost in it, oldest first."""
-
-    session_id: str
-    agent: str
-    cwd: str
-    title: str | None
-    updated_at: int
-    reports: tuple[UsageReport, ...]
-
-
 Grouping = Literal["agent", "day", "folder", "session"]
 """What tokens and cost are added up by; a day is one of this machine's time zone."""
 
@@ -319,25 +296,14 @@ class Owners(Protocol):
     async def release(self, lease: Lease) -> None:
         """Let go; does nothing when somebody else holds the session already."""
 
-    async def abandon(self, lease: Lease) -> bool:
-        """Remove a session that nobody asked to remove: one whose making failed half-way.
-
-        It leaves no tombstone. A session with a link stays, and the answer is False.
-        """
-
 
 class Entries(Protocol):
     """What happened in a session: appended by its owner, read by anybody."""
 
     async def append(
-        self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
-    ) -> Segment:
-        """Commit `raws` as the next entries, and `change` to the session's row: all or none."""
-
-    async def append_all(
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
-        """Like `append` for several runs of entries, one behind the other: all or none of them."""
+        """Commit what happened, one run behind the other, and `change` to the row: all or none."""
 
     async def settle(
         self,
@@ -374,12 +340,6 @@ class Entries(Protocol):
     async def summary(self, session_id: str) -> Summary:
         """The state of a session without its conversation, quickly; UnknownSessionError."""
 
-    async def state(self, session_id: str, through: int | None = None) -> SessionState:
-        """The entries of a session, folded: all, or those up to `through`; UnknownSessionError.
-
-        What settles meanwhile is seen as it was before or as it is after, never some of each.
-        """
-
 
 class Sessions(Protocol):
     """The rows of sessions, and their list."""
@@ -415,16 +375,13 @@ class Sessions(Protocol):
         id, UnknownSessionError is raised when there is no such session.
         """
 
-    async def delete(self, session_id: str) -> bool:
-        """Remove a session, its entries and its lease; False when there was none.
+    async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
+        """Remove sessions, with their entries and leases; the ids of those that are gone now.
 
-        Its links stay as tombstones, so that the agent's own list does not bring it back.
-        """
-
-    async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
-        """Delete those of the sessions that nobody holds and that were last active by then.
-
-        `idle_since` is ms since the epoch. The answer has the ids of those that are gone.
+        By its id as a person: its links stay as tombstones, so that the agent's own list does not
+        bring it back. Under a lease as its owner, who had begun to make it: it leaves nothing, and
+        one that has a link was made, and stays. With `idle_since` (ms since the epoch), only those
+        that nobody holds and that were last active by then.
         """
 
 
@@ -457,16 +414,10 @@ class Index(Protocol):
     async def search(self, sought: Sought | str) -> list[SearchHit]:
         """Entries of the index that have all of the words, newest first, or best first by `rank`.
 
-        An entry is in the index soon after its turn is over, but see `lagging`.
+        An entry is in the index soon after its turn is over, but see `catch_up`.
         """
 
-    async def usage(self, *, cwd: str | None = None, since: int = 0) -> list[SessionUsage]:
-        """The sessions that were active since then, newest first, with what was reported since.
-
-        What lags behind in the index since before tokens were noted has no reports yet.
-        """
-
-    async def usage_sums(
+    async def usage(
         self,
         by: Grouping,
         *,
@@ -474,15 +425,17 @@ class Index(Protocol):
         cwd: str | None = None,
         since: int = 0,
     ) -> UsageSums:
-        """What `usage` tells, added up; of what one agent reported, or all did."""
+        """What agents reported of tokens and cost since then (ms since the epoch), added up.
 
-    async def lagging(self, cwd: str | None = None) -> int:
-        """How many sessions, of all or of a folder, have something that the index lacks."""
+        Of sessions that were active since; of what one agent reported, or all did. What lags behind
+        in the index since before tokens were noted has no reports yet.
+        """
 
-    async def catch_up(self, seconds: float, since: int = 0) -> int:
-        """Put what the index lacks into it, for about so long; how many sessions are left.
+    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
+        """Put what the index lacks into it, for about so long; how many sessions lag behind it now.
 
-        The newest first; none that was last active before `since` (ms since the epoch).
+        The newest first; none that was last active before `since` (ms since the epoch). In no time
+        nothing is done. Those that lag are counted in all folders, or in `cwd`.
         """
 
     async def tidy(self, seconds: float) -> int:
@@ -548,6 +501,23 @@ class Journal(Owners, Entries, Sessions, Links, Index, Arrivals, Protocol):
         """Finish what runs in the background and close."""
 
 
+async def state_of(journal: Readable, session_id: str, through: int | None = None) -> SessionState:
+    """The entries of a session, folded: all, or those up to `through`; see `history`.
+
+    Away from the loop's thread: a long conversation takes seconds.
+    """
+    folding = Fold()
+
+    def fold_on(segments: list[Segment]) -> None:
+        for segment in segments:
+            for entry in segment.entries():
+                folding.add(entry)
+
+    async for page in _pages(journal, session_id, 0, through):
+        await asyncio.to_thread(fold_on, page)
+    return folding.state()
+
+
 async def session_of(journal: Links, agent: str, downstream_id: str) -> str | None:
     """Our session behind an id of the agent."""
     return (await journal.linked(agent, [downstream_id])).get(downstream_id)
@@ -579,18 +549,25 @@ async def history(
     meanwhile joins only what is not settled yet, and that is read at once. Only where that is more
     than TAIL_BYTES can it change between two pages; then RewrittenError is raised.
     """
+    async for page in _pages(journal, session_id, after, through):
+        for segment in page:
+            yield segment
+
+
+async def _pages(
+    journal: Readable, session_id: str, after: int, through: int | None
+) -> AsyncIterator[list[Segment]]:
     last = (await journal.session(session_id)).last_seq
     through = last if through is None else min(through, last)
     first = after
     while after < through and (
         page := await journal.read(session_id, after, tail_bytes=TAIL_BYTES)
     ):
-        for segment in page:
-            if segment.first_seq <= after != first:
-                raise RewrittenError(
-                    f"session {session_id!r} was put in order while it was read; try again"
-                )
-            if segment.first_seq > through:
-                return
-            yield segment.up_to(through)
-            after = segment.last_seq
+        if page[0].first_seq <= after != first:
+            raise RewrittenError(
+                f"session {session_id!r} was put in order while it was read; try again"
+            )
+        after = page[-1].last_seq
+        if after > through:
+            page = [segment.up_to(through) for segment in page if segment.first_seq <= through]
+        yield page

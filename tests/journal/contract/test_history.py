@@ -63,7 +63,7 @@ async def test_history_ends_where_it_is_to_end_also_inside_a_segment(
 ) -> None:
     lease = await begun(journal)
     await journal.append(
-        lease, "update", [encode(chunk("agent_message", f"<{n}>")) for n in range(5)]
+        lease, [("update", [encode(chunk("agent_message", f"<{n}>")) for n in range(5)])]
     )
     found = [segment async for segment in history(journal, "s1", through=through)]
     assert said(found) == [*range(through)]

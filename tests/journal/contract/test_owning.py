@@ -14,11 +14,11 @@ from tests.journal.conversations import begun
 
 async def test_after_a_takeover_the_old_owner_writes_nothing(journal: Journal) -> None:
     old = await begun(journal)
-    kept = await journal.append(old, "update", [b"1"])
+    [kept] = await journal.append(old, [("update", [b"1"])])
     new = await journal.acquire("s1")
     assert (new.epoch, new.next_seq) == (2, 2)
     with pytest.raises(LeaseLostError):
-        await journal.append(old, "update", [b"2"])
+        await journal.append(old, [("update", [b"2"])])
     with pytest.raises(LeaseLostError):
         await journal.change(old, RowChange(title="mine"))
     [lost] = await journal.renew([old, new])
@@ -29,14 +29,14 @@ async def test_after_a_takeover_the_old_owner_writes_nothing(journal: Journal) -
     assert await journal.read("s1", 0) == [kept]
     assert (await journal.session("s1")).title is None
     assert await journal.owner("s1") == Here(new.epoch)
-    assert (await journal.append(new, "update", [b"2"])).first_seq == 2
+    assert (await journal.append(new, [("update", [b"2"])]))[0].first_seq == 2
 
 
 async def test_taking_over_repairs_the_time_that_a_crash_kept_from_being_written(
     journal: Journal,
 ) -> None:
     lease = await journal.create(NewSession("s1", "a", "/", created_at=5))
-    segment = await journal.append(lease, "update", [b"1"])
+    [segment] = await journal.append(lease, [("update", [b"1"])])
     assert (await journal.session("s1")).updated_at == 5
     await journal.acquire("s1")
     assert (await journal.session("s1")).updated_at == segment.at
@@ -47,12 +47,12 @@ async def test_an_entry_and_what_it_changes_in_the_row_are_written_together_or_n
 ) -> None:
     lease = await begun(journal)
     change = RowChange(title="T", updated_at=99, prompted=True, cwd="/v")
-    await journal.append(lease, "prompt", [b"[]"], change)
+    await journal.append(lease, [("prompt", [b"[]"])], change)
     row = await journal.session("s1")
     assert (row.title, row.updated_at, row.prompted, row.cwd) == ("T", 99, True, "/v")
     await journal.acquire("s1")
     with pytest.raises(LeaseLostError):
-        await journal.append(lease, "prompt", [b"[]"], RowChange(title="lost"))
+        await journal.append(lease, [("prompt", [b"[]"])], RowChange(title="lost"))
     assert (await journal.session("s1")).title == "T"
     assert (await journal.session("s1")).last_seq == 1
     assert lease.next_seq == 2
@@ -64,9 +64,9 @@ async def test_what_cannot_be_written_to_the_row_takes_the_entry_back(
     lease = await begun(journal)
     too_large = RowChange(updated_at=1 << 70)
     with pytest.raises(OverflowError):
-        await journal.append(lease, "prompt", [b"[]"], too_large)
+        await journal.append(lease, [("prompt", [b"[]"])], too_large)
     assert await journal.read("s1", 0) == []
-    assert (await journal.append(lease, "prompt", [b"[]"])).first_seq == 1
+    assert (await journal.append(lease, [("prompt", [b"[]"])]))[0].first_seq == 1
 
 
 async def test_folders_of_a_session_can_be_corrected(journal: Journal) -> None:
@@ -94,11 +94,11 @@ async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_
     again = await begun(other)
     assert again.epoch > lease.epoch
     for attempt in (
-        journal.append(lease, "update", [b"1"]),
-        journal.append(lease, "update", [b"1"], RowChange(title="T")),
+        journal.append(lease, [("update", [b"1"])]),
+        journal.append(lease, [("update", [b"1"])], RowChange(title="T")),
         journal.change(lease, RowChange(title="T")),
         journal.link(lease, "a", "d1"),
-        journal.abandon(lease),
+        journal.delete(lease),
     ):
         with pytest.raises(LeaseLostError) as caught:
             await attempt
@@ -115,8 +115,8 @@ async def test_a_session_that_nobody_asked_to_remove_leaves_no_tombstone(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
-    await journal.append(lease, "update", [b"1"])
-    assert await journal.abandon(lease)
+    await journal.append(lease, [("update", [b"1"])])
+    assert await journal.delete(lease)
     assert await journal.linked("a", ["s1"]) == {}
     again = await begun(journal)
     assert await journal.read("s1", 0) == []
@@ -125,11 +125,11 @@ async def test_a_session_that_nobody_asked_to_remove_leaves_no_tombstone(
 
 async def test_a_session_that_an_agent_knows_is_not_abandoned(journal: Journal) -> None:
     lease = await begun(journal)
-    kept = await journal.append(lease, "update", [b"1"])
+    [kept] = await journal.append(lease, [("update", [b"1"])])
     await journal.link(lease, "a", "d1")
-    assert not await journal.abandon(lease)
+    assert not await journal.delete(lease)
     assert await journal.read("s1", 0) == [kept]
-    await journal.append(lease, "update", [b"2"])
+    await journal.append(lease, [("update", [b"2"])])
 
 
 async def test_a_session_that_another_process_has_taken_over_is_not_abandoned(
@@ -138,7 +138,7 @@ async def test_a_session_that_another_process_has_taken_over_is_not_abandoned(
     lease = await begun(journal)
     await journal.acquire("s1")
     with pytest.raises(LeaseLostError):
-        await journal.abandon(lease)
+        await journal.delete(lease)
     assert (await journal.session("s1")).session_id == "s1"
 
 
@@ -209,18 +209,18 @@ async def test_what_is_only_worked_on_may_be_taken_and_what_a_retired_owner_has(
     assert not (await owner_of(journal, session)).yields
     await other.renew(retiring=True)
     assert (await owner_of(journal, session)).yields
-    assert await other.append(lease, "update", [b"1"])  # until somebody does take it
+    assert await other.append(lease, [("update", [b"1"])])  # until somebody does take it
 
 
 async def test_two_processes_can_use_one_journal(journal: Journal, other: Journal) -> None:
     ours, theirs = await begun(journal, "s1"), await begun(other, "s2")
-    await journal.append(ours, "update", [b"1"])
-    await other.append(theirs, "update", [b"2"])
+    await journal.append(ours, [("update", [b"1"])])
+    await other.append(theirs, [("update", [b"2"])])
     assert await other.read("s1", 0) == await journal.read("s1", 0)
     taken = await other.acquire("s1")
     with pytest.raises(LeaseLostError):
-        await journal.append(ours, "update", [b"3"])
-    assert await other.append(taken, "update", [b"3"]) == (await journal.read("s1", 1))[0]
+        await journal.append(ours, [("update", [b"3"])])
+    assert await other.append(taken, [("update", [b"3"])]) == await journal.read("s1", 1)
 
 
 async def test_what_another_has_taken_or_deleted_is_found_lost_by_the_next_look(

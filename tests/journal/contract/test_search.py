@@ -14,7 +14,7 @@ async def test_the_newest_are_found_first_whatever_session_they_are_in(
 ) -> None:
     old = await journal.create(NewSession("old", "a", "/w"))
     await said(journal, "new", chunk("agent_message", "flaky test"))
-    await journal.append(old, "update", [encode(chunk("agent_message", "flaky again"))])
+    await journal.append(old, [("update", [encode(chunk("agent_message", "flaky again"))])])
     await journal.settle(old, 1)
     assert await found(journal, "flaky") == [("old", 1), ("new", 1)]
     hits = await journal.search(Sought("flaky", limit=1))
@@ -73,7 +73,7 @@ async def test_a_hit_names_the_entry_even_when_it_shares_its_segment(
 ) -> None:
     lease = await journal.create(NewSession("s1", "a", "/w"))
     raws = [encode(chunk("agent_message", f"word{n}", messageId=f"m{n}")) for n in range(5)]
-    await journal.append(lease, "update", raws)
+    await journal.append(lease, [("update", raws)])
     await journal.settle(lease, 5)
     (hit,) = await journal.search("word3")
     assert (hit.seq, hit.excerpt) == (4, "word3")
@@ -165,7 +165,7 @@ async def test_entries_of_one_moment_stay_in_their_order(journal: Journal) -> No
 async def test_each_turn_that_settles_catches_up_with_a_piece(journal: Journal) -> None:
     await told(journal, "imported", 1)
     await said(journal, "live", chunk("agent_message", "now"))
-    assert await journal.lagging() == 0
+    assert await journal.catch_up(0) == 0
     assert await found(journal, "word0") == [("imported", 1)]
 
 
@@ -201,7 +201,7 @@ async def test_what_is_not_settled_obeys_the_filters(journal: Journal) -> None:
 async def test_a_hit_tells_whose_words_they_are_and_where(journal: Journal) -> None:
     new = NewSession("s1", "claude", "/home/me/project", title="A title")
     lease = await journal.create(new)
-    await journal.append(lease, "prompt", [b'[{"type":"text","text":"A word, or Two words"}]'])
+    await journal.append(lease, [("prompt", [b'[{"type":"text","text":"A word, or Two words"}]'])])
     await journal.settle(lease, 1)
     (hit,) = await journal.search("WORD two")
     assert (hit.agent, hit.cwd, hit.title) == ("claude", "/home/me/project", "A title")

@@ -17,6 +17,7 @@ from acphold.journal import (
     Origin,
     RowChange,
     Sought,
+    state_of,
 )
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun, chunk, encode
@@ -48,8 +49,8 @@ async def test_an_id_is_taken_once(journal: Journal) -> None:
 async def test_what_was_appended_is_read_in_order_byte_for_byte(journal: Journal) -> None:
     lease = await begun(journal)
     raws = [encode(chunk("agent_message", f"né {n} 🙂")) for n in range(5)]
-    one = await journal.append(lease, "prompt", [PROMPT])
-    many = await journal.append(lease, "update", raws)
+    [one] = await journal.append(lease, [("prompt", [PROMPT])])
+    [many] = await journal.append(lease, [("update", raws)])
     assert (one.first_seq, one.last_seq, many.first_seq, many.last_seq) == (1, 1, 2, 6)
     assert lease.next_seq == 7
     assert await journal.read("s1", 0) == [one, many]
@@ -61,8 +62,8 @@ async def test_reading_on_begins_after_the_given_entry_also_inside_a_segment(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
-    await journal.append(lease, "update", [b"1", b"2", b"3"])
-    rest = await journal.append(lease, "update", [b"4"])
+    await journal.append(lease, [("update", [b"1", b"2", b"3"])])
+    [rest] = await journal.append(lease, [("update", [b"4"])])
     for after in range(5):
         read = await journal.read("s1", after)
         seqs = [entry.seq for segment in read for entry in segment.entries()]
@@ -76,7 +77,7 @@ async def test_one_read_brings_no_more_than_asked_for_but_never_nothing(
 ) -> None:
     lease = await begun(journal)
     for _ in range(4):
-        await journal.append(lease, "update", [b"x" * 100])
+        await journal.append(lease, [("update", [b"x" * 100])])
     assert len(await journal.read("s1", 0, 1)) == 1
     assert len(await journal.read("s1", 0, 150)) == 2
     assert len(await journal.read("s1", 2, 10_000)) == 2
@@ -85,7 +86,7 @@ async def test_one_read_brings_no_more_than_asked_for_but_never_nothing(
 async def test_sessions_never_see_each_others_entries(journal: Journal) -> None:
     leases = [await begun(journal, f"s{n}") for n in range(3)]
     for n, lease in enumerate(leases):
-        await journal.append(lease, "update", [b"%d" % n] * (n + 1))
+        await journal.append(lease, [("update", [b"%d" % n] * (n + 1))])
     for n in range(3):
         (segment,) = await journal.read(f"s{n}", 0)
         assert segment.raw.split(b"\n") == [b"%d" % n] * (n + 1)
@@ -94,13 +95,13 @@ async def test_sessions_never_see_each_others_entries(journal: Journal) -> None:
 
 async def test_json_laid_out_over_lines_is_kept_on_one(journal: Journal) -> None:
     lease = await begun(journal)
-    segment = await journal.append(lease, "update", [b'{\n "a": 1\n}', b"{}"])
+    [segment] = await journal.append(lease, [("update", [b'{\n "a": 1\n}', b"{}"])])
     assert [entry.raw for entry in segment.entries()] == [b'{  "a": 1 }', b"{}"]
 
 
 async def test_appending_nothing_is_our_own_mistake(journal: Journal) -> None:
     with pytest.raises(ValueError, match="nothing to append"):
-        await journal.append(await begun(journal), "update", [])
+        await journal.append(await begun(journal), [("update", [])])
 
 
 async def test_touch_changes_what_is_given_and_nothing_else(journal: Journal) -> None:
@@ -128,7 +129,7 @@ async def test_a_title_that_a_person_gave_is_changed_by_a_person_alone(
     lease = await begun(journal)
     await journal.change("s1", RowChange(given="Mine"))
     await journal.change(lease, RowChange(title="The agent's", updated_at=99))
-    await journal.append(lease, "update", [b"{}"], RowChange(title=None))
+    await journal.append(lease, [("update", [b"{}"])], RowChange(title=None))
     row = await journal.session("s1")
     assert (row.title, row.renamed, row.updated_at) == ("Mine", True, 99)
     await journal.change("s1", RowChange(given="Another of mine"))
@@ -166,7 +167,7 @@ async def test_an_id_may_be_given_as_any_prefix_that_fits_one_session(
 
 
 async def test_what_is_not_there_is_said_to_be_unknown(journal: Journal) -> None:
-    for question in (journal.session, journal.owner, journal.state):
+    for question in (journal.session, journal.owner, journal.summary):
         with pytest.raises(UnknownSessionError) as caught:
             await question("nobody")
         assert caught.value.session_id == "nobody"
@@ -174,7 +175,7 @@ async def test_what_is_not_there_is_said_to_be_unknown(journal: Journal) -> None
         await journal.read("nobody", 0)
     with pytest.raises(UnknownSessionError):
         await journal.acquire("nobody")
-    assert await journal.delete("nobody") is False
+    assert await journal.delete("nobody") == []
 
 
 async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
@@ -186,7 +187,7 @@ async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
         journal.session(half),
         journal.resolve(half),
         journal.acquire(half),
-        journal.state(half),
+        state_of(journal, half),
         journal.read(half, 0),
         journal.delete(half),
         journal.create(NewSession(half, "a", "/")),
@@ -196,11 +197,11 @@ async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
         journal.linked("a", [half]),
         journal.page(ListFilter(cwd=half)),
         journal.search(Sought("word", cwd=half)),
-        journal.append(lease, "prompt", [b"[]"], RowChange(cwd=half)),
+        journal.append(lease, [("prompt", [b"[]"])], RowChange(cwd=half)),
     ):
         with pytest.raises(IllegibleNameError, match="half"):
             await attempt
-    assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
+    assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 1
     assert [row.session_id for row in await journal.page(ListFilter(include_unprompted=True))] == [
         "s1"
     ]
@@ -210,7 +211,7 @@ async def test_a_journal_opened_again_has_everything(location: str) -> None:
     journal = open_journal(location)
     secret = await journal.cursor_secret()
     lease = await begun(journal)
-    segment = await journal.append(lease, "prompt", [PROMPT])
+    [segment] = await journal.append(lease, [("prompt", [PROMPT])])
     row = await journal.session("s1")
     await journal.aclose()
     again = open_journal(location, create=False)

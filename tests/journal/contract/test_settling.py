@@ -11,7 +11,7 @@ from acphold.errors import LeaseLostError
 from acphold.history import Entry
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
-from acphold.journal import Journal, RowChange
+from acphold.journal import Journal, RowChange, state_of
 from tests.journal.conversations import (
     append,
     begun,
@@ -46,7 +46,7 @@ async def test_a_chunk_that_comes_late_is_not_counted_as_another_message(
     await journal.settle(lease, last)
     late = [("update", [encode(chunk("agent_message", "b"))])]
     await journal.settle(lease, await append(journal, lease, late))
-    state = await journal.state("s1")
+    state = await state_of(journal, "s1")
     assert [item.text for item in state.timeline if isinstance(item, Message)] == ["Hi", "ab"]
     assert (await journal.session("s1", counted=True)).message_count == 2
 
@@ -68,7 +68,7 @@ async def test_appends_go_on_while_a_turn_settles(journal: Journal) -> None:
     settling_now = asyncio.create_task(journal.settle(settled, last))
     appended = 0
     while not settling_now.done():
-        await journal.append(live, "update", [encode(chunk("agent_message", "x"))])
+        await journal.append(live, [("update", [encode(chunk("agent_message", "x"))])])
         appended += 1
         await asyncio.sleep(0)
     await settling_now
@@ -110,10 +110,10 @@ async def test_twenty_thousand_open_tool_calls_take_seconds_at_most(
     lease = await begun(journal)
     began = time.process_time()
     for start in range(0, len(calls), 100):
-        await journal.append(lease, "update", calls[start : start + 100])
+        await journal.append(lease, [("update", calls[start : start + 100])])
     assert len((await journal.summary("s1")).open_tools) == 20_000
     await journal.settle(lease, lease.next_seq - 1)
-    state = await journal.state("s1")
+    state = await state_of(journal, "s1")
     assert time.process_time() - began < 10
     assert len(state.open_tools) == len(state.timeline) == 20_000
 
@@ -132,7 +132,7 @@ async def test_what_happened_earlier_folds_as_if_it_had_been_journalled_then(
     expected = fold(
         Entry(seq, entry.kind, entry.at, entry.raw) for seq, entry in enumerate(entries, 1)
     )
-    state = await journal.state("s1")
+    state = await state_of(journal, "s1")
     assert await journal.summary("s1") == expected.summary() == state.summary()
     assert [type(item) for item in state.timeline] == [type(item) for item in expected.timeline]
     assert (await journal.session("s1")).last_seq == 2 * len(past(pieces))
@@ -153,6 +153,6 @@ async def test_what_was_left_unsettled_by_much_is_summed_up_beside_the_loop(
 ) -> None:
     lease = await begun(journal)
     for _ in range(4):
-        await journal.append(lease, "update", [encode(chunk("agent_message", "x" * 500_000))])
-    await journal.append(lease, "prompt", [b"[]"])
+        await journal.append(lease, [("update", [encode(chunk("agent_message", "x" * 500_000))])])
+    await journal.append(lease, [("prompt", [b"[]"])])
     assert (await journal.summary("s1")).turn == "running"

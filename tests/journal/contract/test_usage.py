@@ -1,121 +1,54 @@
-"""Tokens and cost, as agents reported them."""
+"""Tokens and cost that agents reported, added up."""
 
 from __future__ import annotations
 
-from typing import Any
-
 from acphold.history import PastEntry
-from acphold.journal import (
-    Journal,
-    NewSession,
-    Origin,
-    RowChange,
-    SessionUsage,
-)
+from acphold.journal import Journal, NewSession, RowChange
 from tests.journal.conversations import cost, encode, used
 
 DAY = 24 * 3600 * 1000
 
 
-def answer(**more: Any) -> tuple[str, bytes]:
-    """The end of a turn."""
-    return "turn_end", encode({"stopReason": "end_turn", **more})
-
-
-async def told(
-    journal: Journal, *days: list[tuple[str, bytes]], agent: str = "a", cwd: str = "/w"
-) -> SessionUsage:
-    """What is known of a session in which this came, day by day."""
-    lease = await journal.create(NewSession(f"s-{agent}", agent, cwd))
-    for number, entries in enumerate(days, 1):
-        past = [PastEntry(kind, number * DAY, raw) for kind, raw in entries]
-        await journal.take_in(lease, past, RowChange(updated_at=number * DAY, prompted=True))
-        await journal.catch_up(9)
-    (found,) = await journal.usage()
-    return found
-
-
-async def test_tokens_of_each_turn_are_kept_with_their_times(journal: Journal) -> None:
-    found = await told(journal, [answer(**used(100))], [answer(**used(50)), answer(**used(70))])
-    assert [(r.at, r.tokens and r.tokens.total) for r in found.reports] == [
-        (DAY, 100),
-        (2 * DAY, 50),
-        (2 * DAY, 70),
-    ]
-
-
-async def test_where_an_agent_counts_the_whole_session_each_turn_gets_what_came_to_it(
-    journal: Journal,
-) -> None:
-    turns = [answer(**used(100)), answer(**used(150)), answer(**used(30)), answer(**used(45))]
-    found = await told(journal, turns, agent="Copilot")
-    assert [r.tokens and r.tokens.total for r in found.reports] == [100, 50, 30, 15]
-    assert [r.tokens and r.tokens.output for r in found.reports] == [10, 0, 0, 0]
-
-
-async def test_what_import_wrote_of_that_agent_is_by_turn(journal: Journal) -> None:
-    ours = {"_meta": {"acphold/model": "m"}}
-    found = await told(
-        journal, [answer(**used(100), **ours), answer(**used(150), **ours)], agent="Copilot"
-    )
-    assert [r.tokens and r.tokens.total for r in found.reports] == [100, 150]
-
-
-async def test_cost_is_of_the_session_and_each_report_has_what_came_to_it(
-    journal: Journal,
-) -> None:
-    found = await told(journal, [cost(0.5)], [cost(0.75), cost(0.5, "EUR")], [cost(0.25)])
-    assert [(r.at // DAY, r.cost, r.currency) for r in found.reports] == [
-        (1, 0.5, "USD"),
-        (2, 0.25, "USD"),
-        (2, 0.5, "EUR"),
-        (3, 0.25, "USD"),  # it was started again
-    ]
-
-
-async def test_what_was_held_with_another_agent_is_its_own(journal: Journal) -> None:
-    origins = (Origin("s", "first", 1),)
-    lease = await journal.create(NewSession("s", "second", "/w", origins=origins))
-    past = [PastEntry(kind, DAY, raw) for kind, raw in (answer(**used(7)), answer(**used(9)))]
-    await journal.take_in(lease, past, RowChange(prompted=True))
+async def used_in(journal: Journal, name: str, agent: str, cwd: str, *days: int) -> None:
+    """A session in which an agent reports so many tokens, and as much of cost, day by day."""
+    lease = await journal.create(NewSession(name, agent, cwd))
+    spent = 0
+    for day, tokens in enumerate(days, 1):
+        spent += tokens
+        answer = encode({"stopReason": "end_turn", **used(tokens)})
+        kind, total = cost(spent)
+        past = [PastEntry(kind, day * DAY, total), PastEntry("turn_end", day * DAY, answer)]
+        await journal.take_in(lease, past, RowChange(updated_at=day * DAY, prompted=True))
     await journal.catch_up(9)
-    (found,) = await journal.usage()
-    assert [report.agent for report in found.reports] == ["first", "second"]
 
 
-async def test_only_what_was_reported_since_then_is_told(journal: Journal) -> None:
-    await told(journal, [answer(**used(100)), cost(1)], [answer(**used(50)), cost(3)])
-    (found,) = await journal.usage(since=2 * DAY)
-    assert [(r.tokens and r.tokens.total, r.cost) for r in found.reports] == [(50, None), (None, 2)]
-    assert await journal.usage(since=3 * DAY) == []
-    assert await journal.usage(cwd="/elsewhere") == []
-    assert len(await journal.usage(cwd="/w/.")) == 1
+async def test_what_was_reported_is_added_up_by_agent_folder_and_session(journal: Journal) -> None:
+    await used_in(journal, "s1", "a", "/one", 100, 50)
+    await used_in(journal, "s2", "a", "/two", 7)
+    await used_in(journal, "s3", "b", "/two", 30)
+    by_agent = await journal.usage("agent")
+    assert {of.name: of.tokens.total for of in by_agent.groups} == {"a": 157, "b": 30}
+    assert {of.name: of.sessions for of in by_agent.groups} == {"a": 2, "b": 1}
+    assert (by_agent.total.tokens.total, by_agent.total.costs) == (187, {"USD": 187.0})
+    by_folder = await journal.usage("folder")
+    assert {of.name: of.tokens.total for of in by_folder.groups} == {"/one": 150, "/two": 37}
+    by_session = await journal.usage("session", agent="a")
+    assert {of.name: of.tokens.total for of in by_session.groups} == {"s1": 150, "s2": 7}
 
 
-async def test_what_a_turn_reported_that_is_not_settled_counts(journal: Journal) -> None:
-    lease = await journal.create(NewSession("s", "Copilot", "/w"))
-    for total in (100, 150):
-        kind, raw = answer(**used(total))
-        await journal.append(lease, kind, [raw], RowChange(prompted=True))
-        if total == 100:
-            await journal.settle(lease, lease.next_seq - 1)
-    (found,) = await journal.usage()
-    assert [report.tokens and report.tokens.total for report in found.reports] == [100, 50]
+async def test_only_what_was_reported_since_then_in_the_folder_is_added_up(
+    journal: Journal,
+) -> None:
+    await used_in(journal, "s1", "a", "/one", 100, 50)
+    await used_in(journal, "s2", "a", "/two", 7)
+    assert (await journal.usage("agent", since=2 * DAY)).total.tokens.total == 50
+    assert (await journal.usage("agent", since=2 * DAY, cwd="/two")).groups == []
+    assert (await journal.usage("agent", cwd="/two/.")).total.tokens.total == 7
 
 
-async def test_a_deleted_session_has_used_nothing(journal: Journal) -> None:
-    await told(journal, [answer(**used(100))])
-    await journal.delete("s-a")
-    assert await journal.usage() == []
-    lease = await journal.create(NewSession("s-a", "a", "/w"))
-    await journal.change(lease, RowChange(prompted=True))
-    assert [found.reports for found in await journal.usage()] == [()]
-
-
-async def test_of_a_sum_each_report_before_it_is_taken_away(journal: Journal) -> None:
-    sums = {"usage": {"inputTokens": 200, "outputTokens": 20, "totalTokens": 220}}
-    whole = answer(_meta={"acphold/soFar": sums | {"cost": {"amount": 2.0, "currency": "USD"}}})
-    found = await told(journal, [answer(**used(100))], [whole], [whole], [answer(**used(50))])
-    assert [r.tokens and r.tokens.total for r in found.reports] == [100, 120, 0, 50]
-    assert [r.cost for r in found.reports] == [None, 2.0, 0.0, None]
-    assert [r.by_turn for r in found.reports] == [False, True, True, False]
+async def test_who_told_no_tokens_is_counted_as_such(journal: Journal) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    answer = b'{"stopReason":"end_turn"}'
+    await journal.append(lease, [("turn_end", [answer])], RowChange(prompted=True))
+    total = (await journal.usage("agent")).total
+    assert (total.sessions, total.not_reported, total.tokens.total) == (1, 1, None)

@@ -42,7 +42,7 @@ async def test_who_is_live_comes_in_between_the_pieces_of_what_gives_way(
     assert begins.wait(DEADLINE)
     came_in: list[int] = []
     while len(came_in) < 10:
-        await journal.append(lease, "update", [b"{}"])
+        await journal.append(lease, [("update", [b"{}"])])
         came_in.append(len(done))
     worker.join(DEADLINE)
     assert not worker.is_alive()
@@ -110,7 +110,7 @@ async def test_nobody_waits_while_somebody_reads_on_in_a_long_log(
     reader.execute("BEGIN")
     reader.execute("SELECT count(*) FROM segments").fetchone()
     for _ in range(30):
-        await journal.append(lease, "update", [b"x" * 100_000])
+        await journal.append(lease, [("update", [b"x" * 100_000])])
         await journal.settle(lease, 0)  # behind a checkpoint, which is behind the append
     assert log_bytes(path) > 2_500_000
     reader.execute("COMMIT")
@@ -128,7 +128,7 @@ async def test_a_long_log_begins_anew_in_the_middle_of_a_flood(
     rested = 0
     for _ in range(5000):
         rested += journal._background.rests
-        await journal.append(lease, "update", [b"x" * 10_000])
+        await journal.append(lease, [("update", [b"x" * 10_000])])
     assert rested
     assert log_bytes(path) < 25_000_000
     await journal.aclose()
@@ -151,14 +151,14 @@ def brought_to_the_next_version(path: Path) -> None:
 Ask = Callable[[SqliteJournal, Lease], Awaitable[object]]
 
 QUESTIONS: dict[str, Ask] = {
-    "append": lambda journal, lease: journal.append(lease, "update", [b"{}"]),
+    "append": lambda journal, lease: journal.append(lease, [("update", [b"{}"])]),
     "read": lambda journal, _: journal.read("s1", 0),
     "row": lambda journal, _: journal.session("s1"),
     "what it looks for is no more": lambda journal, _: journal.summary("s1"),
     "verify": lambda journal, lease: journal.verify(lease),
     "write": lambda journal, _: journal.change("s1", RowChange(given="T")),
     "create": lambda journal, _: begun(journal, "s2"),
-    "in the background": lambda journal, _: journal.state("s1"),
+    "in the background": lambda journal, _: journal.search("word"),
     "in pieces": lambda journal, _: journal.delete("s1"),
 }
 
@@ -188,7 +188,7 @@ async def test_who_waited_for_a_migration_writes_nothing_in_the_old_way(path: Pa
     ends = threading.Timer(0.2, lambda: newer.execute("COMMIT"))
     ends.start()
     with pytest.raises(NewerJournalError):
-        await journal.append(lease, "update", [b"{}"])
+        await journal.append(lease, [("update", [b"{}"])])
     ends.join()
     assert newer.execute("SELECT * FROM segments").fetchall() == []
     newer.close()

@@ -26,7 +26,7 @@ async def main(path, seed):
     while True:
         count = random.choice((1, 1, 3, 50))
         raws = [b'{"sessionUpdate":"n","seq":%d}' % (lease.next_seq + n) for n in range(count)]
-        segment = await journal.append(lease, "update", raws)
+        [segment] = await journal.append(lease, [("update", raws)])
         print(segment.last_seq, flush=True)
         if settling is None or settling.done():
             settling = asyncio.create_task(journal.settle(lease, segment.last_seq))

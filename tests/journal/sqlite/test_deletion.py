@@ -28,8 +28,8 @@ async def test_a_deleted_session_is_gone_with_all_its_words(
     await journal.settle(lease, last)
     kept = await append(journal, other, turn("Hi", chunk("agent_message", "kept")))
     await journal.settle(other, kept)
-    assert await journal.delete("s1") is True
-    assert await journal.delete("s1") is False
+    assert await journal.delete("s1") == ["s1"]
+    assert await journal.delete("s1") == []
     assert [hit.session_id for hit in await journal.search("Hi")] == ["s2"]
     tables = ("segments", "documents", "sessions", "leases", "deleted")
     database = sqlite3.connect(path)
@@ -63,11 +63,11 @@ async def talked(journal: SqliteJournal, name: str) -> None:
     lease = await journal.create(NewSession(name, "a", "/w"))
     for number in range(20):
         text = b'{"type":"text","text":"zebrafish%b %d"}' % (name.encode(), number)
-        await journal.append(lease, "prompt", [b"[%b]" % text])
+        await journal.append(lease, [("prompt", [b"[%b]" % text])])
         chunk = b'{"sessionUpdate":"agent_message_chunk","content":%b}' % text
         for _ in range(5):
-            await journal.append(lease, "update", [chunk])
-        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+            await journal.append(lease, [("update", [chunk])])
+        await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
         if number % 2:
             await journal.settle(lease, lease.next_seq - 1)
 
@@ -128,7 +128,7 @@ async def test_who_reads_on_keeps_a_deletion_from_ending_for_a_second_at_most(
     longest = 0.0
     while not deleting.done():
         before = time.process_time()
-        await journal.append(lease, "update", [b"{}"])
+        await journal.append(lease, [("update", [b"{}"])])
         longest = max(longest, time.process_time() - before)
         await asyncio.sleep(0)
     assert await deleting
@@ -139,7 +139,7 @@ async def test_who_reads_on_keeps_a_deletion_from_ending_for_a_second_at_most(
 
 async def remember(journal: SqliteJournal, session_id: str, at: int, *, held: bool = False) -> None:
     lease = await journal.create(NewSession(session_id, "a", "/", created_at=at))
-    await journal.append(lease, "update", [encode(chunk("agent_message", f"word{session_id}"))])
+    await journal.append(lease, [("update", [encode(chunk("agent_message", f"word{session_id}"))])])
     await journal.settle(lease, lease.next_seq - 1)
     await journal.link(lease, "a", f"agents-{session_id}")
     await journal.change(lease, RowChange(prompted=True, updated_at=at))
@@ -155,7 +155,7 @@ async def test_what_is_pruned_is_gone_like_what_is_deleted(path: Path) -> None:
     journal = SqliteJournal.open(path)
     for number in range(5):
         await remember(journal, f"s{number}", 1000 + number)
-    assert await journal.prune(["s0", "s1", "s2", "no such"], 5000) == ["s0", "s1", "s2"]
+    assert await journal.delete("s0", "s1", "s2", "no such", idle_since=5000) == ["s0", "s1", "s2"]
     assert await ids(journal) == ["s4", "s3"]
     assert await is_forgotten(journal, "a", "agents-s1")
     assert await journal.search("words1") == []
@@ -168,7 +168,7 @@ async def test_what_went_on_meanwhile_stays(path: Path) -> None:
     journal = SqliteJournal.open(path)
     await remember(journal, "old", 1000)
     await remember(journal, "new", 3000)
-    assert await journal.prune(["old", "new"], 2000) == ["old"]
+    assert await journal.delete("old", "new", idle_since=2000) == ["old"]
     assert await ids(journal) == ["new"]
     await journal.aclose()
 
@@ -176,7 +176,7 @@ async def test_what_went_on_meanwhile_stays(path: Path) -> None:
 async def test_what_somebody_holds_stays(path: Path) -> None:
     journal = SqliteJournal.open(path)
     await remember(journal, "held", 1000, held=True)
-    assert await journal.prune(["held"], 2000) == []
+    assert await journal.delete("held", idle_since=2000) == []
     assert await ids(journal) == ["held"]
     await journal.aclose()
 
@@ -190,10 +190,11 @@ async def test_a_session_is_swept_in_pieces_between_which_others_write(
     monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
     monkeypatch.setattr(deletion, "PART_BYTES", 1)
     database = connect(str(path), 60.0, gives_way=True)
-    assert deletion.delete(database, "gone")
+    for _ in deletion.delete(database, ["gone"], None, lambda _: True, []):
+        pass
     pieces = 0
     for _ in deletion.sweep(database):
-        await journal.append(lease, "update", [b"{}"])
+        await journal.append(lease, [("update", [b"{}"])])
         pieces += 1
     assert pieces > 40
     assert b"fishgone" not in left(path)
@@ -214,7 +215,7 @@ async def test_volumes_of_the_index_of_which_all_is_deleted_go_as_a_whole_also_a
     database = connect(str(path), 60.0, gives_way=True)
     volumes = {*database.execute("SELECT number FROM volumes")}
     assert len(volumes) == 2
-    for _ in deletion.prune(database, names[:-1], 5000, lambda _: False, []):
+    for _ in deletion.delete(database, names[:-1], 5000, lambda _: False, []):
         pass
     one_by_one: set[int] = set()
 
@@ -244,7 +245,7 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
     monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
     database = connect(str(path), 60.0, gives_way=True)
     gone: list[str] = []
-    for number, _ in enumerate(deletion.prune(database, names, 2000, lambda _: False, gone), 1):
+    for number, _ in enumerate(deletion.delete(database, names, 2000, lambda _: False, gone), 1):
         assert gone == names[:number]
         assert sorted(await ids(journal)) == names[number:]
     assert gone == names

@@ -27,7 +27,7 @@ from acphold.errors import (
     NotAJournalError,
 )
 from acphold.history import Segment
-from acphold.journal import Lease, NewSession, SqliteJournal
+from acphold.journal import Lease, NewSession, SqliteJournal, state_of
 from acphold.journal.sqlite import file as journal_file
 from acphold.journal.sqlite.connection import Access, Connection, connect
 from acphold.journal.sqlite.migrations import VERSION
@@ -40,7 +40,11 @@ async def written(path: Path, entries: int = 20, *, create: bool = True) -> list
     """A journal with one session, closed again; its history."""
     journal = SqliteJournal.open(path, create=create)
     lease = await journal.create(NewSession("s1", "a", "/w"))
-    history = [await journal.append(lease, "update", [RAW, b"%d" % n]) for n in range(entries)]
+    history = [
+        segment
+        for n in range(entries)
+        for segment in await journal.append(lease, [("update", [RAW, b"%d" % n])])
+    ]
     await journal.aclose()
     return history
 
@@ -192,13 +196,13 @@ async def test_a_journal_that_another_program_holds_is_waited_for_and_then_given
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN EXCLUSIVE")
     with pytest.raises(JournalUnavailableError, match="another program holds it"):
-        await journal.append(lease, "update", [RAW])
+        await journal.append(lease, [("update", [RAW])])
     with pytest.raises(JournalUnavailableError, match="another program holds it"):
         await journal.create(NewSession("s2", "a", "/w"))
     assert await read_all(journal) == history
     holder.execute("ROLLBACK")
     holder.close()
-    added = await journal.append(lease, "update", [RAW])
+    [added] = await journal.append(lease, [("update", [RAW])])
     assert await read_all(journal) == [*history, added]
     await journal.aclose()
 
@@ -213,7 +217,7 @@ async def test_a_journal_in_which_nobody_was_to_write_is_not_read_on_when_somebo
         assert await read_all(journal) == history
     writing = SqliteJournal.open(path)
     await writing.create(NewSession("s2", "a", "/w"))
-    for attempt in (journal.session("s1"), journal.state("s1")):
+    for attempt in (journal.session("s1"), state_of(journal, "s1")):
         with pytest.raises(JournalUnavailableError, match="try again"):
             await attempt
     await writing.aclose()
@@ -279,7 +283,8 @@ async def test_of_a_log_with_a_torn_end_the_committed_beginning_survives(
     history = await written(path)
     journal = SqliteJournal.open(path)
     lease = await journal.acquire("s1")
-    history += [await journal.append(lease, "update", [RAW, b"%d" % n]) for n in range(50)]
+    for n in range(50):
+        history += await journal.append(lease, [("update", [RAW, b"%d" % n])])
     torn = path.parent / "torn" / path.name
     copy_torn(path, torn, part, garbage)
     await journal.aclose()
@@ -287,7 +292,7 @@ async def test_of_a_log_with_a_torn_end_the_committed_beginning_survives(
     survived = await read_all(again)
     assert survived == history[: len(survived)]
     assert len(survived) >= 20 + int(50 * part) - 5
-    added = await again.append(await again.acquire("s1"), "update", [RAW])
+    [added] = await again.append(await again.acquire("s1"), [("update", [RAW])])
     assert await read_all(again) == [*survived, added]
     await again.aclose()
 
@@ -297,14 +302,14 @@ async def test_a_full_disk_refuses_the_append_and_keeps_what_is_there(path: Path
     journal = SqliteJournal.open(path)
     lease = await journal.acquire("s1")
     with file_size_limit(size(path) + 40_000):
-        added = await journal.append(lease, "update", [RAW])
+        [added] = await journal.append(lease, [("update", [RAW])])
         with pytest.raises(JournalUnavailableError, match="disk"):
-            await journal.append(lease, "update", [b"x" * 200_000])
+            await journal.append(lease, [("update", [b"x" * 200_000])])
         with pytest.raises(JournalUnavailableError, match="disk"):
-            await journal.append(lease, "update", [b"x" * 200_000])
+            await journal.append(lease, [("update", [b"x" * 200_000])])
         assert await read_all(journal) == [*history, added]
-        last = await journal.append(lease, "update", [RAW])
-    large = await journal.append(lease, "update", [b"x" * 200_000])
+        [last] = await journal.append(lease, [("update", [RAW])])
+    [large] = await journal.append(lease, [("update", [b"x" * 200_000])])
     assert await read_all(journal) == [*history, added, last, large]
     await journal.aclose()
     journal = SqliteJournal.open(path)
@@ -448,7 +453,7 @@ async def test_a_journal_that_others_could_read_becomes_private_with_all_that_is
         file.chmod(mode | 0o100 * file.is_dir())
     journal = SqliteJournal.open(path)
     assert journal.file.was_open_to_others
-    history.append(await busy.append(lease, "update", [RAW]))
+    history += await busy.append(lease, [("update", [RAW])])
     assert await read_all(journal) == history
     assert {stat.S_IMODE(file.stat().st_mode) for file in files_of(path)} == {0o600}
     for opened in (busy, journal):
@@ -459,7 +464,7 @@ async def append_for(journal: SqliteJournal, lease: Lease, seconds: float) -> No
     """Append so long, enough for checkpoints in between."""
     until = time.monotonic() + seconds
     while time.monotonic() < until:
-        await journal.append(lease, "update", [RAW * 100])
+        await journal.append(lease, [("update", [RAW * 100])])
 
 
 @pytest.mark.parametrize("replaced", [False, True])
@@ -469,7 +474,7 @@ async def test_a_journal_that_is_deleted_or_replaced_in_use_takes_nothing_more(
     await written(path)
     journal = SqliteJournal.open(path)
     lease = await journal.acquire("s1")
-    await journal.append(lease, "update", [RAW])
+    await journal.append(lease, [("update", [RAW])])
     away = path.parent / "away"
     os.rename(path, away)
     if replaced:
@@ -480,12 +485,12 @@ async def test_a_journal_that_is_deleted_or_replaced_in_use_takes_nothing_more(
         journal.create(NewSession("s2", "a", "/w")),
         journal.acquire("s1"),
         journal.settle(lease, 1),
-        journal.state("s1"),
+        state_of(journal, "s1"),
     ):
         with pytest.raises(JournalUnavailableError, match="deleted or replaced"):
             await attempt
     os.replace(away, path)
-    last = await journal.append(lease, "update", [RAW])
+    [last] = await journal.append(lease, [("update", [RAW])])
     assert (await journal.session("s1")).last_seq == last.last_seq
     assert await journal.file.damage() == []
     await journal.aclose()
@@ -497,12 +502,12 @@ async def test_a_journal_that_is_deleted_takes_nothing_more_though_the_clock_is_
     await written(path)
     journal = SqliteJournal.open(path)
     lease = await journal.acquire("s1")
-    await journal.append(lease, "update", [RAW])
+    await journal.append(lease, [("update", [RAW])])
     earlier = time.time_ns() // 1_000_000 - 3_600_000
     monkeypatch.setattr("acphold.journal.sqlite.store.now_ms", lambda: earlier)
     os.rename(path, path.parent / "away")
     with pytest.raises(JournalUnavailableError, match="deleted or replaced"):
-        await journal.append(lease, "update", [RAW])
+        await journal.append(lease, [("update", [RAW])])
     await journal.aclose()
 
 
@@ -516,7 +521,7 @@ async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_
         file.unlink()
     history = await written(path)
     new = SqliteJournal.open(path)
-    history.append(await new.append(await new.acquire("s1"), "update", [RAW]))
+    history += await new.append(await new.acquire("s1"), [("update", [RAW])])
     await old.aclose()
     assert path.with_name("journal.db-wal").stat().st_size > 0
     assert await read_all(new) == history
@@ -552,7 +557,7 @@ async def test_so_does_a_process_that_ends(path: Path) -> None:
             file.unlink()
         history = await written(path)
         new = SqliteJournal.open(path)
-        history.append(await new.append(await new.acquire("s1"), "update", [RAW]))
+        history += await new.append(await new.acquire("s1"), [("update", [RAW])])
         await closer.communicate(b"")
     assert closer.returncode == 0
     assert path.with_name("journal.db-wal").stat().st_size > 0
@@ -583,7 +588,7 @@ async def test_a_log_that_lost_its_end_is_told_and_remembered(
     journal = SqliteJournal.open(path)
     lease = await journal.acquire("s1")
     for _ in range(50):
-        await journal.append(lease, "update", [RAW])
+        await journal.append(lease, [("update", [RAW])])
     torn, whole = (path.parent / name / path.name for name in ("torn", "whole"))
     for place, kept in ((torn, part), (whole, 1.0)):
         copy_torn(path, place, kept, garbage)
@@ -607,7 +612,7 @@ async def test_a_log_that_was_copied_before_it_went_is_no_loss(path: Path) -> No
     await written(path)
     journal = SqliteJournal.open(path)
     lease = await journal.acquire("s1")
-    last = await journal.append(lease, "update", [RAW])
+    [last] = await journal.append(lease, [("update", [RAW])])
     database = sqlite3.connect(path)
     database.execute("PRAGMA wal_checkpoint(PASSIVE)")
     copied = path.parent / "copied" / path.name
@@ -627,7 +632,7 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
     await written(path)
     killed = SqliteJournal.open(path)
     lease = await killed.acquire("s1")
-    last = await killed.append(lease, "update", [RAW])
+    [last] = await killed.append(lease, [("update", [RAW])])
     left = path.parent / "left" / path.name
     copy_torn(path, left, 1.0, b"")
     left.with_name("journal.db-shm").write_bytes(path.with_name("journal.db-shm").read_bytes())
@@ -654,7 +659,7 @@ async def main():
     await journal.session("s1")
     print("open", flush=True)
     sys.stdin.readline()
-    await journal.append(await journal.acquire("s1"), "update", [b'{"said":1}'])
+    await journal.append(await journal.acquire("s1"), [("update", [b'{"said":1}'])])
     print((await journal.session("s1")).last_seq, flush=True)
     sys.stdin.readline()
     await journal.aclose()
@@ -732,6 +737,6 @@ async def test_of_two_openings_in_one_process_the_first_keeps_its_hold_when_the_
     # It left as the only one, if the first had lost its hold.
     assert path.with_name("journal.db-wal").exists()
     lease = await first.acquire("s1")
-    await first.append(lease, "update", [RAW])
+    await first.append(lease, [("update", [RAW])])
     await first.aclose()
     assert await looked_at(path) == 42

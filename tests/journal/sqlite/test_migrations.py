@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import ListFilter, SqliteJournal
+from acphold.journal import ListFilter, SqliteJournal, state_of
 from acphold.journal.sqlite.migrations import MIGRATIONS, SEQ_BITS, VERSION
 from acphold.journal.sqlite.segments import CODES
 from acphold.journal.sqlite.store import appending
+from tests.journal.conversations import usage_reports
 from tests.journal.earlier_release import made_by
 
 STEPS = (
@@ -130,8 +131,8 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
     journal = SqliteJournal.open(path)
     for session_id in ("s1", "s2"):
         lease = await journal.acquire(session_id)
-        await journal.append(lease, "prompt", [b'[{"type":"text","text":"a plum"}]'])
-        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+        await journal.append(lease, [("prompt", [b'[{"type":"text","text":"a plum"}]'])])
+        await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
         await journal.settle(lease, lease.next_seq - 1)
         await journal.release(lease)
     rows = {row.session_id: row for row in await journal.page(ListFilter())}
@@ -140,10 +141,10 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
     for words in ("apple", "pear", "plum"):
         found = await journal.search(words)
         assert {hit.session_id for hit in found} == {"s1", "s2"}
-    assert [report.cost for it in await journal.usage() for report in it.reports] == [2, 2]
+    assert [report.cost for it in await usage_reports(journal) for report in it.reports] == [2, 2]
     assert await journal.tidy(60) == 0
     for session_id in ("s1", "s2"):
-        assert len((await journal.state(session_id)).timeline) == 5
+        assert len((await state_of(journal, session_id)).timeline) == 5
     assert await journal.file.damage() == []
     await journal.aclose()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession, SqliteJournal, state_of
 from acphold.journal.sqlite.online_copy import copy_to
 from tests.journal.conversations import chunk, encode
 
@@ -24,14 +24,14 @@ async def test_a_copy_is_whole_private_and_stands_for_itself(
     journal: SqliteJournal, tmp_path: Path
 ) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
-    await journal.append(lease, "update", [encode(chunk("agent_message", "Hello"))])
+    await journal.append(lease, [("update", [encode(chunk("agent_message", "Hello"))])])
     target = tmp_path / "copy.db"
     size = await copied(journal, target)
     assert target.stat().st_size == size
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
     assert [name for name in os.listdir(tmp_path) if "copy" in name] == ["copy.db"]
     other = SqliteJournal.open(target)
-    assert await other.state("s1") == await journal.state("s1")
+    assert await state_of(other, "s1") == await state_of(journal, "s1")
     assert await other.file.damage() == []
     await other.aclose()
 
@@ -44,7 +44,7 @@ async def test_a_copy_is_made_while_somebody_writes(path: Path, tmp_path: Path) 
 
     async def write() -> None:
         for _ in range(200):
-            await writing.append(lease, "update", [raw])
+            await writing.append(lease, [("update", [raw])])
             await asyncio.sleep(0)
 
     task = asyncio.create_task(write())

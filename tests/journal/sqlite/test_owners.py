@@ -123,7 +123,7 @@ async def test_who_was_taken_for_dead_finds_what_it_has_lost(
     [lost] = await other.renew([lease])
     assert (lost.session_id, lost.deleted) == (session, False)
     with pytest.raises(LeaseLostError):
-        await other.append(lease, "update", [b"1"])
+        await other.append(lease, [("update", [b"1"])])
     await other.aclose()
 
 

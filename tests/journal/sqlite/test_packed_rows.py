@@ -15,7 +15,7 @@ from hypothesis import given, settings
 
 from acphold.errors import NotAJournalError
 from acphold.history import PastEntry, Segment
-from acphold.journal import Lease, NewSession, RowChange, SqliteJournal, history
+from acphold.journal import Lease, NewSession, RowChange, SqliteJournal, history, state_of
 from acphold.journal.in_file import Repaired
 from acphold.journal.sqlite import packed_rows
 from acphold.journal.sqlite.packed_rows import OLD_MS, WORTH_PACKING, packed, plain
@@ -38,7 +38,7 @@ async def held(journal: SqliteJournal, pieces: Pieces, session_id: str = "s1") -
     """A session that was held now and is settled; somebody still owns it."""
     lease = await journal.create(NewSession(session_id, "a", "/"))
     for kind, raws in pieces:
-        await journal.append(lease, kind, raws)
+        await journal.append(lease, [(kind, raws)])
     await journal.change(lease, RowChange(prompted=True))
     await journal.settle(lease, lease.next_seq - 1)
     return lease
@@ -91,12 +91,12 @@ async def test_what_is_old_is_packed_and_read_as_before(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await held(journal, TURN)
-    before = await segments(journal), await journal.state("s1"), await journal.session("s1")
+    before = await segments(journal), await state_of(journal, "s1"), await journal.session("s1")
     years_later(monkeypatch)
     assert await journal.tidy(9) == 0
     assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
     assert await segments(journal) == before[0]
-    assert (await journal.state("s1"), await journal.session("s1")) == before[1:]
+    assert (await state_of(journal, "s1"), await journal.session("s1")) == before[1:]
     assert [hit.seq for hit in await journal.search("word7")] == [2]
 
 
@@ -107,20 +107,20 @@ def test_packing_changes_nothing_that_is_read(one: Pieces, two: Pieces) -> None:
         journal = SqliteJournal.open(path)
         lease = await held(journal, [*one, *TURN])
         for kind, raws in two:
-            await journal.append(lease, kind, raws)
-        before = await segments(journal), await journal.state("s1"), await journal.summary("s1")
+            await journal.append(lease, [(kind, raws)])
+        before = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
         while await journal.attend(lambda db: packed_rows.pack_piece(db, 1)):
             pass
-        after = await segments(journal), await journal.state("s1"), await journal.summary("s1")
+        after = await segments(journal), await state_of(journal, "s1"), await journal.summary("s1")
         assert after == before
         assert await journal.file.damage() == []
         # What is settled behind it may make rows void that are packed.
         await journal.settle(lease, lease.next_seq - 1)
-        assert await journal.state("s1") == before[1]
+        assert await state_of(journal, "s1") == before[1]
         # The count knows a message again by its id only where it is not long ago.
         await journal.file.repair()
         assert await journal.file.repair() == Repaired((), 0)
-        assert await journal.state("s1") == before[1]
+        assert await state_of(journal, "s1") == before[1]
         await journal.delete("s1")
         assert rows(path) == []
         await journal.aclose()
@@ -162,7 +162,7 @@ async def test_an_import_of_old_turns_is_packed_at_once(journal: SqliteJournal, 
     assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
     await journal.take_in(lease, [PastEntry(e.kind, NOW, e.raw) for e in past])
     assert [raw.startswith(FRAME) for raw in rows(path)].count(True) == 1
-    assert len((await journal.state("s1")).timeline) == 6
+    assert len((await state_of(journal, "s1")).timeline) == 6
 
 
 async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
@@ -173,7 +173,7 @@ async def test_old_turns_of_a_session_that_goes_on_are_packed_when_it_settles(
     monkeypatch.setattr("acphold.journal.sqlite.upkeep.now_ms", lambda: NOW + 3 * OLD_MS)
     monkeypatch.setattr("acphold.journal.sqlite.store.now_ms", lambda: NOW + 3 * OLD_MS)
     for kind, raws in TURN:
-        await journal.append(lease, kind, raws)
+        await journal.append(lease, [(kind, raws)])
     await journal.change(lease, RowChange(updated_at=NOW + 3 * OLD_MS))
     await journal.settle(lease, lease.next_seq - 1)
     assert [raw.startswith(FRAME) for raw in rows(path)] == [
@@ -191,11 +191,11 @@ async def test_two_processes_pack_at_once(path: Path, monkeypatch: pytest.Monkey
     one, two = SqliteJournal.open(path), SqliteJournal.open(path)
     for number in range(6):
         await held(one, TURN * 3, f"s{number}")
-    before = [await one.state(f"s{number}") for number in range(6)]
+    before = [await state_of(one, f"s{number}") for number in range(6)]
     years_later(monkeypatch)
     await asyncio.gather(one.tidy(20), two.tidy(20))
     assert await one.tidy(20) == 0
-    assert [await two.state(f"s{number}") for number in range(6)] == before
+    assert [await state_of(two, f"s{number}") for number in range(6)] == before
     assert sum(raw.startswith(FRAME) for raw in rows(path)) == 18
     for journal in (one, two):
         assert await journal.file.damage() == []
@@ -241,7 +241,7 @@ async def test_a_damaged_row_is_told_by_the_doctor_and_not_read_as_something_els
         with pytest.raises(NotAJournalError, match="damaged"):
             await journal.read("s1", 0)
         with pytest.raises(NotAJournalError, match="damaged"):
-            await journal.state("s1")
+            await state_of(journal, "s1")
 
 
 def test_a_row_that_claims_to_be_endless_is_refused() -> None:
@@ -258,12 +258,12 @@ async def test_a_journal_of_an_earlier_release_is_packed_after_its_migration(
     journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await held(journal, TURN)
-    before = await journal.state("s1")
+    before = await state_of(journal, "s1")
     await journal.aclose()
     taken_back(path, 4)
     years_later(monkeypatch)
     again = SqliteJournal.open(path)
     assert await again.tidy(9) == 0
     assert [raw.startswith(FRAME) for raw in rows(path)] == [False, True, False]
-    assert await again.state("s1") == before
+    assert await state_of(again, "s1") == before
     await again.aclose()

@@ -19,11 +19,11 @@ async def filled(path: Path, *session_ids: str) -> SqliteJournal:
     journal = SqliteJournal.open(path)
     for session_id in session_ids:
         lease = await journal.create(NewSession(session_id, "a", "/", title=session_id))
-        await journal.append(lease, "prompt", [b'[{"type":"text","text":"Where is it?"}]'])
+        await journal.append(lease, [("prompt", [b'[{"type":"text","text":"Where is it?"}]'])])
         said = [encode(chunk("agent_message", f"needle{session_id} ")) for _ in range(3)]
-        await journal.append(lease, "update", said)
-        await journal.append(lease, "update", [b'{"sessionUpdate":"usage_update","used":1}'])
-        await journal.append(lease, "turn_end", [b'{"stopReason":"end_turn"}'])
+        await journal.append(lease, [("update", said)])
+        await journal.append(lease, [("update", [b'{"sessionUpdate":"usage_update","used":1}'])])
+        await journal.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
         await journal.change(lease, RowChange(prompted=True))
         await journal.settle(lease, lease.next_seq - 1)
         await journal.release(lease)
@@ -101,7 +101,7 @@ async def test_what_is_of_no_session_is_removed(path: Path) -> None:
 async def test_a_turn_that_runs_is_left_alone(path: Path) -> None:
     journal = await filled(path, "s1")
     lease = await journal.acquire("s1")
-    await journal.append(lease, "prompt", [b'[{"type":"text","text":"More?"}]'])
+    await journal.append(lease, [("prompt", [b'[{"type":"text","text":"More?"}]'])])
     assert await repaired(journal) == Repaired((), 0)
     assert (await journal.summary("s1")).turn == "running"
     await journal.settle(lease, lease.next_seq - 1)
@@ -112,7 +112,7 @@ async def test_a_turn_that_runs_is_left_alone(path: Path) -> None:
 async def test_sizes_name_the_largest_sessions(path: Path) -> None:
     journal = await filled(path, "s1")
     lease = await journal.create(NewSession("big", "a", "/", title="Large"))
-    await journal.append(lease, "update", [encode(chunk("agent_message", "x" * 100_000))])
+    await journal.append(lease, [("update", [encode(chunk("agent_message", "x" * 100_000))])])
     found = await journal.file.sizes(1)
     ((largest),) = found.largest
     assert (largest.session_id, largest.title) == ("big", "Large")

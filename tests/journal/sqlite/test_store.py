@@ -52,7 +52,7 @@ async def test_the_log_is_copied_into_the_file_in_the_background(
     lease = await begun(journal)
     before = size(path)
     for _ in range(10):
-        await journal.append(lease, "update", [b"x" * 1_000_000])
+        await journal.append(lease, [("update", [b"x" * 1_000_000])])
     # What is asked of the background now comes after the checkpoint.
     await journal.settle(lease, 0)
     assert size(path) > before + 4_000_000
@@ -75,25 +75,25 @@ async def test_who_waited_in_vain_for_another_program_does_not_wait_so_long_agai
     for _ in range(3):
         began = time.monotonic()
         with pytest.raises(JournalUnavailableError):
-            await journal.append(lease, "update", [b"{}"])
+            await journal.append(lease, [("update", [b"{}"])])
         waits.append(time.monotonic() - began)
     other.execute("ROLLBACK")
     other.close()
     assert waits[1] + waits[2] < waits[0]
-    assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
+    assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 1
     await journal.aclose()
 
 
 async def test_others_are_served_while_another_program_holds_the_journal(path: Path) -> None:
     journal = SqliteJournal.open(path)
     lease = await journal.create(NewSession("s1", "a", "/w"))
-    await journal.append(lease, "update", [b"{}"])
+    await journal.append(lease, [("update", [b"{}"])])
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     waiting = [
         asyncio.create_task(attempt)
         for attempt in (
-            journal.append(lease, "update", [b"{}"]),
+            journal.append(lease, [("update", [b"{}"])]),
             journal.change(lease, RowChange(updated_at=99)),
             journal.renew([lease]),
             journal.create(NewSession("s2", "a", "/w")),
@@ -116,12 +116,12 @@ async def test_an_append_that_waits_for_another_program_can_be_cancelled(path: P
     lease = await journal.create(NewSession("s1", "a", "/w"))
     other = sqlite3.connect(path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
-    waiting = asyncio.create_task(journal.append(lease, "update", [b"{}"]))
+    waiting = asyncio.create_task(journal.append(lease, [("update", [b"{}"])]))
     await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
         await waiting
     other.execute("ROLLBACK")
     other.close()
-    assert (await journal.append(lease, "update", [b"{}"])).first_seq == 1
+    assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 1
     await journal.aclose()

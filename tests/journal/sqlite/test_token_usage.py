@@ -11,7 +11,7 @@ from acphold.journal import NewSession, RowChange, SqliteJournal, Tokens
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.token_usage import reports
-from tests.journal.conversations import cost, encode, used
+from tests.journal.conversations import cost, encode, usage_reports, used
 
 
 def reported(kind: str, raw: bytes) -> Tokens | None:
@@ -66,12 +66,12 @@ async def test_a_cost_that_the_next_made_void_is_still_known(
     lease = await journal.create(NewSession("s", "a", "/w"))
     for amount in (1.0, 3.0):
         kind, raw = cost(amount)
-        await journal.append(lease, kind, [raw], RowChange(prompted=True))
+        await journal.append(lease, [(kind, [raw])], RowChange(prompted=True))
         await journal.settle(lease, lease.next_seq - 1)
-    (found,) = await journal.usage()
+    (found,) = await usage_reports(journal)
     assert [report.cost for report in found.reports] == [1.0, 2.0]
     await rebuilt(journal, path)
-    (found,) = await journal.usage()
+    (found,) = await usage_reports(journal)
     assert [report.cost for report in found.reports] == [1.0, 2.0]
 
 
@@ -80,5 +80,5 @@ async def rebuilt(journal: SqliteJournal, path: Path) -> None:
     for _ in search_index.forget(other):
         pass
     other.close()
-    assert await journal.lagging() == 1
+    assert await journal.catch_up(0) == 1
     await journal.catch_up(9)

@@ -13,8 +13,9 @@ import pytest
 
 from acphold.history import PastEntry
 from acphold.journal import NewSession, Origin, RowChange, SqliteJournal
-from acphold.journal.journal import Grouping, SessionUsage, Tokens, UsageReport, UsageSum
-from acphold.journal.sqlite.token_usage import COUNTS
+from acphold.journal.journal import Grouping, Tokens, UsageSum
+from acphold.journal.sqlite.token_usage import COUNTS, SessionUsage, UsageReport
+from tests.journal.conversations import usage_reports
 
 HOUR = 3_600_000
 AGENTS = ("a", "b", "Copilot")
@@ -58,7 +59,7 @@ async def fill(journal: SqliteJournal, random: Random) -> None:
         await journal.take_in(lease, past, change)
         if random.randrange(5) == 0:
             usage = b'{"stopReason":"end_turn","usage":{"totalTokens":7}}'
-            await journal.append(lease, "turn_end", [usage])
+            await journal.append(lease, [("turn_end", [usage])])
     await journal.catch_up(30)
 
 
@@ -107,8 +108,8 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
     groupings: tuple[Grouping, ...] = ("agent", "day", "folder", "session")
     wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), (0, 100 * HOUR))
     for by, agent, cwd, since in wanted:
-        reported = await journal.usage(cwd=cwd, since=since)
-        sums = await journal.usage_sums(by, agent=agent, cwd=cwd, since=since)
+        reported = await usage_reports(journal, cwd=cwd, since=since)
+        sums = await journal.usage(by, agent=agent, cwd=cwd, since=since)
         assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
         of_all = [s for s in reported if agent in (None, s.agent, *(r.agent for r in s.reports))]
         assert sums.total.sessions == len(of_all)
@@ -152,10 +153,10 @@ async def test_the_sums_of_many_sessions_are_held_in_a_few_bytes_each(
         ]
         await journal.take_in(lease, past, RowChange(updated_at=HOUR, prompted=True))
     await journal.catch_up(30)
-    await journal.usage_sums("agent")
+    await journal.usage("agent")
     tracemalloc.start()
     try:
-        sums = await journal.usage_sums("session")
+        sums = await journal.usage("session")
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -1,6 +1,6 @@
 """What is deleted goes for good: out of the lists at once, out of the file piece by piece.
 
-    listed ──delete, prune, abandon──▶ deleted: not to be found any more; its rows are still there
+    listed ──delete──▶ deleted: not to be found any more; its rows are still there
     deleted ──sweep──▶ gone: rows, words and log are overwritten, and nothing is left of it
 
 A sweep that a crash, a full disk or a reader of the log cuts short is gone on with by the next one.
@@ -32,63 +32,46 @@ EMPTYING_WAIT_SECONDS: Final = 0.05
 """How often, and with which pauses, a sweep tries to empty the log: readers of ours are done within
 milliseconds. What is left then goes when the next turn settles."""
 
-_IDLE: Final = """
-    SELECT number, owner FROM sessions LEFT JOIN leases ON leases.session = number
-    WHERE session_id = ? AND updated_at <= ?
+_FIND: Final = """
+    SELECT number, owner, updated_at FROM sessions LEFT JOIN leases ON leases.session = number
+    WHERE session_id = ?
 """
 
 
-def delete(connection: Connection, session_id: str) -> bool:
-    """Delete a session, whoever holds it; False when there is none."""
-    with writing(connection):
-        row = connection.execute(
-            "SELECT number FROM sessions WHERE session_id = ?", (session_id,)
-        ).fetchone()
-        if row is not None:
-            _remove(connection, row[0])
-    return row is not None
-
-
-def prune(
+def delete(
     connection: Connection,
-    session_ids: Iterable[str],
-    idle_since: int,
+    sessions: Iterable[Lease | str],
+    idle_since: int | None,
     lives: leases.Lives,
     gone: list[str],
 ) -> Iterator[None]:
-    """Delete those sessions that nobody owns, and that did not go on after `idle_since`.
-
-    That is ms since the epoch. In `gone` are the ids of the sessions that are deleted by then.
-    """
-    waiting = deque(session_ids)
-    while waiting:
-        now_gone: list[str] = []
-        with writing(connection):
-            for session_id in connection.while_there_is_time(waiting):
-                found = connection.execute(_IDLE, (session_id, idle_since)).fetchone()
-                if found is not None and not lives(found[1] or leases.NOBODY):
-                    _remove(connection, found[0])
-                    now_gone.append(session_id)
-        gone += now_gone
-        yield
-
-
-def abandon(connection: Connection, lease: Lease) -> bool:
-    """Delete a session under our own lease, without a tombstone; False when it has a link.
+    """As `Journal.delete`; in `gone` are the ids of the sessions that are deleted by then.
 
     Raises LeaseLostError.
     """
-    with writing(connection):
-        leases.require(connection, lease)
-        if session_rows.has_link(connection, lease.number):
-            return False
-        remove_rows(connection, lease.number)
-    return True
-
-
-def _remove(connection: sqlite3.Connection, number: int) -> None:
-    session_rows.forget_session(connection, number)
-    remove_rows(connection, number)
+    waiting = deque(sessions)
+    while waiting:
+        now_gone: list[str] = []
+        with writing(connection):
+            for session in connection.while_there_is_time(waiting):
+                session_id = session if isinstance(session, str) else session.session_id
+                found = connection.execute(_FIND, (session_id,)).fetchone()
+                if isinstance(session, Lease):
+                    leases.require(connection, session)
+                    if session_rows.has_link(connection, session.number):
+                        continue
+                elif found is None:
+                    continue
+                number, owner, updated_at = found
+                if idle_since is not None and (
+                    updated_at > idle_since or lives(owner or leases.NOBODY)
+                ):
+                    continue
+                session_rows.forget_session(connection, number)
+                remove_rows(connection, number)
+                now_gone.append(session_id)
+        gone += now_gone
+        yield
 
 
 def remove_rows(connection: sqlite3.Connection, number: int) -> None:

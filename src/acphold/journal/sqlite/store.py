@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 
 from acphold.errors import JournalBusyError, JournalError, LeaseLostError
 from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
-from acphold.history.fold import SessionState, Summary
+from acphold.history.fold import Summary
 from acphold.history.times import now_ms
 from acphold.journal.journal import (
     READ_BYTES,
@@ -29,7 +29,6 @@ from acphold.journal.journal import (
     RowChange,
     SearchHit,
     SessionRow,
-    SessionUsage,
     Sought,
     UsageSums,
 )
@@ -44,7 +43,6 @@ from acphold.journal.sqlite import (
     packed_rows,
     search_index,
     session_rows,
-    token_usage,
     unread,
     upkeep,
     usage_sums,
@@ -248,43 +246,29 @@ class SqliteJournal:
     # -- writing under a lease ------------------------------------------------------------
 
     async def append(
-        self, lease: Lease, kind: str, raws: Sequence[bytes], change: RowChange | None = None
-    ) -> Segment:
-        if self._background.rests:
-            await self._background.rested()
-        made = in_one(lease.next_seq, kind, raws, now_ms())
-        await self._append(appending(1), self._row(lease, made), lease, (made,), change)
-        return made
-
-    async def append_all(
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
         if self._background.rests:
             await self._background.rested()
         made: list[Segment] = []
         values: tuple[object, ...] = ()
-        seq, at = lease.next_seq, now_ms()
+        size, seq, at = _COMMIT_BYTES, lease.next_seq, now_ms()
         for kind, raws in runs:
-            made.append(in_one(seq, kind, raws, at))
-            values += self._row(lease, made[-1])
-            seq = made[-1].last_seq + 1
-        await self._append(appending(len(made)), values, lease, made, change)
-        return made
+            made.append(one := in_one(seq, kind, raws, at))
+            key = lease.number << SEQ_BITS | one.last_seq
+            raw = bytearray(one.raw)  # for bytes, the module of Python 3.11 looks for an adapter
+            values += (key, one.first_seq, at, CODES.get(kind, kind), raw)
+            size, seq = size + len(raw), one.last_seq + 1
+        statement = appending(len(made))
+        values += (lease.number, lease.epoch)
 
-    def _row(self, lease: Lease, made: Segment) -> tuple[object, ...]:
-        key = lease.number << SEQ_BITS | made.last_seq
-        raw = bytearray(made.raw)  # for bytes, the module of Python 3.11 looks for an adapter
-        return (key, made.first_seq, made.at, CODES.get(made.kind, made.kind), raw)
-
-    async def _append(
-        self,
-        statement: str,
-        rows: tuple[object, ...],
-        lease: Lease,
-        made: Sequence[Segment],
-        change: RowChange | None,
-    ) -> None:
-        values = (*rows, lease.number, lease.epoch)
+        def alone() -> int:
+            """One statement is a transaction by itself, and checks the lease; rows written."""
+            file = self._file or self._connect(0.0)
+            if not self._verify_at - VERIFY_MS <= at < self._verify_at:  # the clock may be set back
+                file.verify()
+                self._verify_at = at + VERIFY_MS
+            return file.connection.write(statement, values)
 
         def with_row(db: Connection) -> int:
             done = db.execute(statement, values).rowcount
@@ -293,22 +277,15 @@ class SqliteJournal:
             return done
 
         if change is None:
-            done = await self._when_free(lambda: self._append_alone(statement, values, made[-1].at))
+            done = await self._when_free(alone)
             self._hurried = False
         else:
             done = await self._write(with_row)
         if not done:
             raise await self._look(lambda db: leases.lost(db, lease))
-        lease.next_seq = made[-1].last_seq + 1
-        self._background.has_grown(_COMMIT_BYTES + sum(len(segment.raw) for segment in made))
-
-    def _append_alone(self, statement: str, values: tuple[object, ...], at: int) -> int:
-        """One statement is a transaction by itself, and checks the lease; rows written."""
-        file = self._file or self._connect(0.0)
-        if not self._verify_at - VERIFY_MS <= at < self._verify_at:  # the clock may be set back
-            file.verify()
-            self._verify_at = at + VERIFY_MS
-        return file.connection.write(statement, values)
+        lease.next_seq = seq
+        self._background.has_grown(size)
+        return made
 
     async def take_in(
         self,
@@ -346,15 +323,10 @@ class SqliteJournal:
         compacted()
         await self._background.in_pieces(lambda db: search_index.index(db, lease.number))
         # One piece of what lags behind: by and by all of it is caught up with.
-        await self.catch_up(0)
+        await self._background.in_pieces(search_index.index, 0)
         old = now_ms() - packed_rows.OLD_MS
         await self.attend(lambda db: packed_rows.pack_piece(db, lease.number, old))
         await self.tidy(0)
-
-    async def abandon(self, lease: Lease) -> bool:
-        is_gone = await self._background.run(lambda db: deletion.abandon(db, lease))
-        await self._sweep()
-        return is_gone
 
     # -- sessions that an import has listed -----------------------------------------------
 
@@ -405,9 +377,6 @@ class SqliteJournal:
     async def _unsettled_bytes(self, session_id: str) -> int:
         return await self._look(lambda db: upkeep.unsettled_bytes(db, session_id))
 
-    async def state(self, session_id: str, through: int | None = None) -> SessionState:
-        return await self._background.run(lambda db: upkeep.state(db, session_id, through))
-
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
@@ -425,10 +394,7 @@ class SqliteJournal:
 
         return await self._background.run(found)
 
-    async def usage(self, *, cwd: str | None = None, since: int = 0) -> list[SessionUsage]:
-        return await self._background.run(lambda db: token_usage.usage(db, cwd, since))
-
-    async def usage_sums(
+    async def usage(
         self,
         by: Grouping,
         *,
@@ -442,12 +408,12 @@ class SqliteJournal:
 
         return await self._background.run(found)
 
-    async def lagging(self, cwd: str | None = None) -> int:
+    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
+        if seconds > 0:
+            await self._background.in_pieces(
+                lambda db: search_index.index(db, since=since), seconds
+            )
         return await self._look(lambda db: search_index.lagging(db, cwd))
-
-    async def catch_up(self, seconds: float, since: int = 0) -> int:
-        await self._background.in_pieces(lambda db: search_index.index(db, since=since), seconds)
-        return await self.lagging()
 
     async def tidy(self, seconds: float) -> int:
         await self._sweep()
@@ -497,15 +463,10 @@ class SqliteJournal:
                 lambda db: session_rows.change_row(db, session_rows.number_of(db, session), change)
             )
 
-    async def delete(self, session_id: str) -> bool:
-        is_gone = await self._background.run(lambda db: deletion.delete(db, session_id))
-        await self._sweep()
-        return is_gone
-
-    async def prune(self, session_ids: Iterable[str], idle_since: int) -> list[str]:
+    async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         gone: list[str] = []
         await self._background.in_pieces(
-            lambda db: deletion.prune(db, session_ids, idle_since, self._lives, gone)
+            lambda db: deletion.delete(db, sessions, idle_since, self._lives, gone)
         )
         await self._sweep()
         return gone

@@ -29,7 +29,7 @@ from msgspec.structs import replace
 
 from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
 from acphold.history.raw_update import UNREADABLE, members
-from acphold.journal.journal import Origin, SessionUsage, Tokens, UsageReport
+from acphold.journal.journal import Origin, Tokens
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments
 
@@ -227,6 +227,31 @@ _ROWS: Final = (
     f"SELECT seq, at, by_turn, cost, currency, {', '.join(COUNTS)} FROM usage"
     " WHERE session = ? ORDER BY seq"
 )
+
+
+class UsageReport(Struct, frozen=True):
+    """What an agent reported at one time: what had come to it since the report before.
+
+    `by_turn` where it is known that a whole turn was counted, or a request of one.
+    """
+
+    agent: str
+    at: int
+    tokens: Tokens | None = None
+    cost: float | None = None
+    currency: str = ""
+    by_turn: bool = False
+
+
+class SessionUsage(Struct, frozen=True):
+    """A session, and what was reported of tokens and cost in it, oldest first."""
+
+    session_id: str
+    agent: str
+    cwd: str
+    title: str | None
+    updated_at: int
+    reports: tuple[UsageReport, ...]
 
 
 def usage(connection: sqlite3.Connection, cwd: str | None, since: int) -> list[SessionUsage]:

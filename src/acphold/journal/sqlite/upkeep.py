@@ -75,15 +75,6 @@ def read(
 # -- folding ----------------------------------------------------------------------------------
 
 
-def state(connection: sqlite3.Connection, session_id: str, through: int | None) -> SessionState:
-    """The entries of a session up to `through`, folded; raises UnknownSessionError."""
-    # A turn that is compacted meanwhile is seen as it was or as it is.
-    with reading(connection):
-        return _folded(
-            connection, session_rows.number_of(connection, session_id), 0, EMPTY, through
-        )
-
-
 def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
     """What settling kept, and what came behind it; raises UnknownSessionError."""
     number, through = _settled_through(connection, session_id)
@@ -144,22 +135,6 @@ def _settled_through(connection: sqlite3.Connection, session_id: str) -> tuple[i
     if row is None:
         raise UnknownSessionError(session_id)
     return row[0], row[1]
-
-
-def _folded(
-    connection: sqlite3.Connection,
-    number: int,
-    after: int,
-    state: SessionState,
-    through: int | None = None,
-) -> SessionState:
-    folding = Fold(state)
-    for segment in segments.read_all(connection, number, after):
-        for entry in segment.entries():
-            if through is not None and entry.seq > through:
-                return folding.state()
-            folding.add(entry)
-    return folding.state()
 
 
 def settled_state(connection: sqlite3.Connection, number: int) -> Settled:

@@ -19,16 +19,16 @@ from typing import Final, overload
 
 import msgspec
 
-from acphold.journal.journal import (
-    Grouping,
-    SessionUsage,
-    Tokens,
-    UsageReport,
-    UsageSum,
-    UsageSums,
-)
+from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.location import resolved_folder
-from acphold.journal.sqlite.token_usage import COUNTS, CUMULATIVE, SESSION, usage_of
+from acphold.journal.sqlite.token_usage import (
+    COUNTS,
+    CUMULATIVE,
+    SESSION,
+    SessionUsage,
+    UsageReport,
+    usage_of,
+)
 
 _WANTED: Final = "prompted AND updated_at >= :since AND (:folder IS NULL OR folder = :folder)"
 
@@ -110,7 +110,7 @@ be sorted, all of them would be in memory."""
 def sums(
     connection: sqlite3.Connection, by: Grouping, agent: str | None, cwd: str | None, since: int
 ) -> UsageSums:
-    """As `Journal.usage_sums`."""
+    """As `Journal.usage`."""
     values = {
         "agent": agent,
         "folder": None if cwd is None else resolved_folder(cwd),
