@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 from acphold.conformance import CHECKS, Verdict
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from docs.rule_tables import PAGE, page
 
 CONFORMANCE = PAGE.with_name("conformance.md").read_text(encoding="utf-8")
-KNOWN = Path(__file__).parents[1] / "conformance" / "known"
 
 
 def test_the_page_of_rules_is_current() -> None:
@@ -29,10 +27,3 @@ def test_every_verdict_is_explained() -> None:
     assert {
         verdict.value for verdict in Verdict if f"| {verdict.value} |" not in CONFORMANCE
     } == set()
-
-
-def test_every_failure_that_is_known_of_our_own_agents_exists() -> None:
-    known = {check.rule.id for check in CHECKS}
-    for path in KNOWN.glob("*.txt"):
-        lines = path.read_text(encoding="utf-8").splitlines()
-        assert {line for line in lines if not line.startswith("#")} <= known

@@ -1,45 +1,49 @@
-"""`acphold demo`: the promise in four parts, on real processes; each claim is checked."""
+"""`acphold demo`: the promise in five parts, on real processes; each claim is checked.
+
+A program on `acphold.client`, as anybody might write one: it starts `acphold wrap` in front of
+`acphold demo-agent`, talks to it, kills it, and goes on with another.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from itertools import zip_longest
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.demo_editor import (
-    WAIT_SECONDS,
-    Audience,
-    Editor,
-    Nobody,
-    Place,
-    editor,
-    last_said,
-    left_open,
-    lost,
-    open_tools,
-)
 from acphold.cli.demo_stage import Stage
 from acphold.cli.terminal_text import counted
+from acphold.client import PermissionQuestion, RemoteAgent, connected_to
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AcpholdError, AgentExitedError
-from acphold.history import Entry
-from acphold.history.fold import EMPTY, SessionState, fold
+from acphold.history.fold import SessionState
 from acphold.history.raw_update import update_kind
+from acphold.history.timeline import Message, ToolCall
+from acphold.journal.location import VARIABLE
+from acphold.processes import process_tree
 from acphold.processes.own_program import own_command, start_own
+from acphold.schema import Implementation, PermissionOption
+from acphold.version import __version__
 
 FIRST = "Make the greeting friendlier, please"
 SECOND = "Now count, slowly"
 THIRD = "Do you recall what we said?"
-"""Words in them steer the agent; see demo_agent.py."""
-
-WRAP = "acphold wrap -- acphold demo-agent"
+"""Words in them steer the agent: see `acphold demo-agent --help`."""
 
 ENOUGH = "tick 20 "
 """What has been seen of the second turn when it is cut off."""
+
+WAIT_SECONDS = 30.0
+"""Longest wait for any one thing; on an idle machine each takes a fraction of a second."""
+
+POLL_SECONDS = 0.02
+"""Pause between two looks at which processes still run."""
 
 
 def parser() -> Parser:
@@ -57,7 +61,7 @@ def demo(*, keep: str | None) -> int:
     exit code is 1 if one of them does not hold.
     """
     stage = Stage()
-    with _place(keep) as place:
+    with _folder(keep) as folder:
         stage.head(
             "acphold: sessions that outlive the editor, the agent, and kill -9",
             "Real processes, offline. The agent is a script that can neither list nor load a "
@@ -65,215 +69,225 @@ def demo(*, keep: str | None) -> int:
             "just now.",
         )
         began = time.monotonic()
-        _play(stage, place)
-        _sum_up(stage, time.monotonic() - began, place, kept=keep is not None)
+        try:
+            asyncio.run(story(stage, str(folder / "journal.db"), str(folder / "project")))
+        except TimeoutError:
+            stage.claim(f"something took more than {WAIT_SECONDS:.0f} s", holds=False)
+        except AcpholdError as error:
+            stage.claim(f"the story cannot go on: {error}", holds=False)
+        seconds = time.monotonic() - began
+        stage.step("", f"{stage.held} of {stage.claims} claims hold, {seconds:.1f} s")
+        for failure in stage.failures:
+            stage.say(f"✗ {failure}", "bad")
+        if keep is not None:
+            stage.say(f"The journal is kept: acphold list --journal {folder / 'journal.db'}")
+        if not stage.failures:
+            stage.say(
+                "Now with your own agent: write `acphold wrap --` before its command in your "
+                "editor's settings. `acphold doctor -- CMD` tries it first."
+            )
     return Exit.ERROR if stage.failures else Exit.OK
 
 
-def _play(stage: Stage, place: Place) -> None:
-    try:
-        asyncio.run(Story(stage, place).tell())
-    except TimeoutError:
-        stage.claim(f"something took more than {WAIT_SECONDS:.0f} s", holds=False)
-    except AcpholdError as error:
-        stage.claim(f"the story cannot go on: {error}", holds=False)
-
-
-def _sum_up(stage: Stage, seconds: float, place: Place, *, kept: bool) -> None:
-    stage.step("", f"{stage.held} of {stage.claims} claims hold, {seconds:.1f} s")
-    for failure in stage.failures:
-        stage.say(f"✗ {failure}", "bad")
-    if kept:
-        stage.say(f"The journal is kept: acphold list --journal {place.journal}")
-    if not stage.failures:
-        stage.say(
-            "Now with your own agent: write `acphold wrap --` before its command in your "
-            "editor's settings. `acphold doctor -- CMD` tries it first."
-        )
-
-
 @contextmanager
-def _place(keep: str | None) -> Iterator[Place]:
-    if keep is not None:
-        yield _prepared(Path(keep).absolute())
+def _folder(keep: str | None) -> Iterator[Path]:
+    """Where it happens: the folder `keep`, or one that is gone afterwards."""
+    if keep is None:
+        with TemporaryDirectory(prefix="acphold-demo-") as made:
+            folder = Path(os.path.realpath(made))  # on macOS it is behind a link
+            (folder / "project").mkdir()
+            yield folder
         return
-    # Resolved: on macOS the folder for such things is behind a link.
-    with TemporaryDirectory(prefix="acphold-demo-") as folder:
-        yield _prepared(Path(os.path.realpath(folder)))
-
-
-def _prepared(folder: Path) -> Place:
-    place = Place(str(folder / "journal.db"), str(folder / "project"))
+    folder = Path(keep).absolute()
     try:
-        os.makedirs(place.project, mode=0o700, exist_ok=True)
+        os.makedirs(folder / "project", mode=0o700, exist_ok=True)
     except OSError as error:
         raise UsageError(
             f"--keep {folder}: {error.strerror}; name a folder you can write to"
         ) from None
-    return place
+    yield folder
 
 
-# -- the story ------------------------------------------------------------------------------
+async def story(stage: Stage, journal: str, project: str) -> None:
+    """All of it; raises TimeoutError, or an AcpholdError, when it cannot go on."""
+    environment = {VARIABLE: journal}
+    heard: list[bytes] = []
 
+    def hear(_: str, update: bytes) -> None:
+        heard.append(update)
+        stage.hear(update)
 
-class Story:
-    """One telling of it."""
-
-    def __init__(self, stage: Stage, place: Place) -> None:
-        self._stage = stage
-        self._place = place
-        self._session = ""
-        self._seen: SessionState = EMPTY
-        self._updates = 0
-        self._pids = (0, 0)
-
-    async def tell(self) -> None:
-        """All of it; raises TimeoutError, or an AcpholdError, when it cannot go on."""
-        async with self._editor(self._stage) as one:
-            await self._first_turn(one)
-            await self._cut_off(one)
-        async with self._editor(Nobody()) as two:
-            await self._list_and_load(two)
-            await self._go_on(two)
-        await self._look()
+    def permit(question: PermissionQuestion) -> PermissionOption:
+        allow = next(it for it in question.options if it.kind.startswith("allow"))
+        stage.permitted(allow.name)
+        return allow
 
     @asynccontextmanager
-    async def _editor(self, audience: Audience) -> AsyncIterator[Editor]:
-        async with editor(self._place, audience) as made:
-            try:
-                yield made
-            except (AcpholdError, TimeoutError):
-                if words := made.last_words():
-                    self._stage.say(f"acphold's last words on stderr:\n{words}", "bad")
-                raise
+    async def editor() -> AsyncIterator[tuple[ProgramEndpoint, RemoteAgent]]:
+        # Its stderr is kept for the case that something fails, and does not run into the story.
+        command = own_command("wrap", "--", *own_command("demo-agent"))
+        program = ProgramEndpoint(ProgramStart(command=command, env=environment))
+        stage.run("acphold wrap -- acphold demo-agent")
+        try:
+            async with connected_to(
+                program,
+                on_update=hear,
+                on_permission=permit,
+                client_info=Implementation(name="acphold-demo", version=__version__),
+                start_timeout=WAIT_SECONDS,
+            ) as agent:
+                yield program, agent
+        except TimeoutError:
+            if words := program.stderr_tail():
+                stage.say(f"acphold's last words on stderr:\n{words}", "bad")
+            raise
 
-    async def _first_turn(self, one: Editor) -> None:
-        stage = self._stage
-        stage.step("1", "A turn, behind `acphold wrap`")
-        stage.run(WRAP)
+    stage.step("1", "A turn, behind `acphold wrap`")
+    async with editor() as (program, agent):
         async with asyncio.timeout(WAIT_SECONDS):
-            self._session = await one.new()
-            stop_reason = await one.prompt(FIRST)
-        self._pids = (one.pid, one.agent_pid)
+            session = await agent.new_session(project)
+            with stage.turn(FIRST):
+                turn = await session.prompt(FIRST)
         stage.claim(
-            f"the turn is over ({stop_reason}), {counted(len(one.seen) - 1, 'update')} were shown",
-            holds=stop_reason == "end_turn" and not open_tools(fold(one.seen).timeline),
+            f"the turn is over ({turn.stop_reason}), {counted(len(heard), 'update')} were shown",
+            holds=turn.stop_reason == "end_turn" and not session.state.open_tools,
         )
 
-    async def _cut_off(self, one: Editor) -> None:
-        stage = self._stage
         stage.step("2", "kill -9, in the middle of the next turn")
-        enough = _Until(stage, ENOUGH)
-        one.audience = enough
-        turn = asyncio.create_task(one.prompt(SECOND))
-        # Its end is looked at below; not when the person has had enough and pressed Ctrl-C.
-        turn.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
         async with asyncio.timeout(WAIT_SECONDS):
-            await asyncio.wait(
-                {turn, asyncio.create_task(enough.said.wait())},
-                return_when=asyncio.FIRST_COMPLETED,
-            )
-        in_the_middle = not turn.done()
-        one.audience = Nobody()
-        stage.run(f"kill -9 {one.pid} -{one.agent_pid}    # acphold, and the agent's group")
-        left = await one.kill()
-        answered = (await asyncio.gather(turn, return_exceptions=True))[0]
-        stage.claim(
-            "both were killed in mid-turn: its answer never came",
-            holds=in_the_middle and isinstance(answered, AgentExitedError),
-        )
+            turn = session.prompt(SECOND)
+            with stage.turn(SECOND):
+                while ENOUGH not in turn.text and await turn.take_all():
+                    pass
+            killed = left = family(program.pid)
+            stage.run(f"kill -9 {program.pid}    # acphold itself")
+            os.kill(program.pid, signal.SIGKILL)
+            try:
+                answer = (await turn).stop_reason
+            except AgentExitedError:
+                answer = None
+        stage.claim("it was killed in mid-turn: the answer never came", holds=answer is None)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(WAIT_SECONDS):
+                while left := running(killed):  # noqa: ASYNC110 (no event tells of others' children)
+                    await asyncio.sleep(POLL_SECONDS)
         pids = ", ".join(map(str, sorted(left)))
-        stage.claim(f"no process is left{pids and f', but {pids}'}", holds=not left)
-        self._seen, self._updates = fold(one.seen), len(one.seen) - 2
-
-    async def _list_and_load(self, two: Editor) -> None:
-        stage = self._stage
-        stage.step("3", "A new process: list, load")
-        stage.run(WRAP)
-        async with asyncio.timeout(WAIT_SECONDS):
-            listed = {info.session_id: info for info in await two.sessions()}
-            began = time.perf_counter()
-            await two.load(self._session)
-        loaded = time.perf_counter() - began
         stage.claim(
-            f"acphold and the agent are new processes ({two.pid}, {two.agent_pid})",
-            holds=not {two.pid, two.agent_pid} & {*self._pids},
+            f"no process is left, the agent has ended too{pids and f': {pids}'}", holds=not left
         )
-        info = listed.get(self._session)
-        title = info.title if info else None
-        stage.claim(f"session/list: {self._session}, “{title}”", holds=title == FIRST)
-        self._check_replay(fold(two.seen), loaded)
+        seen, shown = session.state, len(heard)
 
-    def _check_replay(self, replayed: SessionState, seconds: float) -> None:
-        stage = self._stage
-        gone = lost(self._seen, replayed)
+    stage.step("3", "A new process: list, load")
+    async with editor() as (program, agent):
+        async with asyncio.timeout(WAIT_SECONDS):
+            listed = {info.session_id: info.title async for info in agent.sessions(project)}
+            began = time.perf_counter()
+            session = await agent.load_session(session.id, project)
+        loaded = time.perf_counter() - began
+        replayed = session.state
         stage.claim(
-            f"session/load: all {self._updates} updates that were shown are back, "
-            f"to the letter ({seconds * 1000:.0f} ms)"
-            + "".join(f"\n  but not {what}" for what in gone),
+            f"acphold ({program.pid}) and the agent are new processes",
+            holds=not killed & family(program.pid),
+        )
+        title = listed.get(session.id)
+        stage.claim(f"session/list: {session.id}, “{title}”", holds=title == FIRST)
+        gone = lost(seen, replayed)
+        stage.claim(
+            f"session/load: all {shown} updates that were shown are back, to the letter "
+            f"({loaded * 1000:.0f} ms)" + "".join(f"\n  but not {what}" for what in gone),
             holds=not gone,
         )
-        half = last_said(self._seen)
+        half = last_said(seen)
         stage.claim(
             f"the half-done turn too, up to its last words: “…{half[-16:].strip()}”",
             holds=last_said(replayed).startswith(half) and ENOUGH in half,
         )
-        still_open = left_open(self._seen, replayed)
+        failed = {
+            item.tool_call_id
+            for item in replayed.timeline
+            if isinstance(item, ToolCall) and item.status == "failed"
+        }
         stage.claim(
             "the tool call it was in is marked failed, not left running",
-            holds=bool(open_tools(self._seen.timeline)) and not still_open,
+            holds=bool(seen.open_tools) and failed.issuperset(seen.open_tools),
         )
 
-    async def _go_on(self, two: Editor) -> None:
-        stage = self._stage
         stage.step("4", "The conversation goes on")
-        before = len(two.seen)
-        two.audience = stage
+        before = len(heard)
         async with asyncio.timeout(WAIT_SECONDS):
-            stop_reason = await two.prompt(THIRD)
-        turn = two.seen[before:]
+            with stage.turn(THIRD):
+                turn = await session.prompt(THIRD)
         stage.claim(
             "the person was told that the agent had to be given the conversation",
-            holds=any(update_kind(entry.raw) == "notice" for entry in turn),
+            holds=any(update_kind(update) == "notice" for update in heard[before:]),
         )
-        answer = last_said(fold(turn))
-        knows = FIRST in answer and ENOUGH.strip() in answer
         stage.claim(
             "the agent, which remembers nothing, knows what was said before the kill",
-            holds=knows and stop_reason == "end_turn",
+            holds=FIRST in turn.text and ENOUGH.strip() in turn.text,
         )
 
-    async def _look(self) -> None:
-        """The commands themselves, on the terminal as it is."""
-        self._stage.step("5", "What the journal has")
-        await self._run("list")
-        await self._run("show", self._session)
-
-    async def _run(self, *arguments: str) -> None:
-        self._stage.run(" ".join(["acphold", *arguments]))
-        self._stage.gap()
-        process = await start_own(
-            own_command(*arguments), env={**os.environ, **self._place.environment}
-        )
+    # The commands themselves, on the terminal as it is.
+    stage.step("5", "What the journal has")
+    for arguments in (["list"], ["show", session.id]):
+        stage.run(" ".join(["acphold", *arguments]))
+        stage.gap()
+        process = await start_own(own_command(*arguments), env={**os.environ, **environment})
         async with asyncio.timeout(WAIT_SECONDS):
             code = await process.wait()
-        self._stage.gap()
+        stage.gap()
         if code:
-            self._stage.claim(f"`acphold {arguments[0]}` works: exit code {code}", holds=False)
+            stage.claim(f"`acphold {arguments[0]}` works: exit code {code}", holds=False)
 
 
-class _Until:
-    """Passes everything on to the stage, and notes when enough has been said."""
+# -- what runs ------------------------------------------------------------------------------
 
-    def __init__(self, stage: Stage, words: str) -> None:
-        self.said = asyncio.Event()
-        self._stage = stage
-        self._words = words.encode()
 
-    def hear(self, entry: Entry) -> None:
-        self._stage.hear(entry)
-        if self._words in entry.raw:
-            self.said.set()
+def family(pid: int) -> set[int]:
+    """A process and all that descend from it, as far as they run."""
+    parents = process_tree.parents()
+    found = {pid} & parents.keys()
+    while more := {child for child, parent in parents.items() if parent in found} - found:
+        found |= more
+    return found
 
-    def permitted(self, name: str) -> None:
-        self._stage.permitted(name)
+
+def running(pids: set[int]) -> set[int]:
+    """Those of `pids` that run; one that has ended and was not reaped does not."""
+    return pids & process_tree.parents().keys()
+
+
+# -- what was seen, and what is back --------------------------------------------------------
+
+
+def lost(seen: SessionState, replayed: SessionState) -> list[str]:
+    """What was seen and is not back as it was, named; empty when all is.
+
+    The message that was cut off may be longer in the replay: what is in the journal need not
+    have arrived yet. The status of a tool call that was open may have changed.
+    """
+    items, back = (
+        [item for item in state.timeline if isinstance(item, Message | ToolCall)]
+        for state in (seen, replayed)
+    )
+    gone = []
+    for item, other in zip_longest(items, back[: len(items)]):
+        if isinstance(item, Message):
+            is_back = isinstance(other, Message) and other.role == item.role
+            text = other.text if isinstance(other, Message) else ""
+            cut_off = item is items[-1] and text.startswith(item.text)
+            if not is_back or not (cut_off or text == item.text):
+                gone.append(f"{item.role}: {item.text}")
+        else:
+            open_now = {"status"} if item.tool_call_id in seen.open_tools else set()
+            fields = {*item.fields} - open_now
+            if not isinstance(other, ToolCall) or any(
+                item.fields[name] != other.fields.get(name) for name in fields
+            ):
+                gone.append(f"tool call {item.title!r}")
+    return gone if seen.plan == replayed.plan else [*gone, "the plan"]
+
+
+def last_said(state: SessionState) -> str:
+    """The end of the last message of the agent."""
+    said = [item.text for item in state.timeline if isinstance(item, Message)]
+    return said[-1] if said else ""

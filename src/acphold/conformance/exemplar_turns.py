@@ -104,6 +104,8 @@ class Speaker(Protocol):
 class Script:
     """One turn. `agent` speaks to the client, `is_cancelled` tells when to stop."""
 
+    calls_named = "call"
+
     def __init__(
         self, agent: Speaker, session_id: str, words: str, is_cancelled: Callable[[], bool]
     ) -> None:
@@ -301,7 +303,7 @@ class Script:
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
         """Report a new call; its id."""
         self._calls += 1
-        call = f"call-{self._calls}"
+        call = f"{self.calls_named}-{self._calls}"
         fields = {"toolCallId": call, "title": title, "kind": kind, "status": status, **more}
         self.agent.update(self.session_id, {"sessionUpdate": "tool_call", **fields})
         return call
