@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -21,18 +22,17 @@ from acphold.imports.claude_tools import (
     SUBAGENT_TOOLS,
     Subagents,
     Tasks,
-    agent_id,
     call_fields,
     document_of,
     picture_of,
     result_fields,
 )
-from acphold.imports.content_blocks import content, prompt_blocks, text_block
+from acphold.imports.content_blocks import prompt_blocks, text_block
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable
-from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tags import inner
 from acphold.imports.values import (
@@ -127,22 +127,16 @@ class _Head(Struct, gc=False):
 _decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
-def _head(raw: bytes) -> _Head:
-    try:
-        return _decode_head(raw)
-    except UNREADABLE:
-        pass
-    try:
-        return msgspec.convert(decoded(raw), _Head)
-    except UNREADABLE:
-        return _Head()
-
-
 def _tree(path: Path) -> RecordTree:
     """Every record with an id, whatever it is for: hooks and snapshots have children, too."""
     tree = RecordTree()
     for line in lines(path, Missed()):
-        head = _head(line.raw)
+        head = _Head()
+        with suppress(*UNREADABLE):
+            try:
+                head = _decode_head(line.raw)
+            except UNREADABLE:
+                head = msgspec.convert(decoded(line.raw), _Head)
         if head.type == "last-prompt" and head.leafUuid:
             tree.live_at(head.leafUuid)
         if head.uuid and not head.isSidechain:
@@ -208,28 +202,39 @@ class _Telling:
         self._calls: dict[str, tuple[str, Object]] = {}
         self._counted = ""
         self._old = False
-        self._custom_title = _custom_title(source)
         self._compaction: Object | None = None
         self._summary = ""
+        named = [Path(path) for path in source.paths[1:] if path.endswith("custom-title.json")]
+        self._custom_title = text(document(named[0], Missed()), "customTitle") if named else ""
 
     def take(self, record: Object) -> None:
         kind = text(record, "type")
-        if kind in _SPOKEN:
-            self._scribe.clock(milliseconds(record.get("timestamp")))
-            self._facts.cwd = self._facts.cwd or text(record, "cwd")
-            self._old = text(record, "version").startswith(("0.", "1."))
-            if record.get("isSidechain") is True:
-                self._sidechain(record)
-            else:
-                self._spoken(kind, record)
-        elif kind in ("ai-title", "summary"):
+        if kind in ("ai-title", "summary"):
             if not self._custom_title:
                 self._scribe.title(text(record, "aiTitle") or text(record, "summary"))
         elif kind == "custom-title":
             self._custom_title = text(record, "customTitle")
             self._scribe.title(self._custom_title)
-        elif kind not in _PASSED:
-            self._scribe.missed.kind("records", kind, record)
+        elif kind not in _SPOKEN:
+            if kind not in _PASSED:
+                self._scribe.missed.kind("records", kind, record)
+        else:
+            self._scribe.clock(milliseconds(record.get("timestamp")))
+            self._facts.cwd = self._facts.cwd or text(record, "cwd")
+            self._old = text(record, "version").startswith(("0.", "1."))
+            if record.get("isSidechain") is True:
+                # A subagent's record in the file of the one that called it.
+                self._subagent_said(record, self._subagents.caller(record, self._calls))
+            elif kind == "assistant":
+                self._agent_said(record, self._scribe)
+            elif kind == "user":
+                self._user_said(record)
+            elif kind == "system":
+                self._program_said(record)
+            elif text(record, "attachment", "type") == "queued_command":
+                queued = obj(record, "attachment")
+                if text(queued, "commandMode") in ("", "prompt"):
+                    self._prompt(queued.get("prompt"))
 
     def end(self) -> None:
         """The end of the file."""
@@ -237,70 +242,52 @@ class _Telling:
         if self._custom_title:
             self._scribe.title(self._custom_title)
 
-    def _spoken(self, kind: str, record: Object) -> None:
-        if kind == "assistant":
-            self._assistant(record, {})
-        elif kind == "user":
-            self._user(record)
-        elif kind == "system":
-            self._system(record)
-        elif text(record, "attachment", "type") == "queued_command":
-            queued = record["attachment"]
-            if text(queued, "commandMode") in ("", "prompt"):
-                self._prompt(obj(queued).get("prompt"))
-
     # -- what the agent said ---------------------------------------------------------------
 
-    def _assistant(self, record: Object, meta: Object) -> None:
+    def _agent_said(self, record: Object, scribe: Scribe) -> None:
+        """A block of a reply, or of what a subagent did, with the tokens of the whole reply."""
         message = obj(record, "message")
-        if text(message, "model") == "<synthetic>" and not record.get("isApiErrorMessage"):
+        model, usage = text(message, "model"), obj(message, "usage")
+        if model == "<synthetic>" and not record.get("isApiErrorMessage"):
             return
         message_id = text(message, "id")
-        self._count(message_id, message)
+        if usage and message_id != self._counted:
+            self._counted = message_id
+            given, made = number(usage, "input_tokens") or 0, number(usage, "output_tokens") or 0
+            read = number(usage, "cache_read_input_tokens") or 0
+            written = number(usage, "cache_creation_input_tokens") or 0
+            scribe.model(model)
+            scribe.tokens(
+                inputTokens=given,
+                outputTokens=made,
+                cachedReadTokens=read,
+                cachedWriteTokens=written,
+            )
+            size = CONTEXT_TOKENS * (5 if model.endswith("[1m]") else 1)
+            scribe.usage(given + made + read + written, size)
         for block in objects_of(message, "content"):
-            self._block(block, message_id, meta)
-        if text(message, "stop_reason") in ("end_turn", "stop_sequence") and not meta:
-            self._scribe.done()
-
-    def _block(self, block: Object, message_id: str, meta: Object) -> None:
-        kind = text(block, "type")
-        if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
-            self._call(text(block, "id"), text(block, "name"), obj(block, "input"), meta)
-        elif meta:
-            return  # what a subagent says is its own matter; its report is the call's result
-        elif kind == "text":
-            self._scribe.say(text(block, "text"), message_id)
-        elif kind == "thinking":
-            self._scribe.think(text(block, "thinking"), message_id)
-        elif kind.endswith("tool_result"):
-            self._result(block, None)
-        elif kind != "redacted_thinking":
-            self._scribe.missed.kind("blocks", kind, block)
-
-    def _count(self, message_id: str, message: Object) -> None:
-        """The tokens of a reply, once."""
-        usage = obj(message, "usage")
-        if not usage or message_id == self._counted:
-            return
-        self._counted = message_id
-        given, made = number(usage, "input_tokens") or 0, number(usage, "output_tokens") or 0
-        read = number(usage, "cache_read_input_tokens") or 0
-        written = number(usage, "cache_creation_input_tokens") or 0
-        self._scribe.model(text(message, "model"))
-        self._scribe.tokens(
-            inputTokens=given, outputTokens=made, cachedReadTokens=read, cachedWriteTokens=written
-        )
-        size = CONTEXT_TOKENS * (5 if text(message, "model").endswith("[1m]") else 1)
-        self._scribe.usage(given + made + read + written, size)
-
-    def _call(self, call_id: str, name: str, given: Object, meta: Object) -> None:
-        self._calls[call_id] = name, given
-        if name in PLAN_TOOLS:
-            if name == "TodoWrite":
-                self._plan(name, given, None)
-            return
-        fields = call_fields(name, given, self._facts.cwd, old=self._old)
-        self._scribe.call(call_id, fields | {"_meta": _meta(name, meta)})
+            kind = text(block, "type")
+            if kind in ("tool_use", "server_tool_use", "mcp_tool_use"):
+                call_id, name = text(block, "id"), text(block, "name")
+                given_to_it = obj(block, "input")
+                self._calls[call_id] = name, given_to_it
+                if name == "TodoWrite":
+                    self._plan(name, given_to_it, None)
+                elif name not in PLAN_TOOLS:
+                    fields = call_fields(name, given_to_it, self._facts.cwd, old=self._old)
+                    scribe.call(call_id, fields | {"_meta": _meta(name, scribe.caller)})
+            elif kind == "text":
+                scribe.say(text(block, "text"), message_id)
+            elif kind == "thinking":
+                scribe.think(text(block, "thinking"), message_id)
+            elif scribe.caller:
+                continue
+            elif kind.endswith("tool_result"):
+                self._result(block, None)
+            elif kind != "redacted_thinking":
+                scribe.missed.kind("blocks", kind, block)
+        if text(message, "stop_reason") in ("end_turn", "stop_sequence"):
+            scribe.done()
 
     def _plan(self, name: str, given: Object, details: object) -> None:
         entries = self._tasks.plan(name, given, details)
@@ -318,12 +305,22 @@ class _Telling:
                 self._plan(name, given, details)
             return
         if name in SUBAGENT_TOOLS:
-            self._subagent(call_id, agent_id(details))
+            agent = text(details, "agentId")
+            for record in self._subagents.records(call_id, agent, self._scribe.missed):
+                self._subagent_said(record, call_id)
         self._scribe.update(call_id, result_fields(name, block, details, old=self._old))
+
+    def _subagent_said(self, record: Object, caller: str) -> None:
+        if text(record, "type") == "assistant":
+            self._agent_said(record, SubagentScribe(self._scribe, caller))
+        elif text(record, "type") == "user":
+            for block in objects_of(record, "message", "content"):
+                if text(block, "type") == "tool_result":
+                    self._result(block, record.get("toolUseResult"))
 
     # -- what the person said, and what a program put in their mouth -------------------------
 
-    def _user(self, record: Object) -> None:
+    def _user_said(self, record: Object) -> None:
         said = looked_up(record, "message", "content")
         results = [b for b in objects_of(said) if text(b, "type") == "tool_result"]
         for block in results:
@@ -349,7 +346,16 @@ class _Telling:
             self._prompt(said)
 
     def _prompt(self, said: object) -> None:
-        self._scribe.prompt(typed(said, self._scribe.missed))
+        """What a person wrote, as content blocks."""
+        blocks: list[Object] = []
+        for block in [text_block(said)] if isinstance(said, str) else objects_of(said):
+            if found := picture_of(block) or document_of(block):
+                blocks.append(found)
+            elif text(block, "type") == "text":
+                blocks.append(block)
+            else:
+                self._scribe.missed.kind("parts of prompts", text(block, "type"), block)
+        self._scribe.prompt(prompt_blocks(blocks))
 
     def _command(self, said: str) -> bool:
         """A command of the program's own, and what it answered; False for any other text."""
@@ -361,18 +367,15 @@ class _Telling:
         elif "bash-input" in tags:
             self._scribe.prompt([text_block(f"! {tags['bash-input']}")])
         elif "local-command-stdout" in tags:
-            self._answer(tags["local-command-stdout"])
+            self._compact()
+            if not (words := tags["local-command-stdout"]).startswith("Compacted"):
+                self._scribe.say(words)
+            self._scribe.done()
         elif "bash-stdout" in tags:
             self._scribe.say(tags["bash-stdout"] + tags.get("bash-stderr", ""))
         return bool(tags.keys() & _COMMAND_TAGS)
 
-    def _answer(self, words: str) -> None:
-        self._compact()
-        if not words.startswith("Compacted"):
-            self._scribe.say(words)
-        self._scribe.done()
-
-    def _system(self, record: Object) -> None:
+    def _program_said(self, record: Object) -> None:
         subtype = text(record, "subtype")
         if subtype == "compact_boundary":
             self._compact()
@@ -391,32 +394,10 @@ class _Telling:
             return
         about = obj(record, "compactMetadata")
         names = ("trigger", "preTokens", "postTokens", "durationMs")
-        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
-        fields["rawOutput"] = {name: about[name] for name in names if name in about}
-        if self._summary:
-            fields["content"] = [content(self._summary)]
-        self._scribe.call(text(record, "uuid"), fields | {"_meta": _meta("compact", {})})
-        self._scribe.done()
+        shown = {name: about[name] for name in names if name in about}
+        fields: Object = {"rawOutput": shown, "_meta": _meta("compact", "")}
+        self._scribe.compacted(text(record, "uuid"), self._summary, fields)
         self._summary = ""
-
-    # -- subagents ---------------------------------------------------------------------------
-
-    def _sidechain(self, record: Object) -> None:
-        """A subagent's record in the file of the one that called it."""
-        self._subagent_record(record, self._subagents.caller(record, self._calls))
-
-    def _subagent(self, call_id: str, agent: str) -> None:
-        for record in self._subagents.records(call_id, agent, self._scribe.missed):
-            self._subagent_record(record, call_id)
-
-    def _subagent_record(self, record: Object, caller: str) -> None:
-        meta: Object = {PARENT: caller}
-        if text(record, "type") == "assistant":
-            self._assistant(record, meta)
-        elif text(record, "type") == "user":
-            for block in objects_of(record, "message", "content"):
-                if text(block, "type") == "tool_result":
-                    self._result(block, record.get("toolUseResult"))
 
 
 _COMMAND_TAGS: Final = frozenset(
@@ -424,29 +405,9 @@ _COMMAND_TAGS: Final = frozenset(
 )
 
 
-def typed(said: object, missed: Missed) -> list[Object]:
-    """What a person wrote, as content blocks."""
-    blocks: list[Object] = []
-    for block in [text_block(said)] if isinstance(said, str) else objects_of(said):
-        if found := picture_of(block) or document_of(block):
-            blocks.append(found)
-        elif text(block, "type") == "text":
-            blocks.append(block)
-        else:
-            missed.kind("parts of prompts", text(block, "type"), block)
-    return prompt_blocks(blocks)
-
-
-def _custom_title(source: Source) -> str:
-    named = [Path(path) for path in source.paths[1:] if path.endswith("custom-title.json")]
-    return text(document(named[0], Missed()), "customTitle") if named else ""
-
-
-def _meta(name: str, parent: Object) -> Object:
-    about: Object = {"toolName": name}
-    if parent:
-        about["parentToolUseId"] = parent[PARENT]
-    return {"claudeCode": about} | parent
+def _meta(name: str, caller: str) -> Object:
+    about = {"toolName": name} | ({"parentToolUseId": caller} if caller else {})
+    return {"claudeCode": about}
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.content_blocks import content, diff, image
+from acphold.imports.content_blocks import content, diff, image, plan_entry
 from acphold.imports.missed import Missed
 from acphold.imports.records import document, records
 from acphold.imports.sources import Source
@@ -31,146 +31,83 @@ _REMINDER: Final = re.compile(
 )
 _EMPTY_LAST_LINE: Final = re.compile(r"\n[ \t]*\d+[\t→]$")
 
-Described = tuple[str, str, list[Object], list[Object]]
-"""Title, kind, content and locations of a call."""
-
 
 def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
     """The fields of a call of the tool `name` with this input."""
-    describe = _TOOLS.get(name)
-    title, kind, shown, places = (
-        (name or "Unknown Tool", "other", [], [])
-        if describe is None
-        else describe(given, _Style(cwd, old))
-    )
+    title, kind = name or "Unknown Tool", "other"
+    shown: list[Object] = []
+    place: Object = {}
+    path, prompt = text(given, "file_path"), text(given, "prompt")
+    match name:
+        case "Agent" | "Task":
+            title, kind = text(given, "description") or "Task", "think"
+            shown = [content(prompt)] if prompt else []
+        case "Bash":
+            command, why = text(given, "command"), text(given, "description")
+            title, kind = (f"`{command}`" if old and command else command) or "Terminal", "execute"
+            shown = [content(why)] if why else []
+        case "Read":
+            first, count = number(given, "offset"), number(given, "limit")
+            part = f" (from line {first})" if first else ""
+            if count and count > 0:
+                part = f" ({first or 1} - {(first or 1) + count - 1})"
+            title = f"Read {'File' if old or not path else _written(path, cwd, old=old)}{part}"
+            kind, line = "read", first if first is not None else 0 if old else 1
+            place = {"path": path, "line": line} if path else {}
+        case "Write" | "Edit" | "MultiEdit":
+            verb, kind = "Write" if name == "Write" else "Edit", "edit"
+            title = f"{verb} {_written(path, cwd, old=old)}" if path else verb
+            place = {"path": path} if path else {}
+            edits = [given] if name == "Write" else objects(given, "edits") or [given]
+            for edit in edits if path else []:
+                before, after = text(edit, "old_string"), text(edit, "new_string")
+                if name == "Write":
+                    shown.append(diff(path, None, text(edit, "content")))
+                elif before or after:
+                    shown.append(diff(path, before or None, after))
+        case "NotebookEdit":
+            path, cell = text(given, "notebook_path"), text(given, "new_source")
+            title, kind = "Edit Notebook", "edit"
+            title += f" {_written(path, cwd, old=old)}" if path else ""
+            shown = [content(cell)] if cell else []
+            place = {"path": path} if path else {}
+        case "Glob":
+            path, pattern, kind = text(given, "path"), text(given, "pattern"), "search"
+            title = " ".join(["Find", *(f"`{words}`" for words in (path, pattern) if words)])
+            place = {"path": path} if path else {}
+        case "Grep":
+            words = ["grep"]
+            words += [flag for flag in ("-i", "-n") if given.get(flag)]
+            words += [f"{flag} {given[flag]}" for flag in ("-A", "-B", "-C") if flag in given]
+            mode = text(given, "output_mode")
+            words += {"files_with_matches": ["-l"], "count": ["-c"]}.get(mode, [])
+            words += [f"| head -{given['head_limit']}"] if "head_limit" in given else []
+            words += [f'--include="{text(given, "glob")}"'] if text(given, "glob") else []
+            words += [f"--type={text(given, 'type')}"] if text(given, "type") else []
+            words += ["-P"] if given.get("multiline") else []
+            words += [f'"{text(given, "pattern")}"'] if text(given, "pattern") else []
+            words += [text(given, "path")] if text(given, "path") else []
+            title, kind = " ".join(words), "search"
+        case "WebFetch":
+            title, kind = f"Fetch {text(given, 'url')}".strip(), "fetch"
+            shown = [content(prompt)] if prompt else []
+        case "WebSearch":
+            title, kind = f'"{text(given, "query")}"', "fetch"
+            for word in ("allowed", "blocked"):
+                if domains := strings(given, f"{word}_domains"):
+                    title += f" ({word}: {', '.join(domains)})"
+        case "ExitPlanMode":
+            plan, title, kind = text(given, "plan"), "Ready to code?", "switch_mode"
+            shown = [content(plan)] if plan else []
     fields: Object = {"title": title, "kind": kind, "rawInput": given, "content": shown}
-    if places:
-        fields["locations"] = places
-    return fields
+    return fields | ({"locations": [place]} if place else {})
 
 
-class _Style:
-    """How paths and commands are written: relative to the folder, or in back quotes."""
-
-    def __init__(self, cwd: str, old: bool) -> None:
-        self._cwd = cwd
-        self.old = old
-
-    def path(self, path: str) -> str:
-        if self.old:
-            return f"`{path}`"
-        inside = self._cwd and (path == self._cwd or path.startswith(f"{self._cwd}/"))
-        return os.path.relpath(path, self._cwd) if inside else path
-
-    def command(self, command: str) -> str:
-        return f"`{command}`" if self.old else command
-
-
-def _task(given: Object, style: _Style) -> Described:
-    prompt = text(given, "prompt")
-    return text(given, "description") or "Task", "think", [content(prompt)] if prompt else [], []
-
-
-def _bash(given: Object, style: _Style) -> Described:
-    command, why = text(given, "command"), text(given, "description")
-    title = style.command(command) if command else "Terminal"
-    return title, "execute", [content(why)] if why else [], []
-
-
-def _read(given: Object, style: _Style) -> Described:
-    path = text(given, "file_path")
-    first, count = number(given, "offset"), number(given, "limit")
-    part = ""
-    if count and count > 0:
-        part = f" ({first or 1} - {(first or 1) + count - 1})"
-    elif first:
-        part = f" (from line {first})"
-    name = style.path(path) if path and not style.old else "File"
-    line = first if first is not None else 0 if style.old else 1
-    return f"Read {name}{part}", "read", [], [{"path": path, "line": line}] if path else []
-
-
-def _write(given: Object, style: _Style) -> Described:
-    path = text(given, "file_path")
-    shown = [diff(path, None, text(given, "content"))] if path else []
-    title = f"Write {style.path(path)}" if path else "Write"
-    return title, "edit", shown, [{"path": path}] if path else []
-
-
-def _edit(given: Object, style: _Style) -> Described:
-    path = text(given, "file_path")
-    edits = objects(given, "edits") or [given]
-    shown = [
-        diff(path, text(edit, "old_string") or None, text(edit, "new_string"))
-        for edit in edits
-        if path and (text(edit, "old_string") or text(edit, "new_string"))
-    ]
-    title = f"Edit {style.path(path)}" if path else "Edit"
-    return title, "edit", shown, [{"path": path}] if path else []
-
-
-def _notebook(given: Object, style: _Style) -> Described:
-    path = text(given, "notebook_path")
-    shown = [content(text(given, "new_source"))] if text(given, "new_source") else []
-    title = f"Edit Notebook {style.path(path)}" if path else "Edit Notebook"
-    return title, "edit", shown, [{"path": path}] if path else []
-
-
-def _glob(given: Object, style: _Style) -> Described:
-    words = [f" `{text(given, name)}`" for name in ("path", "pattern") if text(given, name)]
-    path = text(given, "path")
-    return "Find" + "".join(words), "search", [], [{"path": path}] if path else []
-
-
-def _grep(given: Object, style: _Style) -> Described:
-    words = ["grep"]
-    words += [flag for flag in ("-i", "-n") if given.get(flag)]
-    words += [f"{flag} {given[flag]}" for flag in ("-A", "-B", "-C") if flag in given]
-    mode = text(given, "output_mode")
-    words += {"files_with_matches": ["-l"], "count": ["-c"]}.get(mode, [])
-    if "head_limit" in given:
-        words.append(f"| head -{given['head_limit']}")
-    words += [f'--include="{text(given, "glob")}"'] if text(given, "glob") else []
-    words += [f"--type={text(given, 'type')}"] if text(given, "type") else []
-    words += ["-P"] if given.get("multiline") else []
-    words += [f'"{text(given, "pattern")}"'] if text(given, "pattern") else []
-    words += [text(given, "path")] if text(given, "path") else []
-    return " ".join(words), "search", [], []
-
-
-def _fetch(given: Object, style: _Style) -> Described:
-    url, prompt = text(given, "url"), text(given, "prompt")
-    return f"Fetch {url}" if url else "Fetch", "fetch", [content(prompt)] if prompt else [], []
-
-
-def _web_search(given: Object, style: _Style) -> Described:
-    title = f'"{text(given, "query")}"'
-    for word, name in (("allowed", "allowed_domains"), ("blocked", "blocked_domains")):
-        if domains := strings(given, name):
-            title += f" ({word}: {', '.join(domains)})"
-    return title, "fetch", [], []
-
-
-def _exit_plan(given: Object, style: _Style) -> Described:
-    plan = text(given, "plan")
-    return "Ready to code?", "switch_mode", [content(plan)] if plan else [], []
-
-
-_TOOLS: Final[dict[str, Callable[[Object, _Style], Described]]] = {
-    "Agent": _task,
-    "Task": _task,
-    "Bash": _bash,
-    "Read": _read,
-    "Write": _write,
-    "Edit": _edit,
-    "MultiEdit": _edit,
-    "NotebookEdit": _notebook,
-    "Glob": _glob,
-    "Grep": _grep,
-    "WebFetch": _fetch,
-    "WebSearch": _web_search,
-    "ExitPlanMode": _exit_plan,
-}
+def _written(path: str, cwd: str, *, old: bool) -> str:
+    """A path as it stands in a title: relative to the folder, or in back quotes."""
+    if old:
+        return f"`{path}`"
+    return os.path.relpath(path, cwd) if cwd and f"{path}/".startswith(f"{cwd}/") else path
 
 
 def result_fields(name: str, result: Object, details: object, *, old: bool) -> Object:
@@ -181,14 +118,37 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
     if not old and produced is not None:
         fields["rawOutput"] = produced
     if failed:
-        shown = _shown(produced, _fenced)
+        shown = _shown(produced, "```\n{}\n```".format)
     elif name == "Read":
         cut = not old and bool(obj(details, "file"))
-        shown = _shown(produced, lambda words: _read_text(words, cut=cut))
+
+        def in_fence(words: str) -> str:
+            """What was read, in a fence that is longer than any in it."""
+            words = without(words, _REMINDER)
+            words = _EMPTY_LAST_LINE.sub("", words) if cut else words
+            longest = max(map(len, re.findall(r"^```+", words, re.MULTILINE)), default=2)
+            fence, end = "`" * (longest + 1), "" if words.endswith("\n") else "\n"
+            return f"{fence}\n{words}{end}{fence}"
+
+        shown = _shown(produced, in_fence)
     elif name == "Bash" and not old:
-        shown = _shown(produced, _console)
+        shown = _shown(
+            produced,
+            lambda words: f"```console\n{words.rstrip()}\n```" if words.strip() else "",
+        )
     elif name in ("Edit", "MultiEdit", "Write"):
-        shown = [] if old else _patch(details, fields)
+        shown, places = [], []
+        path = "" if old else text(details, "filePath")
+        # The hunks with the lines around them, which the call did not have.
+        for hunk in objects(details, "structuredPatch") if path else []:
+            lines = strings(hunk, "lines")
+            before = "\n".join(line[1:] for line in lines if not line.startswith(("+", "\\")))
+            after = "\n".join(line[1:] for line in lines if not line.startswith(("-", "\\")))
+            if lines:
+                places.append({"path": path, "line": number(hunk, "newStart") or 1})
+                shown.append(diff(path, before or None, after))
+        if places:
+            fields["locations"] = places
     elif name in SUBAGENT_TOOLS and objects(details, "content"):
         shown = _shown(looked_up(details, "content"), str)
     elif name == "ExitPlanMode":
@@ -200,26 +160,6 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
     return fields
 
 
-def _read_text(words: str, *, cut: bool) -> str:
-    words = without(words, _REMINDER)
-    return _escaped(_EMPTY_LAST_LINE.sub("", words) if cut else words)
-
-
-def _fenced(words: str) -> str:
-    return f"```\n{words}\n```"
-
-
-def _console(words: str) -> str:
-    return f"```console\n{words.rstrip()}\n```" if words.strip() else ""
-
-
-def _escaped(words: str) -> str:
-    """In a fence that is longer than any in the text."""
-    longest = max(map(len, re.findall(r"^```+", words, re.MULTILINE)), default=2)
-    fence = "`" * (longest + 1)
-    return f"{fence}\n{words}{'' if words.endswith(chr(10)) else chr(10)}{fence}"
-
-
 def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
     """What a tool produced, its texts written as `written` has them."""
     if isinstance(produced, str):
@@ -227,10 +167,21 @@ def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
         return [content(words)] if words else []
     shown: list[Object] = []
     for block in objects([produced] if isinstance(produced, dict) else produced):
-        picture = picture_of(block)
-        if picture is not None:
-            shown.append({"type": "content", "content": picture})
-        elif words := written(_block_text(block)):
+        match text(block, "type"):
+            case "image" if picture := picture_of(block):
+                shown.append({"type": "content", "content": picture})
+                continue
+            case "image":
+                words = f"[image: {text(block, 'source', 'url') or 'file reference'}]"
+            case "text":
+                words = text(block, "text")
+            case "tool_reference":
+                words = f"Tool: {text(block, 'tool_name')}"
+            case "web_search_result":
+                words = f"{text(block, 'title')} ({text(block, 'url')})"
+            case _:
+                words = msgspec.json.encode(block).decode()
+        if words := written(words):
             shown.append(content(words))
     return shown
 
@@ -253,36 +204,6 @@ def document_of(block: Object) -> Object | None:
     return {"type": "resource", "resource": about}
 
 
-def _block_text(block: Object) -> str:
-    kind = text(block, "type")
-    if kind == "text":
-        return text(block, "text")
-    if kind == "tool_reference":
-        return f"Tool: {text(block, 'tool_name')}"
-    if kind == "web_search_result":
-        return f"{text(block, 'title')} ({text(block, 'url')})"
-    if kind == "image":
-        return f"[image: {text(block, 'source', 'url') or 'file reference'}]"
-    return msgspec.json.encode(block).decode()
-
-
-def _patch(details: object, fields: Object) -> list[Object]:
-    """The hunks of an edit, with the lines around them; their places go into `fields`."""
-    path = text(details, "filePath")
-    shown: list[Object] = []
-    places: list[Object] = []
-    for hunk in objects(details, "structuredPatch") if path else []:
-        lines = strings(hunk, "lines")
-        old = "\n".join(line[1:] for line in lines if not line.startswith(("+", "\\")))
-        new = "\n".join(line[1:] for line in lines if not line.startswith(("-", "\\")))
-        if lines:
-            places.append({"path": path, "line": number(hunk, "newStart") or 1})
-            shown.append(diff(path, old or None, new))
-    if places:
-        fields["locations"] = places
-    return shown
-
-
 class Tasks:
     """The plan, put together from the calls that make and change it."""
 
@@ -292,7 +213,10 @@ class Tasks:
     def plan(self, name: str, given: Object, details: object) -> list[Object] | None:
         """The entries after this call; None when it changes none."""
         if name == "TodoWrite":
-            return [_entry(todo, text(todo, "content")) for todo in objects(given, "todos")]
+            return [
+                plan_entry(text(todo, "content"), text(todo, "status"))
+                for todo in objects(given, "todos")
+            ]
         if name == "TaskCreate":
             task_id = text(details, "task", "id") or str(len(self._tasks) + 1)
             self._tasks[task_id] = {"status": "pending"} | given
@@ -304,18 +228,12 @@ class Tasks:
                 self._tasks[task_id] |= given
         else:
             return None
-        return [_entry(task, _task_words(task)) for task in self._tasks.values()]
-
-
-def _task_words(task: Object) -> str:
-    doing = text(task, "status") == "in_progress" and text(task, "activeForm")
-    return doing or text(task, "subject")
-
-
-def _entry(source: Object, words: str) -> Object:
-    status = text(source, "status")
-    known = status if status in ("pending", "in_progress", "completed") else "pending"
-    return {"content": words, "status": known, "priority": "medium"}
+        entries: list[Object] = []
+        for task in self._tasks.values():
+            status = text(task, "status")
+            doing = status == "in_progress" and text(task, "activeForm")
+            entries.append(plan_entry(doing or text(task, "subject"), status))
+        return entries
 
 
 # -- subagents ------------------------------------------------------------------------------
@@ -356,8 +274,3 @@ class Subagents:
             caller = (same or waiting[-1:] or [""])[0]
         self._callers[text(record, "uuid")] = caller
         return caller
-
-
-def agent_id(details: object) -> str:
-    """The subagent that a call started, as the record of its result names it."""
-    return text(details, "agentId")

@@ -19,7 +19,7 @@ from acphold.imports.content_blocks import content, image, prompt_blocks, text_b
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document
-from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.tags import enclosed
 from acphold.imports.values import (
@@ -56,22 +56,19 @@ _TYPED: Final = re.compile(
 
 def find(home: Home) -> Iterator[Source]:
     """The sessions, each with the documents of its subagents."""
-    for path in files_below(_folder(home), "*/*.messages.json"):
+    folder = home.path / ".cline/data/sessions"
+    variables = (("CLINE_DIR", "data/sessions"), ("CLINE_DATA_DIR", "sessions"))
+    for variable, below in (*variables, ("CLINE_SESSION_DATA_DIR", "")):
+        if moved := home.environment.get(variable):
+            folder = Path(moved, below)
+    for path in files_below(folder, "*/*.messages.json"):
         name = path.parent.name
         if path.name != f"{name}.messages.json":
             continue
         subagents = files_below(path.parent, "agent_*.messages.json")
         if source := source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents]):
             yield source
-    yield from task_sources(NAME, home.path, _folder(home).parent)
-
-
-def _folder(home: Home) -> Path:
-    variables = (("CLINE_SESSION_DATA_DIR", ""), ("CLINE_DATA_DIR", "sessions"))
-    for variable, below in (*variables, ("CLINE_DIR", "data/sessions")):
-        if moved := home.environment.get(variable):
-            return Path(moved, below)
-    return home.path / ".cline/data/sessions"
+    yield from task_sources(NAME, home.path, folder.parent)
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
@@ -96,47 +93,31 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Telling:
-    """One session; with `caller`, that of the subagent which this call started."""
+    """One session, or with a scribe for a subagent that one's."""
 
-    def __init__(self, scribe: Scribe, subagents: list[Path], caller: str = "") -> None:
+    def __init__(self, scribe: Scribe, subagents: list[Path]) -> None:
         self._scribe = scribe
         self._missed = scribe.missed
         self._subagents = subagents
-        self._caller = caller
-        self._meta: Object = {PARENT: caller} if caller else {}
         self._calls: dict[str, tuple[str, Object]] = {}
         self.first_prompt = ""
 
     def message(self, message: Object) -> None:
         parts = message.get("content")
-        if isinstance(parts, str):
-            parts = [text_block(parts)]
-        if not self._caller:
-            self._scribe.clock(milliseconds(message.get("ts")))
+        parts = objects([text_block(parts)] if isinstance(parts, str) else parts)
+        self._scribe.clock(milliseconds(message.get("ts")))
         if text(message, "role") == "user":
-            self._user(objects(parts))
+            self._user_said(parts)
         elif text(message, "role") == "assistant":
-            for part in objects(parts):
-                self._part(text(message, "id"), part)
-            self._count(message)
+            self._agent_said(message, parts)
         else:
             self._missed.kind("messages", text(message, "role"), message)
 
-    def _count(self, message: Object) -> None:
-        metrics = obj(message, "metrics")
-        self._scribe.model(text(message, "modelInfo", "id"))
-        self._scribe.tokens(
-            inputTokens=number(metrics, "inputTokens"),
-            outputTokens=number(metrics, "outputTokens"),
-            cachedReadTokens=number(metrics, "cacheReadTokens"),
-            cachedWriteTokens=number(metrics, "cacheWriteTokens"),
-        )
-
-    def _user(self, parts: list[Object]) -> None:
+    def _user_said(self, parts: list[Object]) -> None:
         results = [part for part in parts if text(part, "type") == "tool_result"]
         for part in results:
             self._result(part)
-        if self._caller:
+        if self._scribe.caller:
             return
         blocks: list[Object] = []
         for part in parts:
@@ -159,25 +140,29 @@ class _Telling:
         self.first_prompt = self.first_prompt or words
         self._scribe.prompt(prompt_blocks(blocks))
 
-    def _part(self, message_id: str, part: Object) -> None:
-        kind = text(part, "type")
-        if kind == "tool_use":
-            self._call(text(part, "id"), text(part, "name"), obj(part, "input"))
-        elif kind == "text":
-            self._scribe.say(text(part, "text"), message_id, self._meta)
-        elif kind == "thinking":
-            self._scribe.think(text(part, "thinking"), message_id, self._meta)
-        elif kind != "redacted_thinking":
-            self._missed.kind("parts", kind, part)
-
-    def _call(self, call_id: str, name: str, given: Object) -> None:
-        self._calls[call_id] = name, given
-        fields: Object = {
-            "title": _title(name, given),
-            "kind": KINDS.get(name, "other"),
-            "rawInput": given,
-        }
-        self._scribe.call(call_id, fields | ({"_meta": self._meta} if self._meta else {}))
+    def _agent_said(self, message: Object, parts: list[Object]) -> None:
+        message_id = text(message, "id")
+        for part in parts:
+            kind = text(part, "type")
+            if kind == "tool_use":
+                call_id, name, given = text(part, "id"), text(part, "name"), obj(part, "input")
+                self._calls[call_id] = name, given
+                fields: Object = {"title": _title(name, given), "kind": KINDS.get(name, "other")}
+                self._scribe.call(call_id, fields | {"rawInput": given})
+            elif kind == "text":
+                self._scribe.say(text(part, "text"), message_id)
+            elif kind == "thinking":
+                self._scribe.think(text(part, "thinking"), message_id)
+            elif kind != "redacted_thinking":
+                self._missed.kind("parts", kind, part)
+        metrics = obj(message, "metrics")
+        self._scribe.model(text(message, "modelInfo", "id"))
+        self._scribe.tokens(
+            inputTokens=number(metrics, "inputTokens"),
+            outputTokens=number(metrics, "outputTokens"),
+            cachedReadTokens=number(metrics, "cacheReadTokens"),
+            cachedWriteTokens=number(metrics, "cacheWriteTokens"),
+        )
 
     def _result(self, part: Object) -> None:
         call_id = text(part, "tool_use_id")
@@ -185,53 +170,39 @@ class _Telling:
         if not name:
             self._missed.add("results of unknown calls", part)
             return
-        if name == "spawn_agent":
-            self._subagent(call_id, text(given, "task"))
+        if name == "spawn_agent" and (task := text(given, "task")):
+            # The document of the subagent that was asked to do that; each is told once.
+            for path in list(self._subagents):
+                messages = objects(document(path, self._missed), "messages")
+                asked = objects(messages[0], "content") if messages else []
+                if task in "".join(text(one, "text") for one in asked):
+                    self._subagents.remove(path)
+                    telling = _Telling(SubagentScribe(self._scribe, call_id, speaks=True), [])
+                    for message in messages:
+                        telling.message(message)
+                    break
         failed, output = part.get("is_error") is True, part.get("content")
-        if not failed:
-            output = from_json(output)
+        output = output if failed else from_json(output)
+        # What it says, for people: the text of each of its parts.
+        if isinstance(output, str):
+            shown = output
+        elif isinstance(output, dict):
+            shown = text(output, "text") or text(output, "result") or text(output, "error")
+        else:
+            shown = "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
         fields: Object = {"status": "failed" if failed else "completed", "rawOutput": output}
-        if shown := _shown(output):
-            fields["content"] = [content(shown)]
-        self._scribe.update(call_id, fields)
-
-    def _subagent(self, call_id: str, task: str) -> None:
-        """The subagent that was given this task; each document is told once."""
-        for path in list(self._subagents):
-            messages = objects(document(path, self._missed), "messages")
-            asked = "".join(
-                text(part, "text")
-                for part in objects(messages[:1])
-                for part in (objects(part, "content"))
-            )
-            if task and task in asked:
-                self._subagents.remove(path)
-                telling = _Telling(self._scribe, [], caller=call_id)
-                for message in messages:
-                    telling.message(message)
-                return
-
-
-def _shown(output: object) -> str:
-    """What a result says, for people: the text of each of its parts."""
-    if isinstance(output, str):
-        return output
-    if isinstance(output, dict):
-        return text(output, "text") or text(output, "result") or text(output, "error")
-    return "\n".join(text(one, "result") or text(one, "error") for one in objects(output))
+        self._scribe.update(call_id, fields | ({"content": [content(shown)]} if shown else {}))
 
 
 def _title(name: str, given: Object) -> str:
-    if commands := strings(given, "commands"):
+    """As the program's screen has it, which cuts what is long."""
+    commands, shown, size = strings(given, "commands"), text(given, "task"), TASK_CHARACTERS
+    if commands:
         return f"{name}: {', '.join(commands)}"
-    if task := text(given, "task"):
-        return f"{name}: {_cut(task, TASK_CHARACTERS)}"
-    written = msgspec.json.encode(given).decode()
-    return f"{name}: {_cut(written, TITLE_CHARACTERS)}" if given else name
-
-
-def _cut(words: str, size: int) -> str:
-    return words if len(words) <= size else f"{words[: size - 3]}..."
+    if not shown:
+        shown, size = msgspec.json.encode(given).decode() if given else "", TITLE_CHARACTERS
+    shown = shown if len(shown) <= size else f"{shown[: size - 3]}..."
+    return f"{name}: {shown}" if shown else name
 
 
 READER: Final = Reader(NAME, KEY, find, read)

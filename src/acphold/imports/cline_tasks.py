@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import Final
@@ -92,28 +93,21 @@ def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
     messages = document_list(path, missed)
     if missed.counts:
         raise OSError(f"{path} is being written, too large, or no JSON")
-    scribe.facts.cwd = _folder(path, listed)
+    changed_at = 0
+    with suppress(OSError):
+        changed_at = listed.stat().st_mtime_ns
+    scribe.facts.cwd = _folders(listed, changed_at).get(path.parent.name, "")
+    if not scribe.facts.cwd:
+        with suppress(OSError):
+            told = regular_files.opened(path.with_name("api_conversation_history.json"))
+            with open(told, "rb") as file:
+                if found := _FOLDER.search(file.read(1 << 20)):
+                    scribe.facts.cwd = found[1].decode(errors="replace")
     telling = _Telling(scribe)
     for message in messages:
         telling.take(message)
         yield
     telling.end_command()
-
-
-def _folder(path: Path, listed: Path) -> str:
-    try:
-        changed_at = listed.stat().st_mtime_ns
-    except OSError:
-        changed_at = 0
-    if cwd := _folders(listed, changed_at).get(path.parent.name):
-        return cwd
-    try:
-        told = regular_files.opened(path.with_name("api_conversation_history.json"))
-        with open(told, "rb") as file:
-            found = _FOLDER.search(file.read(1 << 20))
-    except OSError:
-        return ""
-    return found[1].decode(errors="replace") if found else ""
 
 
 @lru_cache(maxsize=8)
@@ -145,78 +139,58 @@ class _Telling:
         if kind in _PASSED:
             return
         self.end_command()
+        about = from_json(words)
         if kind in ("task", "user_feedback"):
             pictures = filter(None, map(picture, strings(message, "images")))
             self._scribe.prompt([*([text_block(words)] if words else []), *pictures])
-        elif kind == "reasoning":
-            self._scribe.think(words)
         elif kind == "api_req_started":
-            self._request(from_json(words), text(message, "modelInfo", "modelId"))
+            self._said = ""
+            self._scribe.model(text(message, "modelInfo", "modelId"))
+            self._scribe.tokens(
+                inputTokens=number(about, "tokensIn"),
+                outputTokens=number(about, "tokensOut"),
+                cachedReadTokens=number(about, "cacheReads"),
+                cachedWriteTokens=number(about, "cacheWrites"),
+            )
+            if text(about, "cancelReason") == "user_cancelled":
+                self._scribe.end_turn("cancelled")
         elif kind == "task_progress":
             self._scribe.plan(checklist(words))
-        elif not (self._speaks(kind, words) or self._calls(kind, words)):
-            self._scribe.missed.add(f"messages of kind {kind[:40]!r}", message)
-
-    def _speaks(self, kind: str, words: str) -> bool:
-        """What the agent said, if it is that."""
-        if kind in ("followup", "plan_mode_respond", "act_mode_respond"):
-            asked = from_json(words)
-            words = text(asked, "question") or text(asked, "response") or words
-        elif kind not in ("text", "completion_result", "plan_completion_result"):
-            return False
-        if words and words != self._said:
-            self._said = words
-            self._scribe.say(words)
-        if kind != "text":
+        elif kind == "reasoning":
+            self._scribe.think(words)
+        elif kind == "text":
+            self._say(words)
+        elif kind in ("followup", "plan_mode_respond", "act_mode_respond"):
+            self._say(text(about, "question") or text(about, "response") or words)
             self._scribe.done()
-        return True
-
-    def _request(self, about: object, model: str) -> None:
-        self._said = ""
-        self._scribe.model(model)
-        self._scribe.tokens(
-            inputTokens=number(about, "tokensIn"),
-            outputTokens=number(about, "tokensOut"),
-            cachedReadTokens=number(about, "cacheReads"),
-            cachedWriteTokens=number(about, "cacheWrites"),
-        )
-        if text(about, "cancelReason") == "user_cancelled":
-            self._scribe.end_turn("cancelled")
-
-    # -- calls -------------------------------------------------------------------------------
-
-    def _calls(self, kind: str, words: str) -> bool:
-        """What the agent did, if it is that."""
-        if kind == "command":
-            self._command, self._printed = (
-                self._call(
-                    {
-                        "title": words.removesuffix(_ASKED_AT_THE_END),
-                        "kind": "execute",
-                        "status": "in_progress",
-                        "rawInput": {"command": words.removesuffix(_ASKED_AT_THE_END)},
-                    }
-                ),
-                "",
-            )
+        elif kind in ("completion_result", "plan_completion_result"):
+            self._say(words)
+            self._scribe.done()
+        elif kind == "command":
+            command = words.removesuffix(_ASKED_AT_THE_END)
+            fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
+            self._command = self._call(fields | {"rawInput": {"command": command}})
         elif kind == "tool":
-            self._call(_tool(from_json(words)))
+            self._call(_tool(about))
         elif kind == "use_mcp_server":
-            asked = from_json(words)
-            name = text(asked, "toolName") or text(asked, "uri")
-            given = from_json(text(asked, "arguments"))
-            title = f"{text(asked, 'serverName')}: {name}"
+            name = text(about, "toolName") or text(about, "uri")
+            given = from_json(text(about, "arguments"))
+            title = f"{text(about, 'serverName')}: {name}"
             self._command = self._call({"title": title, "kind": "other", "rawInput": given})
         elif kind in ("browser_action_launch", "browser_action"):
-            title = f"Browse {text(from_json(words), 'action') or words}"
+            title = f"Browse {text(about, 'action') or words}"
             self._call({"title": title, "kind": "fetch", "status": "completed"})
         elif kind in ("condense", "summarize_task", "compaction", "use_subagents", "subagent"):
             title = "Subagents" if "subagent" in kind else "Compact conversation"
             told = [content(words)] if words else []
             self._call({"title": title, "kind": "think", "status": "completed", "content": told})
         else:
-            return False
-        return True
+            self._scribe.missed.add(f"messages of kind {kind[:40]!r}", message)
+
+    def _say(self, words: str) -> None:
+        if words and words != self._said:
+            self._said = words
+            self._scribe.say(words)
 
     def _call(self, fields: Object) -> str:
         self._count += 1

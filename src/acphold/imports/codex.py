@@ -16,11 +16,20 @@ from typing import Final
 from msgspec.structs import replace
 
 from acphold.imports.codex_patches import asked_changes, done_changes, edit_fields, is_patch
-from acphold.imports.content_blocks import content, image, link, picture, prompt_blocks, text_block
+from acphold.imports.content_blocks import (
+    content,
+    image,
+    link,
+    picture,
+    plan_entry,
+    prompt_blocks,
+    resource_link,
+    text_block,
+)
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import lines, records
-from acphold.imports.scribe import PARENT, Scribe, on_title
+from acphold.imports.scribe import Scribe, SubagentScribe, on_title
 from acphold.imports.shell_commands import command_fields, language, printed, purposes, script_of
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import (
@@ -90,44 +99,34 @@ def find(home: Home) -> Iterator[Source]:
                     yield replace(source, title=names.get(name[1], ""))
 
 
+_SHOWN: Final = re.compile(rb'"type":\s*"(user_message|agent_message|agent_reasoning)"')
+
+
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the rollout; nothing for one of a subagent."""
-    path = Path(source.paths[0])
-    telling = _Telling(scribe, path)
-    telling.shown = _shown(path)
-    for record in records(path, scribe.missed):
+    path, missed = Path(source.paths[0]), scribe.missed
+    # What the screen side has not is told from the model's side, which has words of the program in
+    # the person's place, often before any event: so it has to be known from the beginning.
+    shown: set[str] = set()
+    for line in lines(path, Missed()):
+        if b'"event_msg"' in line.raw and (event := _SHOWN.search(line.raw)):
+            shown.add(event[1].decode())
+            if len(shown) == 3:
+                break
+    telling = _Telling(scribe, path, frozenset(shown))
+    for record in records(path, missed):
         telling.take(record)
         if telling.is_subagent:
             return
         yield
-    title = _thread_name(source) if source.title is None else source.title
+    title = source.title
+    if title is None:  # it was not looked up: see `Source`
+        for folder in path.parents:
+            if folder.name in _FOLDERS:
+                title = _thread_names(folder.with_name(_INDEX)).get(source.session_id)
+                break
     if title:
         scribe.title(title)
-
-
-_SHOWN: Final = re.compile(rb'"type":\s*"(user_message|agent_message|agent_reasoning)"')
-
-
-def _shown(path: Path) -> frozenset[str]:
-    """What the screen side of a rollout has; what it has not is told from the model's side.
-
-    The model's side has words of the program in the person's place, often before any event.
-    """
-    found: set[str] = set()
-    for line in lines(path, Missed()):
-        if b'"event_msg"' in line.raw and (event := _SHOWN.search(line.raw)):
-            found.add(event[1].decode())
-            if len(found) == 3:
-                break
-    return frozenset(found)
-
-
-def _thread_name(source: Source) -> str:
-    """What the person called the thread of one rollout; empty if nothing."""
-    for folder in Path(source.paths[0]).parents:
-        if folder.name in _FOLDERS:
-            return _thread_names(folder.with_name(_INDEX)).get(source.session_id, "")
-    return ""
 
 
 def _thread_names(index: Path) -> dict[str, str]:
@@ -137,14 +136,16 @@ def _thread_names(index: Path) -> dict[str, str]:
 
 
 class _Telling:
-    """One rollout, record by record; with `caller`, of the subagent which that call spawned."""
+    """One rollout, record by record; `shown` is what its screen side has.
 
-    def __init__(self, scribe: Scribe, path: Path, caller: str = "") -> None:
+    With a scribe for a subagent, the rollout of the subagent that a call spawned.
+    """
+
+    def __init__(self, scribe: Scribe, path: Path, shown: frozenset[str] = frozenset()) -> None:
         self._scribe = scribe
         self._missed = scribe.missed
         self._path = path
-        self._caller = caller
-        self.shown: frozenset[str] = frozenset()
+        self._shown = shown
         self._waiting: list[Object] = []
         self._thinking = False
         self._turn = ""
@@ -158,8 +159,7 @@ class _Telling:
 
     def take(self, record: Object) -> None:
         """The next record; before the autumn of 2025 items and the head stood bare."""
-        if not self._caller:
-            self._scribe.clock(milliseconds(record.get("timestamp")))
+        self._scribe.clock(milliseconds(record.get("timestamp")))
         kind, payload = text(record, "type"), obj(record, "payload")
         if kind == "session_meta":
             self._head(payload)
@@ -167,14 +167,19 @@ class _Telling:
             self._turn = text(payload, "turn_id") or self._turn
             self._policy = text(payload, "approval_policy")
             self._at(text(payload, "cwd"))
-            if not self._caller:
+            if not self._scribe.caller:
                 self._scribe.model(text(payload, "model"))
         elif kind == "event_msg":
             self._event(text(payload, "type"), payload)
         elif kind == "response_item":
             self._item(text(payload, "type"), payload)
         elif kind == "compacted":
-            self._compacted(text(payload, "message"))
+            # In a turn that nobody's text began, by `/compact`.
+            if not self._prompted_in_task:
+                self._prompted_in_task = True
+                self._scribe.prompt([text_block("/compact")])
+            call_id = f"compacted-{self._turn or self._scribe.facts.updated_at}"
+            self._scribe.compacted(call_id, text(payload, "message"))
         elif "payload" in record:
             if kind not in _PASSED_RECORDS:
                 self._missed.kind("records", kind, record)
@@ -187,24 +192,41 @@ class _Telling:
         if self._seen_meta:
             return  # a fork repeats the head of what it was forked from
         self._seen_meta = True
-        self.is_subagent = not self._caller and "subagent" in obj(head, "source")
-        self._scribe.clock(milliseconds(head.get("timestamp")) if not self._caller else None)
+        self.is_subagent = not self._scribe.caller and "subagent" in obj(head, "source")
+        self._scribe.clock(milliseconds(head.get("timestamp")))
         self._at(text(head, "cwd"))
 
     def _at(self, cwd: str) -> None:
         self._cwd = cwd or self._cwd
-        if not self._caller:
+        if not self._scribe.caller:
             self._scribe.facts.cwd = self._scribe.facts.cwd or cwd
 
     # -- the screen ------------------------------------------------------------------------
 
     def _event(self, kind: str, event: Object) -> None:
         if kind == "patch_apply_end":
-            self._patched(event)
-        elif self._caller:
+            call_id, changes = text(event, "call_id"), obj(event, "changes")
+            if self._calls.pop(call_id, None) is None:
+                return
+            about: Object = {"call_id": call_id, "turn_id": text(event, "turn_id")}
+            if self._policy == "untrusted":
+                about["auto_approved"] = False  # under that policy a person is always asked
+            fields = edit_fields(done_changes(changes)) if changes else {}
+            fields["status"] = "completed" if event.get("success") is not False else "failed"
+            fields["rawInput"] = about | {"changes": changes}
+            fields["rawOutput"] = {name: event[name] for name in event if name != "type"}
+            self._scribe.update(call_id, fields)
+        elif self._scribe.caller:
             return
         elif kind == "user_message":
-            self._typed(event)
+            self._prompted_in_task = True
+            blocks = prompt_blocks(self._waiting)
+            if text(event, "message") and not any(text(block, "text") for block in blocks):
+                blocks = prompt_blocks([text_block(text(event, "message"))])
+                blocks += filter(None, map(picture, strings(event, "images")))
+                blocks += map(link, strings(event, "local_images"))
+            self._waiting = []
+            self._scribe.prompt(blocks)
         elif kind == "agent_message":
             self._said(text(event, "message"))
         elif kind == "agent_reasoning":
@@ -222,53 +244,44 @@ class _Telling:
         elif kind == "exited_review_mode":
             self._said(text(event, "review_output", "overall_explanation"))
         elif kind == "token_count":
-            self._count(obj(event, "info"))
+            last = obj(event, "info", "last_token_usage")
+            total = obj(event, "info", "total_token_usage")
+            if not last or total == self._spent:
+                return  # told again
+            self._spent = total
+            cached = number(last, "cached_input_tokens") or 0
+            self._scribe.tokens(
+                inputTokens=(number(last, "input_tokens") or 0) - cached,
+                cachedReadTokens=cached,
+                outputTokens=number(last, "output_tokens"),
+            )
+            if size := number(event, "info", "model_context_window"):
+                self._scribe.usage(number(last, "total_tokens") or 0, size)
         elif kind not in _PASSED_EVENTS:
             self._missed.kind("events", kind, event)
 
-    def _typed(self, event: Object) -> None:
-        self._prompted_in_task = True
-        blocks = prompt_blocks(self._waiting)
-        if text(event, "message") and not any(text(block, "text") for block in blocks):
-            blocks = prompt_blocks([text_block(text(event, "message"))])
-            blocks += filter(None, map(picture, strings(event, "images")))
-            blocks += map(link, strings(event, "local_images"))
-        self._waiting = []
-        self._scribe.prompt(blocks)
-
     def _said(self, words: str) -> None:
         self._thinking = False
-        if not self._caller:
-            self._scribe.say(words)
+        self._scribe.say(words)
 
     def _thought(self, words: str) -> None:
-        if words and not self._caller:
+        if words:
             self._scribe.think(f"\n\n{words}" if self._thinking else words)
             self._thinking = True
-
-    def _count(self, info: Object) -> None:
-        total, last = obj(info, "total_token_usage"), obj(info, "last_token_usage")
-        if not last or total == self._spent:
-            return  # told again
-        self._spent = total
-        cached = number(last, "cached_input_tokens") or 0
-        self._scribe.tokens(
-            inputTokens=(number(last, "input_tokens") or 0) - cached,
-            cachedReadTokens=cached,
-            outputTokens=number(last, "output_tokens"),
-        )
-        size = number(info, "model_context_window")
-        if size:
-            self._scribe.usage(number(last, "total_tokens") or 0, size)
 
     # -- the model -------------------------------------------------------------------------
 
     def _item(self, kind: str, item: Object) -> None:
         if kind == "message":
-            self._message(item)
+            role, parts = text(item, "role"), objects(item, "content")
+            if role == "user":
+                self._in_persons_place(parts)
+            elif role == "assistant" and "agent_message" not in self._shown:
+                self._unseen_prompt()
+                self._said("".join(text(part, "text") for part in parts))
         elif kind == "reasoning":
             self._unseen_prompt()
-            for part in [] if "agent_reasoning" in self.shown else objects(item, "summary"):
+            for part in [] if "agent_reasoning" in self._shown else objects(item, "summary"):
                 self._thought(text(part, "text"))
         elif kind in ("function_call", "custom_tool_call", "local_shell_call"):
             self._unseen_prompt()
@@ -277,23 +290,19 @@ class _Telling:
         elif kind in ("function_call_output", "custom_tool_call_output"):
             self._result(text(item, "call_id"), item.get("output"))
         elif kind == "web_search_call":
-            self._web_search(item)
+            query = text(item, "action", "query")
+            call_id = text(item, "id") or text(item, "call_id") or f"search-{query}"
+            fields: Object = {"title": f"Search {query}" if query else "Web search"}
+            fields |= {"kind": "fetch", "status": "completed", "rawInput": obj(item, "action")}
+            self._scribe.call(call_id, fields)
         elif kind == "image_generation_call":
-            if not self._caller and text(item, "result"):
-                self._scribe.show(image(text(item, "result"), "image/png"))
+            if made := text(item, "result"):
+                self._scribe.show(image(made, "image/png"))
         elif kind not in _PASSED_ITEMS:
             self._missed.kind("items", kind, item)
 
-    def _message(self, item: Object) -> None:
-        role, parts = text(item, "role"), objects(item, "content")
-        if role == "user":
-            self._user(parts)
-        elif role == "assistant" and "agent_message" not in self.shown:
-            self._unseen_prompt()
-            self._said("".join(text(part, "text") for part in parts))
-
-    def _user(self, parts: list[Object]) -> None:
-        """What stands in the person's place; an event says whether a person typed it."""
+    def _in_persons_place(self, parts: list[Object]) -> None:
+        """Words of a person, or of the program; an event says whether a person typed them."""
         first = text(parts[0], "text") if parts else ""
         if found := _CWD.search(first) if first.startswith("<environment_context>") else None:
             self._at(found[1] or found[2])
@@ -307,7 +316,7 @@ class _Telling:
             if kind == "input_image" and (shown := picture(url)):
                 self._waiting.append(shown)
             elif kind == "input_image" and url.startswith(("https://", "http://", "file://")):
-                self._waiting.append({"type": "resource_link", "name": url, "uri": url})
+                self._waiting.append(resource_link(url, url))
             elif kind != "input_text":
                 self._missed.kind("parts of prompts", kind, part)
             elif not _AROUND_PICTURE.fullmatch(words):
@@ -315,55 +324,51 @@ class _Telling:
 
     def _unseen_prompt(self) -> None:
         """What waits for its event was typed all the same, where there is no screen side."""
-        if self._waiting and "user_message" not in self.shown and not self._caller:
+        if self._waiting and "user_message" not in self._shown:
             self._scribe.prompt(prompt_blocks(self._waiting))
         self._waiting = []
 
     def _call(self, kind: str, item: Object) -> None:
+        """Tell a call, and note what to make of its result: "patch", "command" or "other"."""
         call_id, name = text(item, "call_id") or text(item, "id"), text(item, "name")
         given = from_json(item.get("arguments") or item.get("input"))
         if kind == "local_shell_call":
             name, given = "shell", obj(item, "action")
         if name == "update_plan":
-            if not self._caller:
-                self._scribe.plan([_step(step) for step in objects(given, "plan")])
+            if not self._scribe.caller:
+                self._scribe.plan(
+                    [
+                        plan_entry(text(step, "step"), text(step, "status"))
+                        for step in objects(given, "plan")
+                    ]
+                )
             return
-        fields, purpose = self._described(call_id, name, given)
-        self._calls[call_id] = purpose, fields
-        meta: Object = {"_meta": {PARENT: self._caller}} if self._caller else {}
-        self._scribe.call(call_id, fields | {"status": "in_progress"} | meta)
-
-    def _described(self, call_id: str, name: str, given: object) -> tuple[Object, str]:
-        """The fields of a call, and what to make of its result: "patch", "command" or "other"."""
         command = strings(given, "command")
         script = text(given, "cmd") or text(given, "command")
         script = script or (script_of(command) if command else "")
         patch = given if isinstance(given, str) else text(given, "input") or script
         if is_patch(patch) and (name == "apply_patch" or "apply_patch" in script):
-            changes = asked_changes(patch, self._cwd)
-            return edit_fields(changes) | {
-                "rawInput": {"call_id": call_id, "input": patch}
-            }, "patch"
-        if not script:
+            purpose, fields = "patch", edit_fields(asked_changes(patch, self._cwd))
+            fields["rawInput"] = {"call_id": call_id, "input": patch}
+        elif not script:
             server, _, tool = name.rpartition("__")
             title = f"Tool: {server.removeprefix('mcp__')}/{tool}" if server else name
-            return {"title": title or "tool", "kind": "other", "rawInput": given}, "other"
-        cwd = text(given, "workdir") or self._cwd
-        old = name == "shell"
-        found = purposes(script)
-        if not old and any(text(purpose, "type") == "unknown" for purpose in found):
-            found = [{"type": "unknown", "cmd": script}]
-        fields = command_fields(found, cwd, old=old)
-        raw: Object = {
-            "call_id": call_id,
-            "command": command or ["/bin/bash", "-lc", script],
-            "cwd": cwd,
-        }
-        if old:
-            raw["is_user_shell_command"] = False
-        elif self._turn:
-            raw["turn_id"] = self._turn
-        return fields | {"rawInput": raw | {"parsed_cmd": found}}, "command"
+            purpose, fields = "other", {"title": title or "tool", "kind": "other"}
+            fields["rawInput"] = given
+        else:
+            purpose, old = "command", name == "shell"
+            cwd, found = text(given, "workdir") or self._cwd, purposes(script)
+            if not old and any(text(part, "type") == "unknown" for part in found):
+                found = [{"type": "unknown", "cmd": script}]
+            raw: Object = {"call_id": call_id, "cwd": cwd, "parsed_cmd": found}
+            raw["command"] = command or ["/bin/bash", "-lc", script]
+            if old:
+                raw["is_user_shell_command"] = False
+            elif self._turn:
+                raw["turn_id"] = self._turn
+            fields = command_fields(found, cwd, old=old) | {"rawInput": raw}
+        self._calls[call_id] = purpose, fields
+        self._scribe.call(call_id, fields | {"status": "in_progress"})
 
     def _result(self, call_id: str, output: object) -> None:
         purpose, fields = self._calls.pop(call_id, ("", {}))
@@ -381,71 +386,19 @@ class _Telling:
                 "formatted_output": words,
             }
             if words:
-                ended["content"] = [content(f"```{language(fields)}\n{_ended(words)}```\n")]
+                end = "" if words.endswith("\n") else "\n"
+                ended["content"] = [content(f"```{language(fields)}\n{words}{end}```\n")]
         elif purpose == "other" or refused:
             ended["rawOutput"] = from_json(output)
             ended["content"] = [content(words)] if words else []
         self._scribe.update(call_id, ended)
-        if agent := text(from_json(output), "agent_id"):
-            self._subagent(call_id, agent)
-
-    def _patched(self, event: Object) -> None:
-        call_id = text(event, "call_id")
-        if call_id not in self._calls:
-            return
-        changes = obj(event, "changes")
-        about = {"call_id": call_id, "turn_id": text(event, "turn_id")}
-        asked: Object = {"changes": changes}
-        if self._policy == "untrusted":
-            asked = {"auto_approved": False} | asked  # under that policy a person is always asked
-        status = "completed" if event.get("success") is not False else "failed"
-        done = {name: value for name, value in event.items() if name != "type"}
-        fields = edit_fields(done_changes(changes)) if changes else {}
-        raw: Object = {"rawInput": about | asked, "rawOutput": done}
-        self._scribe.update(call_id, {"status": status} | fields | raw)
-        del self._calls[call_id]
-
-    def _web_search(self, item: Object) -> None:
-        query = text(item, "action", "query")
-        call_id = text(item, "id") or text(item, "call_id") or f"search-{query}"
-        fields: Object = {"title": f"Search {query}" if query else "Web search", "kind": "fetch"}
-        self._scribe.call(
-            call_id, fields | {"status": "completed", "rawInput": obj(item, "action")}
-        )
-
-    def _compacted(self, summary: str) -> None:
-        """The conversation was summed up: in a turn that nobody's text began, by `/compact`."""
-        if self._caller:
-            return
-        if not self._prompted_in_task:
-            self._prompted_in_task = True
-            self._scribe.prompt([text_block("/compact")])
-        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
-        if summary:
-            fields["content"] = [content(summary)]
-        self._scribe.call(f"compacted-{self._turn or self._scribe.facts.updated_at}", fields)
-        self._scribe.done()
-
-    # -- subagents -------------------------------------------------------------------------
-
-    def _subagent(self, call_id: str, agent: str) -> None:
-        if not re.fullmatch(r"[0-9a-f-]{36}", agent):
-            return
-        found = next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None)
-        if found and not self._caller:  # those of subagents of their own are not followed
-            telling = _Telling(self._scribe, found, caller=call_id)
-            for record in records(found, self._missed):
+        agent = text(from_json(output), "agent_id")
+        if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._scribe.caller:
+            return  # the subagents of subagents are not followed
+        if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):
+            telling = _Telling(SubagentScribe(self._scribe, call_id), path)
+            for record in records(path, self._missed):
                 telling.take(record)
-
-
-def _ended(words: str) -> str:
-    return words if words.endswith("\n") else f"{words}\n"
-
-
-def _step(step: Object) -> Object:
-    status = text(step, "status")
-    known = status if status in ("pending", "in_progress", "completed") else "pending"
-    return {"content": text(step, "step"), "priority": "medium", "status": known}
 
 
 READER: Final = Reader(NAME, KEY, find, read)

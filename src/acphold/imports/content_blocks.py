@@ -47,18 +47,29 @@ def image(data: str, mime_type: str) -> Object:
     return {"type": "image", "data": data, "mimeType": mime_type}
 
 
+def plan_entry(words: str, status: str, priority: str = "medium") -> Object:
+    """One entry of a plan; a status or priority that the protocol does not know is none."""
+    return {
+        "content": words,
+        "priority": priority if priority in ("high", "low") else "medium",
+        "status": status if status in ("in_progress", "completed") else "pending",
+    }
+
+
 def checklist(words: str) -> list[Object]:
     """The entries of a plan that is written as a list of Markdown with boxes."""
     marks = {" ": "pending", "x": "completed", "X": "completed"}
-    return [
-        {"content": step, "priority": "medium", "status": marks.get(mark, "in_progress")}
-        for mark, step in _BOX.findall(words)
-    ]
+    return [plan_entry(step, marks.get(mark, "in_progress")) for mark, step in _BOX.findall(words)]
 
 
 def link(path: str) -> Object:
     """A content block that only says which file is meant."""
-    return {"type": "resource_link", "name": path.rpartition("/")[2], "uri": f"file://{path}"}
+    return resource_link(path.rpartition("/")[2], f"file://{path}")
+
+
+def resource_link(name: str, uri: str) -> Object:
+    """A content block that only says what is meant, and how it is called."""
+    return {"type": "resource_link", "name": name or uri, "uri": uri}
 
 
 def resource(uri: str, words: str) -> Object:
@@ -76,11 +87,23 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
             restored.append(block)
         elif link := _LINK.fullmatch(words):
             links[link[2]] = len(restored)
-            restored.append({"type": "resource_link", "name": link[1] or link[2], "uri": link[2]})
+            restored.append(resource_link(link[1], link[2]))
         elif beside := _BESIDE.fullmatch(words):
             restored.append(resource(f"context:{beside[1]}", beside[2].strip()))
         else:
-            own, embedded = _parted(words)
+            # The person's own words, then each file that was embedded, and what stands between.
+            begun = [*_EMBEDDED.finditer(words)]
+            own = words[: begun[0].start()] if begun else words
+            embedded: list[Object] = []
+            for begin, following in zip_longest(begun, begun[1:]):
+                whole = words[begin.start() : following.start() if following else len(words)]
+                inside, end, behind = whole[len(begin[0]) :].rpartition(_EMBEDDED_END)
+                if end:
+                    embedded.append(resource(begin[1], inside))
+                own += behind.removeprefix("\n") if end else whole
+            if found := _IN_EDITOR.fullmatch(own):
+                own = found[2]
+                embedded.insert(0, resource("context:editor", found[1].strip()))
             restored += [text_block(own)] if own else []
             for attached in embedded:
                 if (uri := text(attached, "resource", "uri")) in links:
@@ -88,23 +111,6 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
                 else:
                     restored.append(attached)
     return restored
-
-
-def _parted(words: str) -> tuple[str, list[Object]]:
-    """A person's own words, and what was attached to them."""
-    begun = [*_EMBEDDED.finditer(words)]
-    own = words[: begun[0].start()] if begun else words
-    attached: list[Object] = []
-    for begin, following in zip_longest(begun, begun[1:]):
-        whole = words[begin.start() : following.start() if following else len(words)]
-        inside, end, behind = whole[len(begin[0]) :].rpartition(_EMBEDDED_END)
-        if end:
-            attached.append(resource(begin[1], inside))
-        own += behind.removeprefix("\n") if end else whole
-    if found := _IN_EDITOR.fullmatch(own):
-        own = found[2]
-        attached.insert(0, resource("context:editor", found[1].strip()))
-    return own, attached
 
 
 def picture(url: str) -> Object | None:

@@ -5,18 +5,24 @@ What a subagent did stands amid the rest, marked with the call that started it.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from acphold.imports.content_blocks import content, diff, image, text_block
+from acphold.imports.content_blocks import (
+    content,
+    diff,
+    image,
+    resource,
+    resource_link,
+    text_block,
+)
 from acphold.imports.readers import Reader
 from acphold.imports.records import records, small_text
 from acphold.imports.scribe import PARENT, Scribe
 from acphold.imports.sources import Home, Source, files_below, source_of
-from acphold.imports.values import Object, milliseconds, number, obj, objects, text
+from acphold.imports.values import Object, from_json, milliseconds, number, obj, objects, text
 
 NAME: Final = "copilot"
 KEY: Final = "Copilot"
@@ -79,21 +85,17 @@ def workspace(path: Path) -> dict[str, str]:
     for line in small_text(path).splitlines():
         if found := _YAML_LINE.fullmatch(line):
             name, value = found[1], (found[2] or "").strip()
-            values[name] = "" if value in ("|", "|-", ">", ">-", ">+", "|+") else _unquoted(value)
+            if value in ("|", "|-", ">", ">-", ">+", "|+"):
+                value = ""
+            elif value.startswith("'") and value.endswith("'") and len(value) > 1:
+                value = value[1:-1].replace("''", "'")
+            elif value.startswith('"'):
+                inner = from_json(value)
+                value = value.strip('"') if inner == value else str(inner)
+            values[name] = value
         elif name and line.startswith("  "):  # a text over several lines
             values[name] = f"{values[name]} {line.strip()}".strip()
     return values
-
-
-def _unquoted(value: str) -> str:
-    if value.startswith("'") and value.endswith("'") and len(value) > 1:
-        return value[1:-1].replace("''", "'")
-    if value.startswith('"'):
-        try:
-            return str(json.loads(value))
-        except ValueError:
-            return value.strip('"')
-    return value
 
 
 class _Telling:
@@ -107,159 +109,121 @@ class _Telling:
         self._inputs: dict[str, tuple[str, Object]] = {}
 
     def take(self, event: Object) -> None:
-        kind, data = text(event, "type"), obj(event, "data")
-        self._scribe.clock(milliseconds(event.get("timestamp")))
+        kind, data, scribe = text(event, "type"), obj(event, "data"), self._scribe
+        caller = text(data, "parentToolCallId")
+        meta: Object = {PARENT: caller} if caller else {}
+        scribe.clock(milliseconds(event.get("timestamp")))
         match kind:
             case "session.start" | "session.resume":
-                self._scribe.end_turn()
-                cwd = text(data, "context", "cwd")
-                self._scribe.facts.cwd = self._scribe.facts.cwd or cwd
+                scribe.end_turn()
+                scribe.facts.cwd = scribe.facts.cwd or text(data, "context", "cwd")
             case "user.message":
-                self._typed(data)
+                if not text(data, "source") and not caller:
+                    self._prompt(data)
             case "assistant.message":
-                self._said(data)
+                message_id = text(data, "messageId")
+                scribe.think(text(data, "reasoningText"), message_id, meta)
+                scribe.say(text(data, "content"), message_id, meta)
+                if not objects(data, "toolRequests") and not caller:
+                    scribe.done()
             case "assistant.reasoning":
-                caller = text(data, "parentToolCallId")
-                meta: Object = {PARENT: caller} if caller else {}
-                self._scribe.think(text(data, "content"), text(data, "reasoningId"), meta)
+                scribe.think(text(data, "content"), text(data, "reasoningId"), meta)
             case "tool.execution_start":
-                self._called(data)
+                self._call(data, meta)
             case "tool.execution_complete":
-                self._answered(data)
+                self._result(data)
             case "abort":
-                self._scribe.end_turn("cancelled")
+                scribe.end_turn("cancelled")
             case "session.error":
-                self._scribe.fail_turn(text(data, "message"))
+                scribe.fail_turn(text(data, "message"))
             case "session.warning" | "session.info":
-                self._notice(kind.rpartition(".")[2], text(data, "message"))
+                # What the program itself said: shown with what the agent says next.
+                notice = f"{kind.rpartition('.')[2].capitalize()}: {text(data, 'message')}"
+                if scribe.in_turn:
+                    scribe.say(notice)
+                elif kind == "session.warning":
+                    self._notices.append(notice)
             case "session.usage_record":
-                self._count(obj(data, "usage"))
+                usage = obj(data, "usage")
+                read = number(usage, "cacheReadTokens") or 0
+                scribe.model(text(usage, "model"))
+                scribe.tokens(
+                    inputTokens=(number(usage, "inputTokens") or 0) - read,
+                    outputTokens=number(usage, "outputTokens"),
+                    cachedReadTokens=read,
+                    cachedWriteTokens=number(usage, "cacheWriteTokens"),
+                )
             case "session.binary_asset":
-                self._picture(data)
+                if raw := text(data, "data") or text(data, "base64"):
+                    asset_id = text(data, "assetId") or text(data, "id")
+                    self._pictures[asset_id] = image(raw, text(data, "mimeType"))
             case "session.compaction_start":
                 if text(data, "trigger") == "manual":
-                    self._scribe.prompt([text_block("/compact")])
+                    scribe.prompt([text_block("/compact")])
             case "session.compaction_complete":
-                self._compacted(text(event, "id"), data)
+                scribe.compacted(f"compacted-{text(event, 'id')}", text(data, "summaryContent"))
+                removed, tokens = number(data, "messagesRemoved"), number(data, "tokensRemoved")
+                if removed is not None and tokens is not None:
+                    scribe.say(
+                        f"Compacted conversation history and removed {removed} messages"
+                        f" and {tokens} tokens."
+                    )
+                    scribe.done()
             case _ if not _PASSED.match(kind):
                 self._missed.kind("events", kind, event)
 
-    # -- messages --------------------------------------------------------------------------
-
-    def _typed(self, data: Object) -> None:
-        if text(data, "source") or text(data, "parentToolCallId"):
-            return
+    def _prompt(self, data: Object) -> None:
         words = text(data, "content")
         blocks = [text_block(words)] if words else []
-        blocks += filter(None, map(self._attached, objects(data, "attachments")))
+        for attached in objects(data, "attachments"):
+            asset = self._pictures.get(text(attached, "assetId"))
+            raw, path, words = (text(attached, name) for name in ("data", "path", "text"))
+            uri = text(attached, "uri") or (f"file://{path}" if path else "")
+            if asset or raw:
+                blocks.append(asset or image(raw, text(attached, "mimeType")))
+            elif words and uri:
+                blocks.append(resource(uri, words))
+            elif uri:
+                name = text(attached, "displayName") or uri.rpartition("/")[2]
+                blocks.append(resource_link(name, uri))
+            else:
+                self._missed.kind("attachments", text(attached, "type"), attached)
         self._scribe.prompt(blocks)
-        for number_, notice in enumerate(self._notices):
-            self._scribe.say(notice, f"{text(data, 'messageId')}-notice-{number_}")
+        for place, notice in enumerate(self._notices):
+            self._scribe.say(notice, f"{text(data, 'messageId')}-notice-{place}")
         self._notices = []
 
-    def _attached(self, attachment: Object) -> Object | None:
-        asset = self._pictures.get(text(attachment, "assetId"))
-        data = text(attachment, "data")
-        if asset or data:
-            return asset or image(data, text(attachment, "mimeType"))
-        path, words = text(attachment, "path"), text(attachment, "text")
-        uri = text(attachment, "uri") or (f"file://{path}" if path else "")
-        if words and uri:
-            return {"type": "resource", "resource": {"uri": uri, "text": words}}
-        if not uri:
-            self._missed.kind("attachments", text(attachment, "type"), attachment)
-            return None
-        name = text(attachment, "displayName") or uri.rpartition("/")[2]
-        return {"type": "resource_link", "name": name, "uri": uri}
-
-    def _picture(self, data: Object) -> None:
-        asset_id = text(data, "assetId") or text(data, "id")
-        if raw := text(data, "data") or text(data, "base64"):
-            self._pictures[asset_id] = image(raw, text(data, "mimeType"))
-
-    def _notice(self, kind: str, words: str) -> None:
-        """What the program itself said: shown with what the agent says next."""
-        shown = f"{kind.capitalize()}: {words}"
-        if self._scribe.in_turn:
-            self._scribe.say(shown)
-        elif kind == "warning":
-            self._notices.append(shown)
-
-    def _said(self, data: Object) -> None:
-        caller, message_id = text(data, "parentToolCallId"), text(data, "messageId")
-        meta: Object = {PARENT: caller} if caller else {}
-        self._scribe.think(text(data, "reasoningText"), message_id, meta)
-        self._scribe.say(text(data, "content"), message_id, meta)
-        if not objects(data, "toolRequests") and not caller:
-            self._scribe.done()
-
-    def _count(self, usage: Object) -> None:
-        read = number(usage, "cacheReadTokens") or 0
-        self._scribe.model(text(usage, "model"))
-        self._scribe.tokens(
-            inputTokens=(number(usage, "inputTokens") or 0) - read,
-            outputTokens=number(usage, "outputTokens"),
-            cachedReadTokens=read,
-            cachedWriteTokens=number(usage, "cacheWriteTokens"),
-        )
-
-    def _compacted(self, event_id: str, data: Object) -> None:
-        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
-        if summary := text(data, "summaryContent"):
-            fields["content"] = [content(summary)]
-        self._scribe.call(f"compacted-{event_id}", fields)
-        removed, tokens = number(data, "messagesRemoved"), number(data, "tokensRemoved")
-        if removed is not None and tokens is not None:
-            self._scribe.say(
-                f"Compacted conversation history and removed {removed} messages"
-                f" and {tokens} tokens."
-            )
-        self._scribe.done()
-
-    # -- tools -----------------------------------------------------------------------------
-
-    def _called(self, data: Object) -> None:
+    def _call(self, data: Object, meta: Object) -> None:
         call_id, name = text(data, "toolCallId"), text(data, "toolName")
-        given = obj(data, "arguments")
+        given, kind = obj(data, "arguments"), KINDS.get(name, "other")
         self._inputs[call_id] = name, given
-        fields: Object = {
-            "title": _title(data, name, given),
-            "kind": KINDS.get(name, "other"),
-            "rawInput": given,
-        }
-        if (path := text(given, "path")) and KINDS.get(name) in ("edit", "read"):
+        # As the program tells it: what a command is for, else what is done to which file.
+        title, path = text(data, "toolTitle"), text(given, "path")
+        if title.endswith(" file") and path:
+            title = f"{title.removesuffix('file')}{path}"
+        title = text(given, "description") or title or name
+        fields: Object = {"title": title, "kind": kind, "rawInput": given}
+        if path and kind in ("edit", "read"):
             fields["locations"] = [{"path": path}]
         if changes := _changes(name, given):
             fields["content"] = changes
-        if parent := text(data, "parentToolCallId"):
-            fields["_meta"] = {PARENT: parent}
-        self._scribe.call(call_id, fields)
+        self._scribe.call(call_id, fields | ({"_meta": meta} if meta else {}))
 
-    def _answered(self, data: Object) -> None:
+    def _result(self, data: Object) -> None:
         call_id = text(data, "toolCallId")
         name, given = self._inputs.pop(call_id, ("", {}))
         if not name:
             self._missed.add("results of unknown calls", data)
             return
         result = obj(data, "result")
-        if data.get("success") is not True:
-            failure = data.get("error")
-            self._scribe.update(call_id, {"status": "failed", "rawOutput": failure or result})
-            return
         fields: Object = {"status": "completed", "rawOutput": result}
-        if changes := _changes(name, given):
+        if data.get("success") is not True:
+            fields = {"status": "failed", "rawOutput": data.get("error") or result}
+        elif changes := _changes(name, given):
             fields["content"] = changes
         elif words := text(result, "content"):
             fields["content"] = [content(words)]
         self._scribe.update(call_id, fields)
-
-
-def _title(data: Object, name: str, given: Object) -> str:
-    """As the program tells it: what a command is for, else what is done to which file."""
-    title, path = text(data, "toolTitle"), text(given, "path")
-    if title.endswith(" file") and path:
-        title = f"{title.removesuffix('file')}{path}"
-    return text(given, "description") or title or name
 
 
 def _changes(name: str, given: Object) -> list[Object]:

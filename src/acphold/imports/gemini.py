@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -21,7 +22,7 @@ from acphold.imports.gemini_tools import KINDS, answer, parts_text, places, plan
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import SMALL_BYTES, document, records, small_text
-from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 from acphold.workspace import regular_files
@@ -53,21 +54,15 @@ def session_sources(reader: str, folder: Path) -> Iterator[Source]:
     """The sessions below the folder `tmp`, with what tells their projects beside them."""
     by_id: dict[tuple[Path, str], list[Path]] = {}
     for path in files_below(folder / "tmp", "*/chats/session-*.json*"):
-        if path.suffix in (".json", ".jsonl") and (session_id := _session_id(path)):
-            by_id.setdefault((path.parent, session_id), []).append(path)
+        if path.suffix not in (".json", ".jsonl"):
+            continue
+        with suppress(OSError), open(regular_files.opened(path), "rb") as file:
+            if named := _SESSION_ID.search(file.read(HEAD_BYTES)):
+                by_id.setdefault((path.parent, named[1].decode()), []).append(path)
     for (chats, session_id), paths in by_id.items():
         subagents = files_below(chats / session_id, "*.jsonl")
         if source := source_of(reader, session_id, [*paths, *subagents]):
             yield source
-
-
-def _session_id(path: Path) -> str:
-    try:
-        with open(regular_files.opened(path), "rb") as file:
-            found = _SESSION_ID.search(file.read(HEAD_BYTES))
-    except OSError:
-        return ""
-    return found[1].decode() if found else ""
 
 
 def working_folder(chats: Path, folder: Path) -> str:
@@ -110,16 +105,13 @@ def read_sessions(source: Source, scribe: Scribe, speaker: str) -> Iterator[None
 
 
 class _Telling:
-    """One session; with `caller`, what a subagent did for that call."""
+    """One session, or with a scribe for a subagent what that did."""
 
-    def __init__(
-        self, scribe: Scribe, speaker: str, subagents: list[Path], caller: str = ""
-    ) -> None:
+    def __init__(self, scribe: Scribe, speaker: str, subagents: list[Path]) -> None:
         self._scribe = scribe
         self._missed = scribe.missed
         self._speaker = speaker
         self._subagents = subagents
-        self._meta: Object = {"_meta": {PARENT: caller}} if caller else {}
         self._told: dict[str, tuple[int, int]] = {}
         self._calls: set[str] = set()
         self._prompt_id = ""
@@ -134,120 +126,101 @@ class _Telling:
         else:
             lines = records(path, self._missed)
         for line in lines:
-            self._line(line)
+            if "$set" in line:
+                self._set(objects(line, "$set", "messages"))
+            elif "type" in line and "id" in line:
+                self._message(line)
+            elif "sessionId" in line:
+                self._scribe.clock(milliseconds(line.get("startTime")))
+            elif "$rewindTo" not in line:
+                self._missed.add("records of an unknown form", line)
             yield
 
-    def _line(self, line: Object) -> None:
-        if "$set" in line:
-            self._set(obj(line, "$set"))
-        elif "type" in line and "id" in line:
-            self._message(line)
-        elif "sessionId" in line:
-            self._clock(line.get("startTime"))
-        elif "$rewindTo" not in line:
-            self._missed.add("records of an unknown form", line)
-
-    def _clock(self, at: object) -> None:
-        if not self._meta:
-            self._scribe.clock(milliseconds(at))
-
-    def _set(self, change: Object) -> None:
-        messages = objects(change, "messages")
+    def _set(self, messages: list[Object]) -> None:
+        """All messages anew: after a compaction, a load, or when a turn was cancelled."""
         summary = next((s for m in messages if (s := _words(m)).startswith(_SUMMARY)), "")
         if summary:
-            self._compacted(summary)
+            self._summaries += 1
+            self._scribe.compacted(f"compacted-{self._summaries}", summary)
         elif not self._prompt_id:
             for message in messages:
                 self._message(message)
         elif messages and self._prompt_id not in {text(message, "id") for message in messages}:
             self._scribe.end_turn("cancelled")  # the program forgets a turn that was cancelled
 
-    def _compacted(self, summary: str) -> None:
-        if self._meta:
-            return
-        self._summaries += 1
-        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
-        call_id = f"compacted-{self._summaries}"
-        self._scribe.call(call_id, fields | {"content": [content(summary)]} | self._meta)
-        if self._scribe.in_turn:
-            self._scribe.done()
-
     def _message(self, message: Object) -> None:
-        kind = text(message, "type")
+        kind, message_id, words = text(message, "type"), text(message, "id"), _words(message)
         if kind == "user":
-            self._clock(message.get("timestamp"))
-            self._user(message)
+            self._scribe.clock(milliseconds(message.get("timestamp")))
+            if message_id in self._told or words.startswith((*_NOT_TYPED, *_SUMMARY)):
+                return
+            self._told[message_id] = (0, 0)
+            parts = message.get("content")
+            results = [part for part in objects(parts) if "functionResponse" in part]
+            for part in results:
+                self._result(obj(part, "functionResponse"))
+            if not results and not self._scribe.caller:
+                self._prompt_id = message_id
+                blocks = typed(parts, self._scribe.facts.cwd, self._missed)
+                self._scribe.prompt(prompt_blocks(blocks))
         elif kind == self._speaker:
-            self._spoken(message)
+            thoughts = objects(message, "thoughts")
+            if message_id not in self._told:
+                self._scribe.clock(milliseconds(message.get("timestamp")))
+                tokens = obj(message, "tokens")
+                cached = number(tokens, "cached") or 0
+                self._scribe.model(text(message, "model"))
+                self._scribe.tokens(
+                    inputTokens=(number(tokens, "input") or 0) - cached,
+                    cachedReadTokens=cached,
+                    outputTokens=number(tokens, "output"),
+                    thoughtTokens=number(tokens, "thoughts"),
+                )
+            told, thought = self._told.get(message_id, (0, 0))
+            for one in thoughts[thought:]:
+                subject, description = text(one, "subject"), text(one, "description")
+                about = f"**{subject}**\n{description}" if subject else f"{description} "
+                self._scribe.think(about, message_id)
+            self._scribe.say(words[told:], message_id)
+            self._told[message_id] = (max(told, len(words)), max(thought, len(thoughts)))
+            for call in objects(message, "toolCalls"):
+                self._call(call)
         elif kind not in ("info", "warning", "error"):
             self._missed.kind("messages", kind, message)
-
-    def _user(self, message: Object) -> None:
-        message_id, parts = text(message, "id"), message.get("content")
-        words = _words(message)
-        if message_id in self._told or words.startswith((*_NOT_TYPED, *_SUMMARY)):
-            return
-        self._told[message_id] = (0, 0)
-        results = [obj(p, "functionResponse") for p in objects(parts) if "functionResponse" in p]
-        for result in results:
-            self._result(result)
-        if not results and not self._meta:
-            self._prompt_id = message_id
-            self._scribe.prompt(prompt_blocks(typed(parts, self._scribe.facts.cwd, self._missed)))
-
-    def _spoken(self, message: Object) -> None:
-        message_id = text(message, "id")
-        words, thoughts = _words(message), objects(message, "thoughts")
-        told, thought = self._told.get(message_id, (0, 0))
-        if message_id not in self._told:
-            self._clock(message.get("timestamp"))
-            self._count(message)
-        if not self._meta:
-            for one in thoughts[thought:]:
-                self._scribe.think(_thought(one), message_id)
-            self._scribe.say(words[told:], message_id)
-        self._told[message_id] = (max(told, len(words)), max(thought, len(thoughts)))
-        for call in objects(message, "toolCalls"):
-            self._call(call)
-
-    def _count(self, message: Object) -> None:
-        tokens = obj(message, "tokens")
-        cached = number(tokens, "cached") or 0
-        self._scribe.model(text(message, "model"))
-        self._scribe.tokens(
-            inputTokens=(number(tokens, "input") or 0) - cached,
-            cachedReadTokens=cached,
-            outputTokens=number(tokens, "output"),
-            thoughtTokens=number(tokens, "thoughts"),
-        )
 
     def _call(self, call: Object) -> None:
         call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "args")
         if call_id in self._calls:
             return
         self._calls.add(call_id)
-        self._clock(call.get("timestamp"))
-        cwd = self._scribe.facts.cwd
-        display = call.get("resultDisplay")
+        self._scribe.clock(milliseconds(call.get("timestamp")))
+        cwd, display = self._scribe.facts.cwd, call.get("resultDisplay")
         if todos := objects(display, "todos") or objects(given, "todos"):
             self._scribe.plan(plan(todos))
         where = places(name, given, cwd)
         self._files.update(text(place, "path") for place in where)
-        done = text(call, "status") in ("success", "")
+        title, status = text(call, "description"), text(call, "status")
+        if status == "error" and len(title) > DESCRIPTION_CHARACTERS:
+            # Of a call that never ran it says what the tool is for.
+            title = text(where[0], "path") if where else ""
+            title = title.removeprefix(f"{cwd}/") if cwd else title
         fields: Object = {
-            "title": _title(call, where, cwd),
+            "title": title or text(call, "displayName") or name,
             "kind": KINDS.get(name, "other"),
-            "status": "completed" if done else "failed",
+            "status": "completed" if status in ("success", "") else "failed",
             "rawInput": given,
             "content": shown(display, cwd),
             "locations": where,
         }
-        results = objects(call, "result")
-        if results:
+        if results := objects(call, "result"):
             fields["rawOutput"] = obj(results[0], "functionResponse", "response")
-        self._scribe.call(call_id, fields | self._meta)
-        if name == "invoke_agent" or obj(display).get("isSubagentProgress"):
-            self._subagent(call_id)
+        self._scribe.call(call_id, fields)
+        is_subagents = name == "invoke_agent" or obj(display).get("isSubagentProgress")
+        if is_subagents and self._subagents:
+            # Their files stand in the order in which they began.
+            telling = _Telling(SubagentScribe(self._scribe, call_id), self._speaker, [])
+            for _ in telling.file(self._subagents.pop(0)):
+                pass
 
     def _result(self, result: Object) -> None:
         """A result whose call is in no message: one that was refused."""
@@ -256,17 +229,9 @@ class _Telling:
             self._calls.add(call_id)
             name, response = text(result, "name"), obj(result, "response")
             fields: Object = {"title": name, "kind": KINDS.get(name, "other")}
-            failed = bool(text(response, "error"))
-            fields["status"] = "failed" if failed else "completed"
+            fields["status"] = "failed" if text(response, "error") else "completed"
             fields["content"] = [content(answer(response))] if answer(response) else []
-            self._scribe.call(call_id, fields | {"rawOutput": response} | self._meta)
-
-    def _subagent(self, call_id: str) -> None:
-        """What the next subagent did: their files stand in the order in which they began."""
-        if self._subagents:
-            telling = _Telling(self._scribe, self._speaker, [], caller=call_id)
-            for _ in telling.file(self._subagents.pop(0)):
-                pass
+            self._scribe.call(call_id, fields | {"rawOutput": response})
 
     def folder_by_hash(self, name: str) -> str:
         """The folder above a file that was worked on whose hash is `name`; else empty."""
@@ -276,20 +241,6 @@ class _Telling:
 
 def _words(message: Object) -> str:
     return parts_text(message.get("content"))
-
-
-def _title(call: Object, where: list[Object], cwd: str) -> str:
-    """What the program says of the call; of one that never ran it says what the tool is for."""
-    said = text(call, "description")
-    if text(call, "status") == "error" and len(said) > DESCRIPTION_CHARACTERS:
-        path = text(where[0], "path") if where else ""
-        said = path.removeprefix(f"{cwd}/") if cwd else path
-    return said or text(call, "displayName") or text(call, "name")
-
-
-def _thought(thought: Object) -> str:
-    subject, description = text(thought, "subject"), text(thought, "description")
-    return f"**{subject}**\n{description}" if subject else f"{description} "
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import zip_longest
 from typing import Final
 
-from acphold.imports.content_blocks import content, diff, image, resource, text_block
+from acphold.imports.content_blocks import content, diff, image, plan_entry, resource, text_block
 from acphold.imports.missed import Missed
 from acphold.imports.values import Object, number, obj, objects, text
 
@@ -73,15 +73,11 @@ def answer(response: object) -> str:
 
 def plan(todos: list[Object]) -> list[Object]:
     """The entries of a plan from a list of things to do."""
-    entries: list[Object] = []
-    for todo in todos:
-        status = text(todo, "status")
-        if status == "cancelled":
-            continue
-        known = status if status in ("pending", "in_progress", "completed") else "pending"
-        words = text(todo, "description") or text(todo, "content")
-        entries.append({"content": words, "priority": "medium", "status": known})
-    return entries
+    return [
+        plan_entry(text(todo, "description") or text(todo, "content"), text(todo, "status"))
+        for todo in todos
+        if text(todo, "status") != "cancelled"
+    ]
 
 
 def typed(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
@@ -99,9 +95,10 @@ def typed(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
         elif referenced:
             referenced += text(part, "text")
         else:
-            own, mark, behind = _parted(text(part, "text"))
-            referenced = mark + behind
-            if own:
+            words = text(part, "text")
+            begun = _REFERENCED.search(words)
+            referenced = words[begun.start() :] if begun else ""
+            if own := words.removesuffix(referenced):
                 yield text_block(own)
     inner, _, own = referenced.partition(_REFERENCED_END)
     names = [*_REFERENCED_FILE.finditer(inner)]
@@ -113,12 +110,6 @@ def typed(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
         yield resource("context:referenced", words)
     if own.strip():
         yield text_block(own.strip())
-
-
-def _parted(words: str) -> tuple[str, str, str]:
-    """What stands before the mark where the contents of files begin, it, and what is behind it."""
-    found = _REFERENCED.search(words)
-    return (words[: found.start()], found[0], words[found.end() :]) if found else (words, "", "")
 
 
 def parts_text(parts: object) -> str:

@@ -13,10 +13,18 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import checklist, content, diff, image, text_block
+from acphold.imports.content_blocks import (
+    checklist,
+    content,
+    diff,
+    image,
+    link,
+    resource,
+    text_block,
+)
 from acphold.imports.readers import Reader
 from acphold.imports.records import readable, records
-from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
@@ -95,144 +103,115 @@ def _rows(source: Source, session_id: str, scribe: Scribe) -> Iterator[_Row]:
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
     """Tell the session."""
-    title = _head(source, scribe)
+    path = Path(source.paths[0])
     telling = _Telling(source, scribe)
+    if path.suffix == ".jsonl":
+        first = next(records(path, scribe.missed), {})
+        scribe.facts.cwd, title = text(first, "working_dir"), text(first, "description")
+    else:
+        query = "SELECT name, description, working_dir, created_at FROM sessions WHERE id = ?"
+        found = databases.rows(path, query, source.item)
+        name, description, cwd, created = found[0] if found else ("", "", "", None)
+        scribe.facts.cwd, title = str(cwd or ""), str(name or description or "")
+        scribe.clock(_utc(created))
     for row in _rows(source, source.session_id, scribe):
         telling.row(row)
         yield
-    telling.end()
+    if path.suffix != ".jsonl":
+        _spent(path, [source.item, *telling.children], scribe)
     if title and not _MADE_UP.match(title):
         scribe.title(title)
 
 
-def _head(source: Source, scribe: Scribe) -> str:
-    """Note what is known of the session; its title."""
-    path = Path(source.paths[0])
-    if path.suffix == ".jsonl":
-        first = next(records(path, scribe.missed), {})
-        scribe.facts.cwd = text(first, "working_dir")
-        return text(first, "description")
-    query = "SELECT name, description, working_dir, created_at FROM sessions WHERE id = ?"
-    found = databases.rows(path, query, source.item)
-    name, description, cwd, created = found[0] if found else ("", "", "", None)
-    scribe.facts.cwd = str(cwd or "")
-    scribe.clock(_utc(created))
-    return str(name or description or "")
-
-
-_COUNTED: Final = (
-    "accumulated_input_tokens",
-    "accumulated_output_tokens",
-    "accumulated_total_tokens",
-)
+_COUNTED: Final = {
+    "accumulated_input_tokens": "inputTokens",
+    "accumulated_output_tokens": "outputTokens",
+    "accumulated_total_tokens": "totalTokens",
+}
 _COST: Final = "accumulated_cost"
 
 
-def _sums(path: Path, session_id: str) -> Object:
-    """What a session came to, as far as this version has columns for it."""
+def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
+    """What it came to, with the subagents' part: goose keeps the sums only.
+
+    As far as this version has columns for it.
+    """
     columns = databases.rows(path, "SELECT name FROM pragma_table_info('sessions')")
     names = [name for (name,) in columns if name in (*_COUNTED, _COST)]
-    if not names:
-        return {}
-    query = f"SELECT {', '.join(names)} FROM sessions WHERE id = ?"
-    found = databases.rows(path, query, session_id)
-    return dict(zip(names, found[0], strict=True)) if found else {}
+    for session_id in session_ids if names else []:
+        query = f"SELECT {', '.join(names)} FROM sessions WHERE id = ?"
+        for row in databases.rows(path, query, session_id):
+            sums: Object = dict(zip(names, row, strict=True))
+            cost = sums.get(_COST)
+            counts = {told: number(sums.get(name)) for name, told in _COUNTED.items()}
+            scribe.spent(cost if isinstance(cost, float) else None, **counts)
 
 
 class _Telling:
-    """One session; with `caller`, that of the subagent which this call started."""
+    """One session, or with a scribe for a subagent the one that was started for it."""
 
-    def __init__(self, source: Source, scribe: Scribe, caller: str = "") -> None:
+    def __init__(self, source: Source, scribe: Scribe) -> None:
         self._source = source
         self._scribe = scribe
         self._missed = scribe.missed
-        self._caller = caller
-        self._meta: Object = {PARENT: caller} if caller else {}
         self._calls: dict[str, tuple[str, Object]] = {}
-        self._children: list[str] = []
         self._summary = ""
-
-    def end(self) -> None:
-        """What it came to, with the subagents' part: goose keeps the sums only."""
-        path = Path(self._source.paths[0])
-        if path.suffix == ".jsonl":
-            return
-        for session_id in (self._source.item, *self._children):
-            sums = _sums(path, session_id)
-            given, made, total = (number(sums.get(name)) for name in _COUNTED)
-            cost = sums.get(_COST)
-            self._scribe.spent(
-                cost if isinstance(cost, float) else None,
-                inputTokens=given,
-                outputTokens=made,
-                totalTokens=total,
-            )
+        self.children: list[str] = []
 
     def row(self, row: _Row) -> None:
         if not row.is_seen:
             if row.role == "user":
                 self._summary = "".join(text(part, "text") for part in row.content)
             return
-        if not self._caller:
-            self._scribe.clock(row.at)
+        self._scribe.clock(row.at)
         responses = [part for part in row.content if text(part, "type") == "toolResponse"]
         for part in responses:
             self._result(text(part, "id"), obj(part, "toolResult"))
-        if row.role == "user" and not responses and not self._caller:
-            self._scribe.prompt(self._prompt(row.content))
+        if row.role == "user" and not responses and not self._scribe.caller:
+            self._prompt(row.content)
         elif row.role == "assistant":
-            for part in row.content:
-                self._part(row.message_id, part)
+            self._agent_said(row)
         elif row.role != "user":
             self._missed.kind("messages", row.role, row.content)
 
-    def _prompt(self, parts: list[Object]) -> list[Object]:
+    def _prompt(self, parts: list[Object]) -> None:
         """What a person sent: files that goose put in as text are links and resources again."""
         blocks: list[Object] = []
         for part in parts:
             words = text(part, "text")
             if text(part, "type") == "image":
-                blocks.append(image(text(part, "data"), text(part, "mimeType")))
+                blocks.append(_picture(part))
             elif linked := _LINKED.fullmatch(words):
-                path = linked[1]
-                name = path.rpartition("/")[2]
-                blocks.append({"type": "resource_link", "name": name, "uri": f"file://{path}"})
+                blocks.append(link(linked[1]))
             elif embedded := _EMBEDDED.fullmatch(words):
-                resource = {"uri": embedded[1], "text": embedded[2]}
-                blocks.append({"type": "resource", "resource": resource})
+                blocks.append(resource(embedded[1], embedded[2]))
             elif words:
                 blocks.append(text_block(words))
             elif text(part, "type") not in ("text", "toolConfirmationResponse"):
                 self._missed.kind("parts of prompts", text(part, "type"), part)
-        return blocks
+        self._scribe.prompt(blocks)
 
-    def _part(self, message_id: str, part: Object) -> None:
-        kind = text(part, "type")
-        if kind == "toolRequest":
-            self._call(part)
-        elif kind == "systemNotification":
-            self._noticed(message_id, part)
-        elif self._caller:
-            return
-        elif kind == "text":
-            self._scribe.say(text(part, "text"), message_id)
-            self._scribe.done()
-        elif kind == "thinking":
-            self._scribe.think(text(part, "thinking"), message_id)
-        elif kind == "image":
-            self._scribe.show(image(text(part, "data"), text(part, "mimeType")), message_id)
-        elif kind not in ("redactedThinking", "toolConfirmationRequest"):
-            self._missed.kind("parts", kind, part)
-
-    def _noticed(self, message_id: str, part: Object) -> None:
-        if not self._summary or self._caller:
-            return
-        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
-        fields["content"] = [content(self._summary)]
-        fields["rawOutput"] = text(part, "msg")
-        self._scribe.call(f"compacted-{message_id}", fields)
-        self._scribe.done()
-        self._summary = ""
+    def _agent_said(self, row: _Row) -> None:
+        for part in row.content:
+            kind = text(part, "type")
+            if kind == "toolRequest":
+                self._call(part)
+            elif kind == "systemNotification":
+                if self._summary:
+                    call_id, said = f"compacted-{row.message_id}", text(part, "msg")
+                    self._scribe.compacted(call_id, self._summary, {"rawOutput": said})
+                    self._summary = ""
+            elif self._scribe.caller:
+                continue
+            elif kind == "text":
+                self._scribe.say(text(part, "text"), row.message_id)
+                self._scribe.done()
+            elif kind == "thinking":
+                self._scribe.think(text(part, "thinking"), row.message_id)
+            elif kind == "image":
+                self._scribe.show(_picture(part), row.message_id)
+            elif kind not in ("redactedThinking", "toolConfirmationRequest"):
+                self._missed.kind("parts", kind, part)
 
     def _call(self, part: Object) -> None:
         call_id, asked = text(part, "id"), obj(part, "toolCall", "value")
@@ -242,12 +221,12 @@ class _Telling:
         title = name.replace("__", ": ").replace("_", " ") if "__" in name else name
         if detail := text(given, _SHOWN.get(short, "")):
             title = f"{short} · {detail}"
-        meta = {"goose": {"toolCall": {"toolName": name}}}
-        fields: Object = {"title": title, "rawInput": given, "_meta": meta | self._meta}
+        fields: Object = {"title": title, "rawInput": given}
+        fields["_meta"] = {"goose": {"toolCall": {"toolName": name}}}
         if short in KINDS:
             fields["kind"] = KINDS[short]
         self._scribe.call(call_id, fields)
-        if short == "todo_write" and not self._caller:
+        if short == "todo_write" and not self._scribe.caller:
             self._scribe.plan(checklist(text(given, "content")))
 
     def _result(self, call_id: str, result: Object) -> None:
@@ -256,45 +235,39 @@ class _Telling:
             self._missed.add("results of unknown calls", result)
             return
         value = obj(result, "value")
-        if child := text(value, "_meta", "subagent_session_id"):
-            self._subagent(call_id, child)
-        # Before 1.20 the value was the content itself.
-        produced = objects(value, "content") or objects(result, "value")
+        child = text(value, "_meta", "subagent_session_id")
+        if child and not self._scribe.caller:
+            self.children.append(child)
+            telling = _Telling(self._source, SubagentScribe(self._scribe, call_id))
+            for row in _rows(self._source, child, self._scribe):
+                telling.row(row)
         failed = value.get("isError") is True or text(result, "status") == "error"
-        shown: list[Object] = [{"type": "content", "content": _block(part)} for part in produced]
+        shown: list[Object] = []
+        # Before 1.20 the value was the content itself.
+        for part in objects(value, "content") or objects(result, "value"):
+            if text(part, "type") == "image":
+                shown.append({"type": "content", "content": _picture(part)})
+            else:
+                shown.append(content(text(part, "text") or text(part, "resource", "text")))
         if error := text(result, "error"):
             shown.append(content(error))
-        fields: Object = {"status": "failed" if failed else "completed"}
-        fields["content"] = shown + ([] if failed else _change(name, given))
+        fields: Object = {"status": "failed" if failed else "completed", "content": shown}
+        path = text(given, "path") if KINDS.get(name.rpartition("__")[2]) == "edit" else ""
+        if path:
+            fields["locations"] = [{"path": path, "line": 1}]
+        # What an edit did its result does not say.
+        old = text(given, "before") or text(given, "old_str")
+        new = text(given, "after") or text(given, "new_str")
+        new = new or text(given, "content") or text(given, "file_text")
+        if path and (old or new) and not failed:
+            shown.append(diff(path, old or None, new))
         if "structuredContent" in value:
             fields["rawOutput"] = value["structuredContent"]
-        if KINDS.get(name.rpartition("__")[2]) == "edit" and text(given, "path"):
-            fields["locations"] = [{"path": text(given, "path"), "line": 1}]
         self._scribe.update(call_id, fields)
 
-    def _subagent(self, call_id: str, session_id: str) -> None:
-        if not self._caller:
-            self._children.append(session_id)
-            telling = _Telling(self._source, self._scribe, caller=call_id)
-            for row in _rows(self._source, session_id, self._scribe):
-                telling.row(row)
 
-
-def _block(part: Object) -> Object:
-    if text(part, "type") == "image":
-        return image(text(part, "data"), text(part, "mimeType"))
-    return text_block(text(part, "text") or text(part, "resource", "text"))
-
-
-def _change(name: str, given: Object) -> list[Object]:
-    """What an edit did, which its result does not say."""
-    path, short = text(given, "path"), name.rpartition("__")[2]
-    if KINDS.get(short) != "edit" or not path:
-        return []
-    old = text(given, "before") or text(given, "old_str")
-    new = text(given, "after") or text(given, "new_str")
-    new = new or text(given, "content") or text(given, "file_text")
-    return [diff(path, old or None, new)] if old or new else []
+def _picture(part: Object) -> Object:
+    return image(text(part, "data"), text(part, "mimeType"))
 
 
 READER: Final = Reader(NAME, KEY, find, read)

@@ -15,11 +15,19 @@ from typing import Final, Protocol
 from msgspec.structs import replace
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import content, diff, picture, text_block
+from acphold.imports.content_blocks import (
+    content,
+    diff,
+    picture,
+    plan_entry,
+    resource,
+    resource_link,
+    text_block,
+)
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import document, readable
-from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
@@ -175,7 +183,8 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     facts.cwd = text(session, "directory")
     scribe.clock(milliseconds(obj(session, "time").get("created")))
     end = "" if source.item == REVERTED else text(session, "revert", "messageID")
-    telling = _Telling(store, scribe, is_old=_version(text(session, "version")) < (1, 2))
+    version = [int(part) for part in re.findall(r"\d+", text(session, "version"))]
+    telling = _Telling(store, scribe, is_old=(version or [99])[:2] < [1, 2])
     for message in store.messages(session_id):
         if end and text(message, "id") >= end:
             scribe.missed.left(text(message, "role") == "user")
@@ -187,62 +196,42 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.title(title)
 
 
-def _version(words: str) -> tuple[int, ...]:
-    return tuple(int(word) for word in re.findall(r"\d+", words)[:2]) or (99,)
-
-
 class _Telling:
-    """One session; with `caller`, that of the subagent which this call started."""
+    """One session, or with a scribe for a subagent the one that was started for it."""
 
-    def __init__(self, store: _Store, scribe: Scribe, *, is_old: bool, caller: str = "") -> None:
+    def __init__(self, store: _Store, scribe: Scribe, *, is_old: bool) -> None:
         self._store = store
         self._scribe = scribe
         self._missed = scribe.missed
         self._is_old = is_old
-        self._caller = caller
-        self._meta: Object = {"_meta": {PARENT: caller}} if caller else {}
 
     def message(self, message: Object) -> None:
         message_id = text(message, "id")
-        if not self._caller:
-            self._scribe.clock(milliseconds(obj(message, "time").get("created")))
+        self._scribe.clock(milliseconds(obj(message, "time").get("created")))
         if text(message, "role") == "user":
-            if not self._caller:
-                self._scribe.prompt(self._prompt(self._store.parts(message_id)))
+            if not self._scribe.caller:
+                self._prompt(self._store.parts(message_id))
             return
         if text(message, "role") != "assistant":
             self._missed.kind("messages", text(message, "role"), message)
             return
         for part in self._store.parts(message_id):
-            self._part(message_id, part, message)
-        if not self._caller:
-            self._ended(message)
-
-    def _prompt(self, parts: Iterator[Object]) -> list[Object]:
-        """What a person sent: without what the program read for them, links as links."""
-        blocks: list[Object] = []
-        read_for_it = ""
-        for part in parts:
-            kind, words = text(part, "type"), text(part, "text")
-            if kind == "compaction" and part.get("auto") is not True:
-                blocks.append(text_block("/compact"))
-            elif kind == "text" and part.get("synthetic") is True:
-                if found := _READ_FOR_IT.match(words):
-                    read_for_it = text(readable(found[1].encode(), Missed()), "filePath")
+            kind = text(part, "type")
+            if kind == "tool":
+                self._call(part, text(message, "path", "cwd"))
+            elif self._scribe.caller:
+                continue
             elif kind == "text":
-                embedded = _EMBEDDED.fullmatch(words)
-                resource = {"uri": f"file://{embedded[1]}", "text": embedded[2]} if embedded else {}
-                blocks.append(
-                    {"type": "resource", "resource": resource} if resource else text_block(words)
-                )
+                self._scribe.say(text(part, "text"), message_id)
+            elif kind == "reasoning":
+                self._scribe.think(text(part, "text"), text(part, "id"))
             elif kind == "file":
-                blocks.append(_attached(part, read_for_it))
-                read_for_it = ""
-            elif kind not in _PASSED:
-                self._missed.kind("parts of prompts", kind, part)
-        return [block for block in blocks if block.get("text") != ""]
-
-    def _ended(self, message: Object) -> None:
+                if found := picture(text(part, "url")):
+                    self._scribe.show(found, message_id)
+            elif kind not in _PASSED and kind != "step-finish":
+                self._missed.kind("parts", kind, part)
+        if self._scribe.caller:
+            return
         tokens = obj(message, "tokens")
         self._scribe.model(text(message, "modelID"))
         self._scribe.tokens(
@@ -260,99 +249,80 @@ class _Telling:
         elif text(message, "finish") == "stop":
             self._scribe.done()
 
-    def _part(self, message_id: str, part: Object, message: Object) -> None:
-        kind = text(part, "type")
-        if kind == "tool":
-            self._call(part, text(message, "path", "cwd"))
-        elif self._caller:
-            return
-        elif kind == "text":
-            self._scribe.say(text(part, "text"), message_id)
-        elif kind == "reasoning":
-            self._scribe.think(text(part, "text"), text(part, "id"))
-        elif kind == "file":
-            if found := picture(text(part, "url")):
-                self._scribe.show(found, message_id)
-        elif kind not in _PASSED and kind != "step-finish":
-            self._missed.kind("parts", kind, part)
+    def _prompt(self, parts: Iterator[Object]) -> None:
+        """What a person sent: without what the program read for them, links as links."""
+        blocks: list[Object] = []
+        read_for_it = ""
+        for part in parts:
+            kind, words = text(part, "type"), text(part, "text")
+            if kind == "compaction" and part.get("auto") is not True:
+                blocks.append(text_block("/compact"))
+            elif kind == "text" and part.get("synthetic") is True:
+                if found := _READ_FOR_IT.match(words):
+                    read_for_it = text(readable(found[1].encode(), Missed()), "filePath")
+            elif kind == "text" and (embedded := _EMBEDDED.fullmatch(words)):
+                blocks.append(resource(f"file://{embedded[1]}", embedded[2]))
+            elif kind == "text":
+                blocks.append(text_block(words))
+            elif kind == "file":
+                url, name = text(part, "url"), text(part, "filename")
+                is_image = text(part, "mime").startswith("image/")
+                uri = name if url.startswith("data:") else url
+                uri = f"file://{read_for_it}" if read_for_it else uri
+                block = picture(url) if is_image else None
+                blocks.append(block or resource_link(name, uri))
+                read_for_it = ""
+            elif kind not in _PASSED:
+                self._missed.kind("parts of prompts", kind, part)
+        self._scribe.prompt([block for block in blocks if block.get("text") != ""])
 
     def _call(self, part: Object, cwd: str) -> None:
+        """Tell a call, what its subagent did, and what became of it."""
         call_id, name = text(part, "callID"), text(part, "tool")
         state, given = obj(part, "state"), obj(part, "state", "input")
         has_folder = name == "bash" and not self._is_old and bool(cwd)
+        path = text(given, "path" if name in ("glob", "grep", "list") else "filePath")
+        place = path or (cwd if has_folder else "")
+        kind = "other" if self._is_old and name == "task" else KINDS.get(name, "other")
         fields: Object = {
+            "status": "in_progress",
             "title": (text(given, "command") if has_folder else "") or name,
-            "kind": "other" if self._is_old and name == "task" else KINDS.get(name, "other"),
+            "kind": kind,
             "rawInput": given | {"cwd": cwd} if has_folder else given,
-            "locations": _places(name, given, cwd if has_folder else ""),
+            "locations": [{"path": place}] if place else [],
         }
-        self._scribe.call(call_id, {"status": "in_progress"} | fields | self._meta)
-        if name == "todowrite" and text(state, "status") == "completed" and not self._caller:
-            self._scribe.plan([_step(todo) for todo in objects(given, "todos")])
-        if child := text(state, "metadata", "sessionId"):
-            self._subagent(call_id, child)
-        self._result(call_id, name, state, given)
-
-    def _result(self, call_id: str, name: str, state: Object, given: Object) -> None:
+        self._scribe.call(call_id, fields)
         status, about = text(state, "status"), obj(state, "metadata")
+        if name == "todowrite" and status == "completed" and not self._scribe.caller:
+            todos = [
+                plan_entry(text(todo, "content"), text(todo, "status"), text(todo, "priority"))
+                for todo in objects(given, "todos")
+            ]
+            self._scribe.plan(todos)
+        child = text(about, "sessionId")
+        if child and not self._scribe.caller:
+            below = SubagentScribe(self._scribe, call_id)
+            telling = _Telling(self._store, below, is_old=self._is_old)
+            for message in self._store.messages(child):
+                telling.message(message)
         if status == "completed":
-            output = text(state, "output")
-            shown = text(about, "display", "text") if name == "read" else ""
-            fields: Object = {
-                "status": "completed",
-                "title": text(state, "title") or name,
-                "content": [content(shown or output), *_diffs(name, given)],
-                "rawOutput": {"output": output, "metadata": about},
-            }
+            output, shown = text(state, "output"), ""
+            if name == "read":
+                shown = text(about, "display", "text")
+            told = [content(shown or output)]
+            if KINDS.get(name) == "edit" and (path := text(given, "filePath")):
+                new = text(given, "newString") or text(given, "content")
+                told.append(diff(path, text(given, "oldString") or None, new))
+            fields = {"status": "completed", "title": text(state, "title") or name}
+            fields["content"] = told
+            fields["rawOutput"] = {"output": output, "metadata": about}
+            self._scribe.update(call_id, fields)
         elif status == "error":
             error = text(state, "error")
-            fields = {
-                "status": "failed",
-                "content": [content(error)],
-                "rawOutput": {"error": error},
-            }
-        else:
-            fields = {"content": [content(text(about, "output"))]} if text(about, "output") else {}
-        if fields:
-            self._scribe.update(call_id, fields)
-
-    def _subagent(self, call_id: str, session_id: str) -> None:
-        if not self._caller:
-            telling = _Telling(self._store, self._scribe, is_old=self._is_old, caller=call_id)
-            for message in self._store.messages(session_id):
-                telling.message(message)
-
-
-def _attached(part: Object, read_for_it: str) -> Object:
-    url, name = text(part, "url"), text(part, "filename")
-    if text(part, "mime").startswith("image/") and (found := picture(url)):
-        return found
-    uri = f"file://{read_for_it}" if read_for_it else name if url.startswith("data:") else url
-    return {"type": "resource_link", "name": name or uri, "uri": uri}
-
-
-def _places(name: str, given: Object, cwd: str) -> list[Object]:
-    path = text(given, "filePath")
-    if name in ("glob", "grep", "list"):
-        path = text(given, "path")
-    return [{"path": path or cwd}] if path or cwd else []
-
-
-def _diffs(name: str, given: Object) -> list[Object]:
-    path = text(given, "filePath")
-    if KINDS.get(name) != "edit" or not path:
-        return []
-    new = text(given, "newString") or text(given, "content")
-    return [diff(path, text(given, "oldString") or None, new)]
-
-
-def _step(todo: Object) -> Object:
-    status, priority = text(todo, "status"), text(todo, "priority")
-    return {
-        "content": text(todo, "content"),
-        "status": status if status in ("pending", "in_progress", "completed") else "pending",
-        "priority": priority if priority in ("high", "medium", "low") else "medium",
-    }
+            fields = {"status": "failed", "content": [content(error)]}
+            self._scribe.update(call_id, fields | {"rawOutput": {"error": error}})
+        elif printed := text(about, "output"):
+            self._scribe.update(call_id, {"content": [content(printed)]})
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -17,7 +17,7 @@ from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.record_tree import RecordTree
 from acphold.imports.records import document, lines, readable, records
-from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, source_of
 from acphold.imports.values import Object, milliseconds, number, obj, objects, text
 
@@ -112,57 +112,50 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Telling:
-    """One session, record by record; with `caller`, of the subagent behind that call."""
+    """One session, record by record; or with a scribe for a subagent what that did."""
 
-    def __init__(self, source: Source, scribe: Scribe, caller: str = "", kind: str = "") -> None:
+    def __init__(self, source: Source, scribe: Scribe) -> None:
         self._source = source
         self._scribe = scribe
         self._missed = scribe.missed
         self._calls: dict[str, str] = {}
-        self._caller = caller
-        self._parent: Object = {PARENT: caller, "parentToolCallId": caller} if caller else {}
-        if kind:
-            self._parent["subagentType"] = kind
         self._compactions = 0
 
     def take(self, record: Object) -> None:
-        kind = text(record, "type")
-        if not self._caller:
-            self._scribe.clock(milliseconds(record.get("timestamp")))
-            self._scribe.facts.cwd = self._scribe.facts.cwd or text(record, "cwd")
+        kind, facts = text(record, "type"), self._scribe.facts
+        self._scribe.clock(milliseconds(record.get("timestamp")))
+        if not self._scribe.caller:
+            facts.cwd = facts.cwd or text(record, "cwd")
         if kind == "user":
-            if _typed(record) and not self._caller:
+            if _typed(record) and not self._scribe.caller:
                 parts = obj(record, "message").get("parts")
-                self._scribe.prompt(
-                    prompt_blocks(typed(parts, self._scribe.facts.cwd, self._missed))
-                )
+                self._scribe.prompt(prompt_blocks(typed(parts, facts.cwd, self._missed)))
         elif kind == "assistant":
-            self._assistant(record)
+            self._agent_said(record)
         elif kind == "tool_result":
-            self._results(record)
+            about = obj(record, "toolCallResult")
+            for part in objects(record, "message", "parts"):
+                result = obj(part, "functionResponse")
+                if call_id := text(result, "id") or text(about, "callId"):
+                    self._result(call_id, obj(result, "response"), about)
         elif kind == "system":
-            self._system(text(record, "subtype"), record)
+            self._program_said(record)
         else:
             self._missed.kind("records", kind, record)
 
-    def _assistant(self, record: Object) -> None:
+    def _agent_said(self, record: Object) -> None:
         message_id = text(record, "uuid")
         called = False
         for part in objects(record, "message", "parts"):
             if part.get("thought") is True:
-                self._scribe.think(text(part, "text"), message_id, self._parent)
+                self._scribe.think(text(part, "text"), message_id)
             elif "functionCall" in part:
                 called = True
                 self._call(obj(part, "functionCall"))
             elif "text" in part:
-                self._scribe.say(text(part, "text"), message_id, self._parent)
+                self._scribe.say(text(part, "text"), message_id)
             else:
                 self._missed.kind("parts", next(iter(part), ""), part)
-        self._count(record)
-        if not called and not self._caller:
-            self._scribe.done()
-
-    def _count(self, record: Object) -> None:
         usage = obj(record, "usageMetadata")
         cached = number(usage, "cachedContentTokenCount") or 0
         self._scribe.model(text(record, "model"))
@@ -173,33 +166,37 @@ class _Telling:
             thoughtTokens=number(usage, "thoughtsTokenCount"),
         )
         size = number(record, "contextWindowSize")
-        if size and usage and not self._caller:
+        if size and usage and not self._scribe.caller:
             self._scribe.usage(number(usage, "totalTokenCount") or 0, size)
+        if not called:
+            self._scribe.done()
 
     def _call(self, call: Object) -> None:
         call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "args")
         self._calls[call_id] = name
         if name == "todo_write":
             return
-        cwd = self._scribe.facts.cwd
+        # The title is as the program's screen has it: `ReadFile: notes.txt`.
+        cwd, title = self._scribe.facts.cwd, _DISPLAY.get(name, name)
+        detail = text(given, "query") or text(given, "pattern") or text(given, "url")
+        if path := text(given, "file_path") or text(given, "path"):
+            detail = path.removeprefix(f"{cwd}/") if cwd else path
+        if command := text(given, "command"):
+            why = text(given, "description")
+            detail = f"{command} ({why})" if why else command
+        elif name in ("agent", "task"):
+            detail = text(given, "description")
         fields: Object = {
-            "title": _title(name, given, cwd),
+            "title": f"{title}: {detail}" if detail else title,
             "kind": KINDS.get(name, "other"),
             "rawInput": given,
             "locations": places(name, given, cwd),
-            "_meta": {"toolName": name} | self._parent,
+            "_meta": {"toolName": name},
         }
         self._scribe.call(call_id, fields)
 
-    def _results(self, record: Object) -> None:
-        about = obj(record, "toolCallResult")
-        for part in objects(record, "message", "parts"):
-            result = obj(part, "functionResponse")
-            if call_id := text(result, "id") or text(about, "callId"):
-                self._result(call_id, obj(result, "response"), about)
-
     def _result(self, call_id: str, response: Object, about: Object) -> None:
-        name = self._calls.pop(call_id, "")
+        name, caller = self._calls.pop(call_id, ""), self._scribe.caller
         display = about.get("resultDisplay")
         if name == "todo_write":
             self._scribe.plan(plan(objects(display, "todos")))
@@ -207,76 +204,46 @@ class _Telling:
         if not name:
             self._missed.add("results of unknown calls", response)
             return
-        self._subagent(call_id)
+        for path in () if caller else map(Path, self._source.paths[1:]):
+            if path.stem.endswith(f"-{call_id}"):
+                kind = text(document(path.with_suffix(".meta.json"), Missed()), "agentType")
+                marks: Object = {"parentToolCallId": call_id}
+                marks |= {"subagentType": kind} if kind else {}
+                below = SubagentScribe(self._scribe, call_id, marks, speaks=True)
+                telling = _Telling(self._source, below)
+                for record in records(path, self._missed):
+                    telling.take(record)
         failed = text(about, "status") not in ("success", "") or "error" in response
-        fields: Object = {"status": "failed" if failed else "completed"}
         said = answer(response)
-        fields["content"] = change(display, self._scribe.facts.cwd) or (
-            [content(said)] if said else []
-        )
+        fields: Object = {"status": "failed" if failed else "completed"}
+        fields["content"] = change(display, self._scribe.facts.cwd)
+        fields["content"] = fields["content"] or ([content(said)] if said else [])
         if display is not None:
             fields["rawOutput"] = display
-        elif self._caller and not failed:
+        elif caller and not failed:
             fields["rawOutput"] = ""  # as the program shows what a subagent's call displays
         self._scribe.update(call_id, fields)
 
-    def _system(self, subtype: str, record: Object) -> None:
-        payload = obj(record, "systemPayload")
+    def _program_said(self, record: Object) -> None:
+        subtype, payload = text(record, "subtype"), obj(record, "systemPayload")
         if subtype == "chat_compression":
-            self._compacted(payload)
+            self._compactions += 1
+            history = objects(payload, "compressedHistory")
+            summary = parts_text(history[0].get("parts")) if history else ""
+            shown: Object = {"rawOutput": obj(payload, "info")}
+            self._scribe.compacted(f"compacted-{self._compactions}", summary, shown)
         elif subtype == "slash_command":
-            for number_, item in enumerate(objects(payload, "outputHistoryItems")):
-                self._answer(text(record, "uuid"), number_, item)
+            # What a command of the program's own answered: its steps as messages of their own.
+            for place, item in enumerate(objects(payload, "outputHistoryItems")):
+                words = text(item, "text")
+                steps = words.splitlines() if "contextCompression" in item else [words]
+                for step, line in enumerate(steps):
+                    self._scribe.say(line, f"{text(record, 'uuid')}-{place}-{step}")
+                self._scribe.done()
         elif subtype not in _PASSED:
             self._missed.kind("system records", subtype, record)
         if title := text(payload, "customTitle"):
             self._scribe.title(title)
-
-    def _answer(self, record_id: str, number_: int, item: Object) -> None:
-        """What a command of the program's own answered: its steps as messages of their own."""
-        words = text(item, "text")
-        for step, line in enumerate(
-            words.splitlines() if "contextCompression" in item else [words]
-        ):
-            self._scribe.say(line, f"{record_id}-{number_}-{step}")
-        self._scribe.done()
-
-    def _compacted(self, payload: Object) -> None:
-        self._compactions += 1
-        history = objects(payload, "compressedHistory")
-        summary = parts_text(history[0].get("parts")) if history else ""
-        fields: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
-        fields["rawOutput"] = obj(payload, "info")
-        fields["content"] = [content(summary)] if summary else []
-        self._scribe.call(f"compacted-{self._compactions}", fields)
-        self._scribe.done()
-
-    def _subagent(self, call_id: str) -> None:
-        if self._caller:
-            return
-        for path in map(Path, self._source.paths[1:]):
-            if path.stem.endswith(f"-{call_id}"):
-                about = document(path.with_suffix(".meta.json"), Missed())
-                telling = _Telling(
-                    self._source, self._scribe, call_id, kind=text(about, "agentType")
-                )
-                for record in records(path, self._missed):
-                    telling.take(record)
-
-
-def _title(name: str, given: Object, cwd: str) -> str:
-    """As the program's screen has it: `ReadFile: notes.txt`."""
-    shown = _DISPLAY.get(name, name)
-    detail = text(given, "query") or text(given, "pattern") or text(given, "url")
-    if path := text(given, "file_path") or text(given, "path"):
-        inside = bool(cwd) and path.startswith(f"{cwd}/")
-        detail = path[len(cwd) + 1 :] if inside else path
-    if command := text(given, "command"):
-        why = text(given, "description")
-        detail = f"{command} ({why})" if why else command
-    elif name in ("agent", "task"):
-        detail = text(given, "description")
-    return f"{shown}: {detail}" if detail else shown
 
 
 READER: Final = Reader(NAME, KEY, find, read, branches)

@@ -15,7 +15,7 @@ import msgspec
 from acphold.history import PastEntry
 from acphold.history.entries import PROMPT, SO_FAR, TURN_END, UPDATE
 from acphold.history.soundness import is_sound
-from acphold.imports.content_blocks import text_block
+from acphold.imports.content_blocks import content, text_block
 from acphold.imports.missed import Missed
 from acphold.imports.sources import Facts
 from acphold.imports.values import Object
@@ -31,6 +31,9 @@ PARENT: Final = "acphold/parentToolCallId"
 
 class Scribe:
     """Takes down one conversation; see the module."""
+
+    caller = ""
+    """The call whose subagent this is about; empty for the conversation itself."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -96,10 +99,11 @@ class Scribe:
             usage = dict(self._usage)
             usage["totalTokens"] = sum(usage.values())
             end["usage"] = usage
-        if self._turn_meta:
-            end["_meta"] = self._turn_meta
-        if so_far := self._told_so_far():
-            end["_meta"] = {**self._turn_meta, SO_FAR: so_far}
+        so_far: Object = {"usage": self._so_far} if self._so_far else {}
+        if self._cost is not None:
+            so_far["cost"] = {"amount": self._cost, "currency": "USD"}
+        if meta := self._turn_meta | ({SO_FAR: so_far} if so_far else {}):
+            end["_meta"] = meta
         self._usage, self._turn_meta = {}, {}
         self._put(TURN_END, end)
         self._turn_open, self._over = False, len(self._made)
@@ -133,12 +137,6 @@ class Scribe:
                 self._so_far[name] = self._so_far.get(name, 0) + count
         if cost and cost > 0:
             self._cost = (self._cost or 0) + cost
-
-    def _told_so_far(self) -> Object:
-        told: Object = {"usage": self._so_far} if self._so_far else {}
-        if self._cost is not None:
-            told["cost"] = {"amount": self._cost, "currency": "USD"}
-        return told
 
     def model(self, name: str) -> None:
         """The model that answers in this turn."""
@@ -201,6 +199,14 @@ class Scribe:
         elif status is not None:
             self._open_calls[call_id] = None
         self._last = "tool"
+
+    def compacted(self, call_id: str, summary: str, fields: Object | None = None) -> None:
+        """The conversation was summed up: shown as a call, with which nothing is left to do."""
+        shown: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
+        if summary:
+            shown["content"] = [content(summary)]
+        self.call(call_id, shown | (fields or {}))
+        self.done()
 
     # -- beside the conversation ---------------------------------------------------------
 
@@ -292,6 +298,62 @@ class Scribe:
 
     def _put(self, kind: str, value: object) -> None:
         self._made.append(PastEntry(kind, self._now, _encode(value)))
+
+
+class SubagentScribe(Scribe):
+    """Takes down what the subagent of a call did, amid the conversation that another takes down.
+
+    Its calls are marked with that call, and with what is in `meta`. When it worked, what it was
+    asked and how it ended is its own matter, and so, unless it `speaks`, is what it said: its
+    report is the result of the call.
+    """
+
+    def __init__(
+        self, above: Scribe, caller: str, meta: Object | None = None, *, speaks: bool = False
+    ) -> None:
+        self.caller = caller
+        self.facts, self.missed = above.facts, above.missed
+        self._above = above
+        self._marks: Object = {PARENT: caller} | (meta or {})
+        self._speaks = speaks
+
+    def call(self, call_id: str, fields: Object) -> None:
+        meta = fields.get("_meta")
+        marked = (meta if isinstance(meta, dict) else {}) | self._marks
+        self._above.call(call_id, fields | {"_meta": marked})
+
+    def update(self, call_id: str, fields: Object) -> None:
+        self._above.update(call_id, fields)
+
+    def say(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
+        if self._speaks:
+            self._above.say(words, message_id, self._marks)
+
+    def think(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
+        if self._speaks:
+            self._above.think(words, message_id, self._marks)
+
+    def plan(self, entries: Sequence[Object]) -> None:
+        self._above.plan(entries)
+
+    def tokens(self, **counts: int | None) -> None:
+        self._above.tokens(**counts)
+
+    def model(self, name: str) -> None:
+        self._above.model(name)
+
+    def usage(self, used: int, size: int, cost: float | None = None) -> None:
+        self._above.usage(used, size, cost)
+
+    def clock(self, at: int | None) -> None: ...
+    def prompt(self, blocks: Sequence[Object]) -> None: ...
+    def end_turn(self, reason: str = "") -> None: ...
+    def fail_turn(self, message: str) -> None: ...
+    def done(self) -> None: ...
+    def show(self, block: Object, message_id: str = "", meta: Object | None = None) -> None: ...
+    def compacted(self, call_id: str, summary: str, fields: Object | None = None) -> None: ...
+    def title(self, title: str) -> None: ...
+    def mode(self, mode_id: str) -> None: ...
 
 
 def on_title(words: str) -> str:

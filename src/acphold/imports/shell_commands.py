@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -46,45 +45,42 @@ def script_of(command: list[str]) -> str:
 
 def purposes(script: str) -> list[Object]:
     """The commands of a script that matter, each with `type`, `cmd` and what belongs to it."""
-    found: list[Object] = []
-    for piped, words in _commands(script):
-        name = words[0]
-        if name in _SPEAKING or (piped and name in _SHAPING and not _files(words)):
-            continue
-        found.append(_purpose(words))
-    return found or [{"type": "unknown", "cmd": script}]
-
-
-def _commands(script: str) -> list[tuple[bool, list[str]]]:
-    """The simple commands, each with whether a pipe stands before it."""
     try:
         lexer = shlex.shlex(script, posix=True, punctuation_chars=";&|")
         lexer.whitespace_split = True
         lexer.commenters = ""
-        tokens = list(lexer)
+        tokens = [*lexer, ";"]
     except ValueError:  # an open quotation mark
-        return []
-    commands: list[tuple[bool, list[str]]] = []
+        tokens = []
+    found: list[Object] = []
     words: list[str] = []
-    piped = False
-    for token in [*tokens, ";"]:
+    is_piped = False
+    for token in tokens:
         if token not in _OPERATORS:
             words.append(token)
             continue
-        if words:
-            commands.append((piped, words))
-        words, piped = [], token == "|"
-    return commands
+        is_shaping = is_piped and words and words[0] in _SHAPING and not _files(words)
+        if words and words[0] not in _SPEAKING and not is_shaping:
+            found.append(_purpose(words))
+        words, is_piped = [], token == "|"
+    return found or [{"type": "unknown", "cmd": script}]
 
 
 def _purpose(words: list[str]) -> Object:
-    command = shlex.join(words)
-    describe = _PURPOSES.get(words[0], _unknown)
-    if words[:2] == ["git", "grep"]:
-        return _search(words[1:], command)
-    if words[:2] == ["git", "ls-files"] or (words[0] == "rg" and "--files" in words):
-        return _listing(words, command)
-    return describe(words, command)
+    """What one simple command is for."""
+    command, files = shlex.join(words), _files(words)
+    is_list = words[:2] == ["git", "ls-files"] or (words[0] == "rg" and "--files" in words)
+    if is_list or words[0] in _LISTING:
+        files = [word for word in files if word != "ls-files"]
+        return {"type": "list_files", "cmd": command, "path": files[0] if files else None}
+    if words[:2] == ["git", "grep"] or words[0] in _SEARCHING:
+        query, path, *_ = *(files[1:] if words[0] == "git" else files), None, None
+        return {"type": "search", "cmd": command, "query": query, "path": path}
+    is_whole = len(files) == 1 and (words[0] != "sed" or "-n" in words)
+    if words[0] in _READING and is_whole:
+        name = os.path.basename(files[0].rstrip("/"))
+        return {"type": "read", "cmd": command, "name": name, "path": files[0]}
+    return {"type": "unknown", "cmd": command}
 
 
 def _files(words: list[str]) -> list[str]:
@@ -93,41 +89,6 @@ def _files(words: list[str]) -> list[str]:
     if words[0] in ("head", "tail"):
         rest = [word for word in rest if not word.isdigit()]
     return rest[1:] if words[0] in ("sed", "awk") else rest
-
-
-def _reading(words: list[str], command: str) -> Object:
-    files = _files(words)
-    if len(files) != 1 or (words[0] == "sed" and "-n" not in words):
-        return _unknown(words, command)
-    return {
-        "type": "read",
-        "cmd": command,
-        "name": os.path.basename(files[0].rstrip("/")),
-        "path": files[0],
-    }
-
-
-def _listing(words: list[str], command: str) -> Object:
-    files = [word for word in _files(words) if word != "ls-files"]
-    return {"type": "list_files", "cmd": command, "path": files[0] if files else None}
-
-
-def _search(words: list[str], command: str) -> Object:
-    files = _files(words)
-    query = files[0] if files else None
-    path = files[1] if len(files) > 1 else None
-    return {"type": "search", "cmd": command, "query": query, "path": path}
-
-
-def _unknown(words: list[str], command: str) -> Object:
-    return {"type": "unknown", "cmd": command}
-
-
-_PURPOSES: Final[dict[str, Callable[[list[str], str], Object]]] = {
-    **dict.fromkeys(_READING, _reading),
-    **dict.fromkeys(_LISTING, _listing),
-    **dict.fromkeys(_SEARCHING, _search),
-}
 
 
 def described(purpose: Object, cwd: str) -> tuple[str, str, str]:
