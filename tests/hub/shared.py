@@ -16,7 +16,7 @@ from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.journal import SqliteJournal
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.serve_options import ServeOptions
 from acphold.server import Connection

@@ -14,7 +14,7 @@ import pytest
 from acphold.agents import Updates
 from acphold.errors import AgentExitedError
 from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, shared
 
 DEADLINE = 30

@@ -19,7 +19,8 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.rpc import NotificationReceived, Peer, connected, to_wire
-from acphold.rpc.peer import HIGH_WATER, UNREAD, Answer, OnAnswer
+from acphold.rpc.peer import HIGH_WATER, UNREAD, OnAnswer
+from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
 from acphold.schema import (
     CANCEL,
@@ -966,4 +967,15 @@ async def test_a_call_that_is_waiting_for_room_fails_when_the_other_side_goes() 
         await rounds(10)
         await wire.transport.aclose()
         with pytest.raises(ConnectionLostError):
+            await call
+
+
+async def test_a_call_whose_result_cannot_be_taken_fails_and_does_not_wait_for_ever() -> None:
+    def fail(_: bytes) -> None:
+        raise ValueError("unfit")
+
+    async with peer_and_wire() as (peer, _, wire):
+        call = asyncio.create_task(peer.call_raw("m", b"{}", on_result=fail))
+        wire.send({"id": (await wire.line())["id"], "result": {}})
+        with pytest.raises(ValueError, match="unfit"):
             await call

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from acphold.errors import INVALID_PARAMS, InvalidParamsError, RemoteError
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer
 from acphold.schema import McpServerStdio, encode
 from acphold.schema.splice import items, members, splice
 

@@ -15,7 +15,7 @@ from typing import Protocol
 from msgspec import Struct
 
 from acphold.errors import AgentTimeoutError
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.schema import AgentCapabilities
 
 ANSWER_SECONDS = 60.0
@@ -167,29 +167,24 @@ class Exchange:
         self.params = params
         self._agent = agent
         self._seconds = seconds
-        self._answered: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._call = PendingCall()
         self._handled = asyncio.Event()
 
     async def take(self, answer: Answer) -> None:
-        if not self._answered.done():
-            self._answered.set_result(answer)
+        if self._call.is_awaited:
+            self._call.take(answer)
             await self._handled.wait()
 
     async def __aenter__(self) -> bytes:
         self._agent.send(self)
         try:
-            async with asyncio.timeout(self._seconds):
-                answer = await self._answered
+            return await self._call.answer(lambda: self._agent.withdraw(self), self._seconds)
         except TimeoutError:
-            self._give_up()
+            self._handled.set()
             raise AgentTimeoutError(self.method, self._seconds or 0) from None
         except BaseException:
-            self._give_up()
+            self._handled.set()
             raise
-        if isinstance(answer, bytes):
-            return answer
-        self._handled.set()
-        raise answer
 
     async def __aexit__(
         self,
@@ -198,10 +193,6 @@ class Exchange:
         traceback: TracebackType | None,
     ) -> None:
         self._handled.set()
-
-    def _give_up(self) -> None:
-        self._handled.set()
-        self._agent.withdraw(self)
 
 
 async def ask(

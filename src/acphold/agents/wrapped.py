@@ -29,7 +29,8 @@ from acphold.errors import (
 from acphold.history.speakers import params_without_marks, without_marks
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer
-from acphold.rpc.peer import HIGH_WATER, Answer
+from acphold.rpc.peer import HIGH_WATER
+from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
 from acphold.schema import (
     INITIALIZE,

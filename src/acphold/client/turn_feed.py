@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from acphold.client.live_state import LiveState
     from acphold.client.uplink import Uplink
     from acphold.history.timeline import Item
-    from acphold.rpc.peer import Answer
+    from acphold.rpc.pending_call import Answer
     from acphold.schema import Update
 
 

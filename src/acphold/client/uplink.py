@@ -14,7 +14,6 @@ import enum
 import logging
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
@@ -37,7 +36,7 @@ from acphold.history.children import announced_child, child_entry
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import BEGUN, update_kind
 from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer, Transport
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.rpc.request import Request
 from acphold.schema import (
     INITIALIZE,
@@ -70,9 +69,6 @@ SILENCE = 120.0
 
 A session with many MCP servers or a long replay takes its time, but not in silence.
 """
-
-STEPS = 8
-"""How often is looked, in the time of SILENCE, whether something was heard."""
 
 CHILDREN = 4096
 """How many sub-agents are known at once, of all sessions."""
@@ -305,7 +301,7 @@ class Uplink:
         method: str,
         params: bytes,
         *,
-        on_result: Callable[[bytes], None] | None = None,
+        on_result: Callable[[bytes], object] = bool,
         again: bool = True,
     ) -> bytes:
         """Any request, JSON bytes in and out.
@@ -315,40 +311,22 @@ class Uplink:
         """
         if again:
             await self.ready()
-        answered: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        call = PendingCall(on_result)
+
+        async def take(answer: Answer) -> None:
+            call.take(await self.told(answer, method))
+
+        peer, silence = self._peer, self.settings.silence
         try:
-            take = partial(self._take_answer, answered, method, on_result)
             id_ = self.begin(method, params, take)
         except ConnectionLostError:
             raise await self.lost_error() from None
+        assert peer is not None
         try:
             with self.flow.awaited():
-                return await self._in_time(answered, method)
-        finally:
-            if answered.done() and not answered.cancelled():
-                answered.exception()  # seen
-            if self._peer is not None:
-                self._peer.withdraw(id_)
-
-    async def _take_answer(
-        self,
-        answered: asyncio.Future[bytes],
-        method: str,
-        on_result: Callable[[bytes], None] | None,
-        answer: Answer,
-    ) -> None:
-        told = await self.told(answer, method)
-        if answered.done():
-            return
-        try:
-            if isinstance(told, AcpholdError):
-                raise told
-            if on_result is not None:
-                on_result(told)
-        except AcpholdError as error:
-            answered.set_exception(error)
-        else:
-            answered.set_result(told)
+                return await call.answer(lambda: peer.withdraw(id_), silence, lambda: self._heard)
+        except TimeoutError:
+            raise AgentTimeoutError(method, silence) from None
 
     def begin(
         self, method: str, params: bytes, on_answer: Callable[[Answer], Awaitable[None]]
@@ -373,19 +351,6 @@ class Uplink:
         if isinstance(answer, RemoteError):
             return meant(answer, method, self.name, self.hello.auth_methods)
         return answer
-
-    async def _in_time(self, answered: asyncio.Future[bytes], method: str) -> bytes:
-        """The answer; AgentTimeoutError when nothing at all was heard for too long.
-
-        Counted in steps: after a pause of ours, what has come meanwhile is heard first.
-        """
-        silence, steps, heard = self.settings.silence, 0, self._heard
-        while not answered.done():
-            if steps == STEPS:
-                raise AgentTimeoutError(method, silence)
-            await asyncio.wait([answered], timeout=silence / STEPS)
-            steps, heard = (0 if heard != self._heard else steps + 1), self._heard
-        return answered.result()
 
     # -- hearing --------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from enum import Enum
 
 from acphold.hub.attachment import Attachment
 from acphold.hub.routes import AgentTurn
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer
 
 Reply = Callable[[Answer], None]
 """Answers the prompt; called once, when its client has been sent every update of the turn."""

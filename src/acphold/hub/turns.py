@@ -34,7 +34,7 @@ from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.rpc.eager_tasks import EagerTasks
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer
 from acphold.rpc.wire_errors import incident
 from acphold.schema import CANCEL, PROMPT, encode
 from acphold.schema.splice import splice

@@ -62,7 +62,7 @@ if TYPE_CHECKING:
     from acphold.library.definition import Definition, SessionHook
     from acphold.library.session_servers import SessionServers
     from acphold.mcp import Channel
-    from acphold.rpc.peer import Answer
+    from acphold.rpc.pending_call import Answer
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from acphold.library.author_session import OpenSession
     from acphold.library.definition import Definition, StopReason
     from acphold.mcp import Prompt
-    from acphold.rpc.peer import Answer
+    from acphold.rpc.pending_call import Answer
     from acphold.schema import ContentBlock
 
 log = logging.getLogger(__name__)

@@ -34,6 +34,7 @@ from acphold.rpc.events import (
     RequestReceived,
     ResponseReceived,
 )
+from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.rpc.protocol import MAX_MESSAGE, Protocol
 from acphold.rpc.request import OpenRequests, Request
 from acphold.rpc.transport import OfferingTransport, Transport
@@ -72,9 +73,6 @@ AT_ONCE = 16
 """Requests of one read that are begun before others have their turn on the event loop."""
 
 UNHANDLED = "%s the %s could not be handled"
-
-Answer = bytes | AcpholdError
-"""The result of a call as JSON bytes; or RemoteError, or ConnectionLostError."""
 
 OnAnswer = Callable[[Answer], Awaitable[None] | None]
 """Called in the inbound lane with the answer of a call, before anything that came behind it; no
@@ -148,7 +146,7 @@ class Peer:
         params: bytes,
         *,
         seconds: float | None = None,
-        on_result: Callable[[bytes], object] | None = None,
+        on_result: Callable[[bytes], object] = bool,
     ) -> bytes:
         """Like `call`, JSON bytes in and out.
 
@@ -156,30 +154,13 @@ class Peer:
         it. SilentPeerError after `seconds` without an answer; that, and being cancelled, sends
         `$/cancel_request` (spec v1, cancellation).
         """
-        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-        def take(outcome: Answer) -> None:
-            if answer.done():
-                return
-            if not isinstance(outcome, bytes):
-                answer.set_exception(outcome)
-                return
-            if on_result is not None:
-                on_result(outcome)
-            answer.set_result(outcome)
-
-        id_ = self.begin(method, params, take)
+        call = PendingCall(on_result)
+        id_ = self.begin(method, params, call.take)
         try:
-            async with asyncio.timeout(seconds):
-                await self._room()
-                return await answer
+            return await call.answer(lambda: self.withdraw(id_), seconds)
         except TimeoutError:
             why = f"the {self.name} did not answer {method} within {seconds or 0:g} s"
             raise SilentPeerError(why) from None
-        finally:
-            if answer.done() and not answer.cancelled():
-                answer.exception()  # seen: also when there was no room to wait for it
-            self.withdraw(id_)
 
     def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> int:
         """Send a request and return its id; `on_answer` is called once, in the inbound lane.
@@ -202,7 +183,8 @@ class Peer:
     async def notify_raw(self, method: str, params: bytes) -> None:
         """Like `notify`, JSON bytes; waits for room to write."""
         self.tell(method, params)
-        await self._room()
+        if self._transport.buffered > HIGH_WATER:
+            await self._transport.drain()
 
     def tell(self, method: str, params: bytes) -> None:
         """Like `notify_raw` without waiting for room: for the few words that must not wait."""
@@ -221,10 +203,6 @@ class Peer:
     async def drain(self) -> None:
         """Wait until few bytes are queued; ConnectionLostError if the other side has gone."""
         await self._transport.drain()
-
-    async def _room(self) -> None:
-        if self._transport.buffered > HIGH_WATER:
-            await self._transport.drain()
 
     # -- the inbound lane -----------------------------------------------------------------
 

@@ -31,7 +31,7 @@ from acphold.hub.annotations import left_out
 from acphold.hub.attachment import LAG
 from acphold.hub.frames import PARENT, POSITION, Frames
 from acphold.rpc import Cut, NotificationReceived, Peer, Transport
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE, PROMPT, encode
 from acphold.schema.methods import CANCEL_REQUEST
@@ -165,21 +165,17 @@ class OwnerLine:
         Raises OwnerLostError when the owner goes, or says that it is not the owner; else what it
         answers.
         """
-        asked = object()
-        self.expect(asked)
+        call = PendingCall(lambda _: on_result())
+        id_ = self.ask(method, params, call.take)
         try:
-            await self.peer.call_raw(method, params, on_result=lambda _: on_result())
-        except ConnectionLostError:
-            raise OwnerLostError(method) from None
+            await call.answer(lambda: self.withdraw(id_))
         except RemoteError as error:
             raise (OwnerLostError(method) if is_held_elsewhere(error) else error) from None
-        finally:
-            self._due.pop(asked, None)
 
     async def forward(
         self,
         request: Request,
-        on_result: Callable[[], None] | None = None,
+        on_result: Callable[[], object] = bool,
         may_ask_anew: Callable[[], bool] = bool,
     ) -> None:
         """Hand a request of the client on, and the answer back; until it has been answered.
@@ -187,30 +183,23 @@ class OwnerLine:
         Raises OwnerLostError when the owner went before it got it; also when it went before the
         answer and the request may be sent to another one.
         """
-        answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        call = PendingCall()
 
         def reply(answer: Answer) -> None:
             if isinstance(answer, bytes):
-                if on_result is not None:
-                    on_result()
+                on_result()
                 request.answer(answer)
             elif may_ask_anew() and (
                 isinstance(answer, OwnerLostError) or is_held_elsewhere(answer)
             ):
-                if not answered.done():
-                    answered.set_exception(OwnerLostError(request.method))
-                return
+                answer = OwnerLostError(request.method)
             else:
                 request.refuse(answer)
-            if not answered.done():
-                answered.set_result(None)
+                answer = b""  # the client has it
+            call.take(answer)
 
         id_ = self.ask(request.method, request.params, reply)
-        try:
-            await answered
-        except asyncio.CancelledError:
-            self.withdraw(id_)
-            raise
+        await call.answer(lambda: self.withdraw(id_))
 
     async def is_told_of_change(self, session_id: str) -> bool:
         """Tell the owner that the row of a session has changed, or is gone; whether it hears."""

@@ -24,7 +24,7 @@ from typing import Protocol, TypeGuard
 
 from acphold.errors import HELD_ELSEWHERE, OwnerLostError, RemoteError
 from acphold.rpc import Peer
-from acphold.rpc.peer import Answer
+from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
 from acphold.schema import PROMPT
 
