@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import re
 from hashlib import sha256
 
@@ -11,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.exports.page import index
+from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
 from tests.cli.conversation import CONVERSATION, DIFF, ended, plan, prompt, said, update
 from tests.exports.sessions import HEAD, HOSTILE, Parsed, exported
 
@@ -160,7 +162,7 @@ def test_tags_in_markdown_stay_to_be_read() -> None:
 def test_links_lead_to_the_web_only(link: str) -> None:
     anchors = page(said(link)).all("a")
     assert all((a["href"] or "").startswith(("#", "http://", "https://")) for a in anchors)
-    assert len(anchors) == 2  # those of the page itself
+    assert len(anchors) == 3  # those of the page itself
 
 
 def test_a_link_to_the_web_tells_nobody_where_it_stood() -> None:
@@ -201,6 +203,59 @@ def test_a_turn_that_did_not_end_well_says_so() -> None:
 def test_each_turn_can_be_linked_to() -> None:
     turns = page(prompt("one"), ended(), plan("pending"), prompt("two"), ended()).all("section")
     assert [turn["id"] for turn in turns] == ["e1", "e3"]
+
+
+def test_each_entry_can_be_linked_to_by_its_place() -> None:
+    parsed = page(*CONVERSATION)
+    places = [a["href"] for a in parsed.all("a") if a.get("class") == "place"]
+    ids = [tag["id"] for kind in ("section", "div") for tag in parsed.all(kind) if tag.get("id")]
+    assert places == ["#e1", "#e2", "#e4", "#e6", "#e8", "#e9"]
+    assert {f"#{name}" for name in ids} == {*places}
+
+
+@pytest.mark.parametrize("language", ["python", "Python", "py3"])
+def test_code_in_a_fence_has_colours(language: str) -> None:
+    text = exported("html", said(f"```{language}\ndef f(): pass  # <b>\n```"))
+    assert '<span class="k">def</span>' in text
+    assert '<span class="c1"># &lt;b&gt;</span>' in text
+
+
+@pytest.mark.parametrize("language", ["", "nosuchlanguage", '"onclick=x', "python" * 20])
+def test_code_in_a_language_that_nobody_knows_stays_as_it_is(language: str) -> None:
+    text = exported("html", said(f"```{language}\n<i>x</i> = 1\n```"))
+    assert "&lt;i&gt;x&lt;/i&gt; = 1\n</code></pre>" in text
+
+
+def test_very_long_code_has_no_colours() -> None:
+    text = exported("html", said("```python\n" + "x = 1\n" * 20_000 + "```"))
+    assert 'class="mi"' not in text
+
+
+@pytest.mark.parametrize("language", ["diff", "patch"])
+def test_a_diff_in_a_fence_has_its_lines_marked(language: str) -> None:
+    text = exported("html", said(f"```{language}\n--- a\n@@ -1 +1 @@\n-<old>\n+new\n```"))
+    assert "<span>--- a</span>\n<span>@@ -1 +1 @@</span>\n<del>-&lt;old&gt;</del>\n<ins>" in text
+
+
+def test_tasks_in_a_list_have_boxes() -> None:
+    parsed = page(said("- [x] done\n- [ ] open\n- plain\n- [x]not one\n\n1. [X] too\n\n   [x] no"))
+    assert [item.get("class") for item in parsed.all("li")] == ["done", "open", None, None, "done"]
+    assert "[x]not one" in parsed.text
+    assert "[x] no" in parsed.text
+    assert "[x] done" not in parsed.text
+
+
+def test_what_was_put_into_a_form_stands_under_the_titles_of_its_fields() -> None:
+    days = {"title": "Day", "oneOf": [{"const": "mo", "title": "Monday"}]}
+    form = {"type": "object", "properties": {"d": days, "n": {"type": "string"}}}
+    asked = AskedQuestion(
+        *("q", "elicitation/create"),
+        json.dumps({"message": "When?", "requestedSchema": form}).encode(),
+    )
+    given = b'{"action":"accept","content":{"d":"mo","n":"<b>"}}'
+    answered = answer_entry("q", "answered", result=given)
+    text = page(prompt("x"), ("question", question_entry(asked)), ("answer", answered)).text
+    assert "accepted: When? → Day: Monday; n: <b>" in text
 
 
 def test_an_index_leads_to_every_page() -> None:

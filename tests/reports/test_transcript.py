@@ -100,7 +100,7 @@ def test_a_question_stands_where_it_was_asked_with_what_came_of_it() -> None:
     )
     assert scenes[1:5] == [
         Decision("Run make", Came("allow_once", "Allow once"), "zed"),
-        Decision("Which branch?", Came("accept", '{"branch":"main"}')),
+        Decision("Which branch?", Came("accept", "branch: main")),
         Decision("Run make", Came("interrupted", "it crashed")),
         Decision("Run make"),
     ]

@@ -1,6 +1,7 @@
 
 "use strict";
-// Search and folds. Hits are whole blocks, and in browsers that can, the words in them are marked.
+// Search, folds, and what is copied. Hits are whole blocks, and in browsers that can, the words in
+// them are marked.
 (() => {
   const words = document.getElementById("words");
   const count = document.getElementById("count");
@@ -105,6 +106,42 @@
       words.select();
     }
   });
+
+  async function copied(text) {
+    try {
+      await navigator.clipboard.writeText(text);
+      return true;
+    } catch {
+      return false;  // no page from a disk may, in some browsers: then it is selected, to be copied
+    }
+  }
+
+  for (const code of document.querySelectorAll("main pre")) {
+    const box = document.createElement("div");
+    const button = document.createElement("button");
+    box.className = "code";
+    button.className = "copy";
+    button.type = "button";
+    button.setAttribute("aria-label", "Copy this text");
+    code.replaceWith(box);
+    box.append(code, button);
+    button.addEventListener("click", async () => {
+      if (!(await copied(code.textContent))) {
+        getSelection().selectAllChildren(code);
+        if (!document.execCommand("copy")) return;
+      }
+      button.classList.add("done");
+      setTimeout(() => button.classList.remove("done"), 1500);
+    });
+  }
+
+  function openTarget() {
+    const fold = document.querySelector(".entry:target > details");
+    if (fold) fold.open = true;
+  }
+  addEventListener("hashchange", openTarget);
+  openTarget();
+
   addEventListener("beforeprint", () => { for (const fold of details) fold.open = true; });
   addEventListener("afterprint", () => {
     for (const fold of details) fold.open = startedOpen.includes(fold);

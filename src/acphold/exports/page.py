@@ -14,7 +14,7 @@ from hashlib import sha256
 from html import escape
 from pathlib import Path
 
-from acphold.exports.prose import prose
+from acphold.exports.prose import diff_line, prose
 from acphold.exports.session_head import Head
 from acphold.history import Entry
 from acphold.history.timeline import ContextCompaction, Item, Message, SubAgent, ToolCall
@@ -160,8 +160,14 @@ def _turn(turn: ToldTurn) -> Iterator[str]:
     place = f"e{turn.seq}"
     yield f'<section class="turn" id="{place}">\n<p class="when"><a href="#{place}">'
     yield f'<time datetime="{iso(turn.at)}">{local(turn.at)}</time></a></p>\n'
-    for scene in turn.scenes:
-        yield _scene(scene)
+    known = {turn.seq}
+    for seq, scene in zip(turn.places, turn.scenes, strict=True):
+        if inside := _scene(scene):
+            # Several may begin with one entry: the first of them is what a link to it leads to.
+            named = "" if seq in known else f' id="e{seq}"'
+            known.add(seq)
+            link = f'<a class="place" href="#e{seq}" title="Link to this place">@{seq}</a>'
+            yield f'<div class="entry"{named}>{link}\n{inside}</div>\n'
     yield "</section>\n"
 
 
@@ -302,21 +308,11 @@ def _produced(item: ToolCallContent) -> str:
         case Content(content=block):
             return _block(block, markdown=False)
         case Diff():
-            lines = "".join(map(_diff_line, diff_lines(item)))
+            lines = "".join(map(diff_line, diff_lines(item)))
             path = f'<p class="path">{_text(on_one_line(item.path))}</p>'
             return f'{path}<pre class="diff" tabindex="0">\n{lines}</pre>'
         case _:
             return '<p class="attached">shown in a terminal</p>'
-
-
-_TAGS = {"+": "ins", "-": "del"}
-
-
-def _diff_line(line: str) -> str:
-    if line.startswith("@@"):
-        return f"<span>{escape(line)}</span>\n"
-    tag = _TAGS.get(line[:1])
-    return f"<{tag}>{escape(line)}</{tag}>\n" if tag else f"{escape(line)}\n"
 
 
 def _change(parts: Iterable[str]) -> str:

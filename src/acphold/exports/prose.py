@@ -1,11 +1,13 @@
 """What an agent wrote in Markdown, as HTML that can do nothing.
 
 Tags stay to be read. A link may lead to the web or to an address, nowhere else; a picture, which
-a browser would fetch unasked, becomes a link.
+a browser would fetch unasked, becomes a link. Code gets its colours from Pygments, which escapes
+all that it is given.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from functools import cache
 from html import escape
@@ -17,9 +19,13 @@ from acphold.presentation.visible_text import visible
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
+    from pygments.lexer import Lexer
 
 LAID_OUT_CHARACTERS = 200_000
 """The longest text that is laid out; a longer one stays as it was written: that takes too long."""
+
+COLOURED_CHARACTERS = 50_000
+"""The longest block of code that gets colours: a megabyte would take five seconds."""
 
 SCHEMES = frozenset({"http", "https", "mailto"})
 """Where links may lead."""
@@ -39,7 +45,7 @@ def prose(text: str) -> str:
 def _parser() -> MarkdownIt:
     from markdown_it import MarkdownIt
 
-    made = MarkdownIt("commonmark", {"html": False, "breaks": True})
+    made = MarkdownIt("commonmark", {"html": False, "breaks": True, "highlight": _code})
     made.enable(["strikethrough", "table"])
     made.validateLink = _may_lead  # type: ignore[method-assign]
     return made
@@ -57,9 +63,10 @@ def _prepare(tokens: Iterable[Token]) -> None:
 
     What `&#27;` and its like decode to is shown.
     """
+    opened: Token | None = None
     for token in tokens:
         token.content = visible(token.content)
-        token.info = ""
+        token.info = found[0] if (found := _LANGUAGE.match(token.info)) else ""
         if token.type in ("heading_open", "heading_close"):
             token.tag = f"h{min(6, int(token.tag[1:]) + 2)}"
         elif token.type == "link_open":
@@ -68,6 +75,12 @@ def _prepare(tokens: Iterable[Token]) -> None:
             _make_link(token)
         elif "style" in token.attrs:  # of a column: the page's policy knows no style in a tag
             token.attrs = {"class": str(token.attrs["style"]).rpartition(":")[2]}
+        elif token.type == "table_open":
+            token.attrs = {"tabindex": "0"}  # so that keys can scroll what is too wide
+        if token.type == "inline" and opened is not None and _BOX.match(token.content):
+            _make_box(opened, token)
+        if token.type != "paragraph_open":  # which stands between an item and its first words
+            opened = token if token.type == "list_item_open" else None
         _prepare(token.children or ())
 
 
@@ -76,3 +89,60 @@ def _make_link(token: Token) -> None:
     token.type = "text"
     token.content = f"[picture: {token.content or 'no name'}, {token.attrs.get('src', '')}]"
     token.tag, token.attrs, token.children = "", {}, None
+
+
+_BOX = re.compile(r"\[([ xX])\]\s")
+"""What an item of a list of tasks begins with; GitHub Flavored Markdown, 5.3."""
+
+
+def _make_box(item: Token, words: Token) -> None:
+    """Turn an item's `[x]` into a box that is ticked, or is not."""
+    first = (words.children or [words])[0]
+    if first.type != "text" or not (found := _BOX.match(first.content)):
+        return
+    first.content = first.content[found.end() :]
+    item.attrs = {"class": "done" if found[1] != " " else "open"}
+
+
+_LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
+
+
+def _code(code: str, language: str, _: str) -> str:
+    """What stands in a fence, in colours where that can be had; "" for as it is."""
+    if len(code) > COLOURED_CHARACTERS or not language:
+        return ""
+    if language.lower() in ("diff", "patch"):
+        head, hunk, rest = code.partition("@@") if "@@" in code else ("", "", code)
+        named = "".join(f"<span>{escape(line)}</span>\n" for line in head.splitlines())
+        lines = "".join(map(diff_line, f"{hunk}{rest}".splitlines()))
+        return f'<pre class="diff" tabindex="0">\n{named}{lines}</pre>'
+    if (lexer := _lexer(language.lower())) is None:
+        return ""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+
+    return (
+        f'<pre tabindex="0"><code>{highlight(code, lexer, HtmlFormatter(nowrap=True))}</code></pre>'
+    )
+
+
+@cache
+def _lexer(language: str) -> Lexer | None:
+    from pygments.lexers import get_lexer_by_name
+    from pygments.util import ClassNotFound
+
+    try:
+        return get_lexer_by_name(language, stripnl=False)
+    except ClassNotFound:
+        return None
+
+
+_TAGS = {"+": "ins", "-": "del"}
+
+
+def diff_line(line: str) -> str:
+    """A line of a diff, marked as what it is."""
+    if line.startswith("@@"):
+        return f"<span>{escape(line)}</span>\n"
+    tag = _TAGS.get(line[:1])
+    return f"<{tag}>{escape(line)}</{tag}>\n" if tag else f"{escape(line)}\n"

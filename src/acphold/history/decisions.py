@@ -70,6 +70,17 @@ class AskedQuestion(Struct, frozen=True):
                 return string(parts.get("kind")) or "", string(parts.get("name")) or option_id
         return "", option_id
 
+    def written(self, content: bytes) -> str:
+        """What somebody has put into the form, by what the form calls its fields and choices."""
+        form = members(members(self.params).get("requestedSchema", b""))
+        fields = members(form.get("properties", b""))
+        told = []
+        for key, raw in members(content).items():
+            field = members(fields.get(key, b""))
+            chosen = ", ".join(_called(field, value) for value in items(raw) or [raw])
+            told.append(f"{string(field.get('title')) or key}: {chosen}")
+        return "; ".join(told)
+
 
 class Came(Struct, frozen=True):
     """What came of a question.
@@ -105,10 +116,18 @@ class ClosedQuestion(Struct, frozen=True):
         if (chosen := string(outcome.get("optionId"))) is not None:
             kind, name = question.option(chosen)
             return Came(kind or "answered", name)
-        content = parts.get("content", b"null")
-        values = content.decode(errors="replace") if content.startswith(b"{") else ""
         how = string(outcome.get("outcome")) or string(parts.get("action")) or "answered"
-        return Came(how, values if how == "accept" else "")
+        return Came(how, question.written(parts.get("content", b"")) if how == "accept" else "")
+
+
+def _called(field: dict[str, bytes], value: bytes) -> str:
+    """A value of a form: a choice by its title (JSON Schema, `const` in `oneOf` or `anyOf`)."""
+    among = {**field, **members(field.get("items", b""))}
+    for choice in (*items(among.get("oneOf", b"")), *items(among.get("anyOf", b""))):
+        parts = members(choice)
+        if parts.get("const") == value and (title := string(parts.get("title"))):
+            return title
+    return string(value) or value.decode(errors="replace")
 
 
 def question_entry(question: AskedQuestion) -> bytes:

@@ -12,7 +12,7 @@ from msgspec import Struct
 from acphold.errors import InvalidParamsError
 from acphold.history.decisions import AskedQuestion, Came, asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, ECHO, QUESTION, TURN_END, Entry
-from acphold.history.fold import EMPTY, SessionState, fold
+from acphold.history.fold import Fold
 from acphold.history.raw_update import encode_object, members, string, update_kind
 from acphold.history.speakers import is_our_notice
 from acphold.history.timeline import (
@@ -96,17 +96,24 @@ Scene = (
 
 
 class ToldTurn(Struct, frozen=True):
-    """The scenes of a turn; its first entry has the number `seq` and the time `at` (ms)."""
+    """The scenes of a turn; its first entry has the number `seq` and the time `at` (ms).
+
+    `places` are the numbers of the entries that the scenes begin with.
+    """
 
     seq: int
     at: int
     scenes: Sequence[Scene]
+    places: Sequence[int]
 
 
 async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
     """The turns of a whole session; only one of them is in memory at a time."""
     async for turn in entries_by_turn(entries):
-        yield ToldTurn(turn[0].seq, turn[0].at, turn_scenes(turn))
+        told = _placed(turn)
+        yield ToldTurn(
+            turn[0].seq, turn[0].at, [scene for _, scene in told], [seq for seq, _ in told]
+        )
 
 
 async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
@@ -130,10 +137,15 @@ async def entries_by_turn(entries: AsyncIterable[Entry]) -> AsyncIterator[list[E
 
 def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
     """The scenes of the entries of one turn, and of what happened since the one before."""
+    return [scene for _, scene in _placed(turn)]
+
+
+def _placed(turn: Sequence[Entry]) -> list[tuple[int, Scene]]:
+    """The same, each behind the number of the entry that it begins with."""
     telling = _Telling()
     for entry in turn:
         telling.add(entry)
-    return telling.scenes()
+    return telling.placed()
 
 
 def scene_at(turn: Sequence[Entry], seq: int) -> int:
@@ -154,45 +166,44 @@ class _Telling:
     """Puts what the fold keeps aside (plan, notices, modes, questions) where it happened."""
 
     def __init__(self) -> None:
-        self._state: SessionState = EMPTY
-        self._pending: list[Entry] = []
-        self._beside: list[tuple[int, Scene]] = []
-        self._plan_place: int | None = None
+        self._fold = Fold()
+        self._began: list[int] = []
+        self._beside: list[tuple[int, int, Scene]] = []
+        self._plan_place: tuple[int, int] | None = None
         self._questions: dict[str, tuple[int, AskedQuestion]] = {}
-        self._last = ""
+        self._last = TURN_END
 
     def add(self, entry: Entry) -> None:
         if entry.kind == ECHO:
             return
         self._last = entry.kind
-        self._pending.append(entry)
+        self._fold.add(entry)
+        place = len(self._fold)
+        self._began += [entry.seq] * (place - len(self._began))
         if entry.kind == QUESTION:
-            self._asked(asked_question(entry.raw))
+            question = asked_question(entry.raw)
+            self._questions[question.id] = len(self._beside), question
+            self._beside.append((place, entry.seq, Decision(self._title(question))))
         elif entry.kind == ANSWER:
             self._answered(entry.raw)
         raw = b"" if entry.kind == CHILD else entry.update
         kind = update_kind(raw) if raw and _may_stand_beside(raw) else ""
         if kind == "plan":
             # Shown once, where it stood last: of a turn that is over no other one is kept.
-            self._plan_place = self._timeline_so_far()
+            self._plan_place = place, entry.seq
         elif kind == "notice":
-            self._beside.append((self._timeline_so_far(), _notice(raw)))
+            self._beside.append((place, entry.seq, _notice(raw)))
         elif kind == "current_mode_update":
             mode = string(members(raw).get("currentModeId")) or ""
-            self._beside.append((self._timeline_so_far(), ModeChanged(mode)))
-
-    def _asked(self, question: AskedQuestion) -> None:
-        self._questions[question.id] = len(self._beside), question
-        place = self._timeline_so_far()
-        self._beside.append((place, Decision(self._title(question))))
+            self._beside.append((place, entry.seq, ModeChanged(mode)))
 
     def _title(self, question: AskedQuestion) -> str:
         """What is asked; the tool call may have got its title before."""
         about = question.untitled_call
         titles = [
             item.title
-            for item in with_those_inside(self._state.timeline)
-            if about is not None and isinstance(item, ToolCall) and item.tool_call_id == about
+            for item in (with_those_inside(self._fold.timeline()) if about is not None else ())
+            if isinstance(item, ToolCall) and item.tool_call_id == about
         ]
         return next(filter(None, titles), question.title)
 
@@ -201,34 +212,32 @@ class _Telling:
         if (asked := self._questions.get(closed.question)) is None:
             return  # a question of an earlier turn
         index, question = asked
-        place, asked_here = self._beside[index]
+        place, seq, asked_here = self._beside[index]
         assert isinstance(asked_here, Decision)
         scene = Decision(asked_here.question, closed.came(question), closed.client)
-        self._beside[index] = place, scene
+        self._beside[index] = place, seq, scene
 
-    def _timeline_so_far(self) -> int:
-        self._state = fold(self._pending, self._state)
-        self._pending = []
-        return len(self._state.timeline)
-
-    def scenes(self) -> list[Scene]:
-        end = self._timeline_so_far()
-        beside = [(place, 0, scene) for place, scene in self._beside]
+    def placed(self) -> list[tuple[int, Scene]]:
+        state = self._fold.state()
+        beside = [(place, 0, seq, scene) for place, seq, scene in self._beside]
         if self._plan_place is not None:
-            beside.append((self._plan_place, 0, _plan(self._state.plan)))
-        if self._state.turns and self._last != TURN_END:
-            beside.append((end, 2, TurnOpen()))
+            place, seq = self._plan_place
+            beside.append((place, 0, seq, _plan(state.plan)))
+        if state.turns and self._last != TURN_END:
+            last = self._began[-1] if self._began else 0
+            beside.append((len(state.timeline), 2, last, TurnOpen()))
         calls: dict[str | None, int] = {
             item.tool_call_id: place
-            for place, item in enumerate(self._state.timeline)
+            for place, item in enumerate(state.timeline)
             if isinstance(item, ToolCall)
         }
         timeline = [
             # A sub-agent stands under the call that made it, where the agent tells which that was.
-            (calls.get(item.caller, place) if isinstance(item, SubAgent) else place, 1, item)
-            for place, item in enumerate(self._state.timeline)
+            (calls.get(item.caller, place) if isinstance(item, SubAgent) else place, 1, seq, item)
+            for place, (seq, item) in enumerate(zip(self._began, state.timeline, strict=True))
         ]
-        return [scene for *_, scene in sorted([*beside, *timeline], key=lambda told: told[:2])]
+        told = sorted([*beside, *timeline], key=lambda one: one[:2])
+        return [(seq, scene) for *_, seq, scene in told]
 
 
 def _may_stand_beside(raw: bytes) -> bool:
