@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.history import Segment
-from acphold.journal import SqliteJournal
+from acphold.journal import SessionRow, SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, remember, said, update
 
@@ -271,14 +271,14 @@ def test_a_pipe_is_written_to_and_not_replaced(
 def test_a_session_that_is_deleted_meanwhile_is_passed_over(
     two: Path, acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    downstream = SqliteJournal.downstream
+    session = SqliteJournal.session
 
-    async def delete_first(self: SqliteJournal, session_id: str) -> str | None:
+    async def delete_first(self: SqliteJournal, session_id: str) -> SessionRow:
         if session_id == "aa-1":
             await self.delete("aa-1")
-        return await downstream(self, session_id)
+        return await session(self, session_id)
 
-    monkeypatch.setattr(SqliteJournal, "downstream", delete_first)
+    monkeypatch.setattr(SqliteJournal, "session", delete_first)
     done = acphold.run("export", "--all", "-o", str(tmp_path / "out"))
     assert done.code == 0
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["bb-2.md"]

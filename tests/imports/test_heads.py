@@ -20,7 +20,7 @@ from acphold.imports.pieces import Piece
 from acphold.imports.readers import NAMES
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner
-from acphold.journal import ListFilter, RowChange, SessionRow, SqliteJournal, history
+from acphold.journal import ListFilter, RowChange, SessionRow, SqliteJournal, history, is_forgotten
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout
@@ -74,7 +74,7 @@ async def kept(journal: SqliteJournal) -> dict[str, object]:
         row.session_id: (
             row,
             [segment async for segment in history(journal, row.session_id)],
-            await journal.downstream(row.session_id),
+            row.downstream_id,
         )
         for row in await journal.page(ListFilter())
     }
@@ -172,14 +172,15 @@ async def test_a_title_that_is_kept_elsewhere_is_in_no_row_before_all_is_looked_
     cline.write(title=name)
     redact = Selection(redact=True)
     assert len(await list_first(opened, tmp_path, redact)) == 2
-    unread = await opened.unread()
+    rows = await opened.page(ListFilter(unread=True))
     await opened.aclose()
     for hidden in (key, word):
         assert not files_with(tmp_path, hidden)
     again = SqliteJournal.open(journal, read_transcript=read_beside)
     try:
-        for listed in unread.values():
-            source, is_redacted = unread_in(listed)
+        for row in rows:
+            assert row.unread is not None
+            source, is_redacted = unread_in(row.unread)
             assert is_redacted
             intake = Intake(again, redact)
             assert (await intake.take(source, reader(source.reader))).outcome == "new"
@@ -306,7 +307,7 @@ async def test_an_unread_session_whose_file_is_gone_says_so_and_goes(
         await opened.complete(SESSION)
     with pytest.raises(UnknownSessionError):
         await opened.session(SESSION)
-    assert await opened.downstream(SESSION) is None
+    assert not await is_forgotten(opened, "codex", SESSION)
     assert await opened.file.damage() == []
 
 
@@ -320,6 +321,23 @@ async def test_the_next_import_gives_up_what_has_gone_before_it_was_read(
     remove(source)
     await give_up_lost(opened)
     assert [row.session_id for row in await opened.page(ListFilter())] == [there.session_id]
+
+
+async def test_what_somebody_has_open_is_not_given_up(
+    opened: SqliteJournal, journal: Path, tmp_path: Path
+) -> None:
+    conversation().write(tmp_path)
+    await list_first(opened, tmp_path)
+    ((source, _),) = found(tmp_path)
+    remove(source)
+    other = SqliteJournal.open(journal)
+    lease = await other.acquire(SESSION)
+    await give_up_lost(opened)
+    assert (await opened.session(SESSION)).is_unread
+    await other.release(lease)
+    await give_up_lost(opened)
+    assert await opened.page(ListFilter()) == []
+    await other.aclose()
 
 
 async def test_of_a_session_that_was_read_in_part_it_shows_that_when_the_file_is_gone(

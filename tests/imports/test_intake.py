@@ -86,7 +86,7 @@ async def test_a_conversation_is_listed_under_the_agents_key_with_its_own_times(
     assert row.created_at == 1767322801000
     assert row.updated_at == 1767322810000
     assert await said(opened) == whole(2)
-    assert await opened.downstream(SESSION) == SESSION
+    assert (await opened.session(SESSION)).downstream_id == SESSION
 
 
 async def test_each_entry_has_the_time_at_which_it_happened(

@@ -239,7 +239,7 @@ class _Writing:
 
     async def _looked_through(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
         """The head and the entries of a session, as they are to be written."""
-        head = Head.of(row, await self._journal.downstream(row.session_id))
+        head = Head.of(row)
 
         def read() -> AsyncIterator[Entry]:
             return entries(self._journal, row.session_id)

@@ -12,7 +12,7 @@ from acphold.cli.findings import Finding
 from acphold.cli.journals import exists, file_of, opened, path_of, sessions, unread_remark
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import AcpholdError
-from acphold.journal import Arrivals, ListFilter, Sessions
+from acphold.journal import ListFilter, Sessions
 from acphold.journal.in_file import InFile
 
 LITTLE_SPACE = 64 << 20
@@ -84,7 +84,7 @@ async def _contents(journal: Sessions) -> str:
     return counted(prompted, "session") + rest
 
 
-async def _unread(journal: Arrivals) -> list[Finding]:
+async def _unread(journal: Sessions) -> list[Finding]:
     what, _, advice = (await unread_remark(journal)).partition("; ")
     return [Finding(what, advice)] if what else []
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
@@ -11,7 +12,6 @@ from acphold.cli.terminal_text import counted
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history import Entry
 from acphold.journal import (
-    Arrivals,
     Free,
     Index,
     Journal,
@@ -115,9 +115,9 @@ async def whole(journal: Journal, row: SessionRow) -> SessionRow:
     return await journal.session(row.session_id, counted=True)
 
 
-async def unread_remark(journal: Arrivals) -> str:
+async def unread_remark(journal: Sessions) -> str:
     """What to say of sessions that an import has listed and not read; "" when there are none."""
-    count = len(await journal.unread())
+    count = len(await journal.page(ListFilter(archived="include", unread=True), limit=sys.maxsize))
     if not count:
         return ""
     return (

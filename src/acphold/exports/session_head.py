@@ -43,8 +43,8 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
     origins: tuple[Origin, ...] = ()
 
     @classmethod
-    def of(cls, row: SessionRow, downstream_id: str | None = None) -> Head:
-        """The head of a session of the journal, and its agent's id for it."""
+    def of(cls, row: SessionRow) -> Head:
+        """The head of a session of the journal."""
         return cls(
             row.session_id,
             row.agent,
@@ -53,7 +53,7 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
             row.updated_at,
             row.title,
             row.additional_directories,
-            None if downstream_id == row.session_id else downstream_id,
+            None if row.downstream_id == row.session_id else row.downstream_id,
             row.message_count,
             row.renamed,
             row.archived,

@@ -80,7 +80,7 @@ class Adoption:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
             return False
-        if row.prompted or await self._journal.downstream(session_id) is not None:
+        if row.prompted or row.downstream_id is not None:
             return True
         return await self._was_made_here(session_id)
 
@@ -148,7 +148,11 @@ class Adoption:
         """Remove what is there, once nobody is at it; unless another process is quicker."""
         with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
             seen = await self._until_nobody_is_at_it(session_id)
-            await self._journal.delete(await self._journal.acquire(session_id, seen=seen))
+            lease = await self._journal.acquire(session_id, seen=seen)
+            if await self.is_known(session_id):  # whoever was at it was quicker
+                await self._journal.release(lease)
+            else:
+                await self._journal.delete(lease)
 
     async def _until_nobody_is_at_it(self, session_id: str) -> int:
         """Wait for another process that lives and adopts it; the epoch of who was at it last.
@@ -192,6 +196,7 @@ class Adoption:
 
     async def _undo(self, lease: Lease) -> None:
         try:
-            await self._journal.delete(lease)
-        except LeaseLostError:
+            if (await self._journal.session(lease.session_id)).downstream_id is None:
+                await self._journal.delete(lease)
+        except (LeaseLostError, UnknownSessionError):
             log.info("session %s: another process adopts it", lease.session_id)

@@ -93,10 +93,10 @@ async def forked_from(journal: Journal, session_id: str, agent: Agent) -> str | 
     if not agent.can_fork or not row.origins:
         return None
     origin = row.origins[-1]
-    known = await journal.downstream(origin.session_id)
-    if known is None or await session_of(journal, agent.key, known) != origin.session_id:
-        return None
     try:
+        known = (await journal.session(origin.session_id)).downstream_id
+        if known is None or await session_of(journal, agent.key, known) != origin.session_id:
+            return None
         source = await turn_spans(history(journal, origin.session_id))
     except UnknownSessionError:
         return None

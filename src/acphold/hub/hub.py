@@ -542,12 +542,11 @@ class Hub:
 
     async def _known_at_agent(self, session_id: str) -> str | None:
         """The agent's id of a session, ours or its own; None when it has no such session."""
-        known = await self._journal.downstream(session_id) or session_id
-        owner = await session_of(self._journal, self.agent.key, known)
-        if owner == session_id:
-            return known
         try:
-            await self._journal.session(session_id)
+            known = (await self._journal.session(session_id)).downstream_id or session_id
         except UnknownSessionError:
-            return session_id if owner is None else None
-        return None  # it has given the id to another session since, or never knew this one
+            is_ours = await session_of(self._journal, self.agent.key, session_id) is not None
+            return None if is_ours else session_id
+        # It may have given the id to another session since, or never have known this one.
+        owner = await session_of(self._journal, self.agent.key, known)
+        return known if owner == session_id else None

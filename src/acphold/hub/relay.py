@@ -77,12 +77,11 @@ class Relay:
         conversation = self._live.get(session_id)
         if conversation is not None and conversation.side.is_open:
             return conversation.side.under_its_id(params)
-        known = await self._journal.downstream(session_id)
-        if known and await session_of(self._journal, self._agent.key, known) == session_id:
-            return splice(params, {"sessionId": encode(known)})
         try:
-            await self._journal.session(session_id)
+            known = (await self._journal.session(session_id)).downstream_id
         except UnknownSessionError:
             return params  # the agent's own
+        if known and await session_of(self._journal, self._agent.key, known) == session_id:
+            return splice(params, {"sessionId": encode(known)})
         reason = f"session {session_id!r} is not open; call session/load or session/resume first"
         raise UnknownSessionError(session_id, reason)

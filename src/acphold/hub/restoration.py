@@ -179,7 +179,7 @@ class Restoration:
         if agent.reads_journal:
             await self._link_for_reader()
             return self._session.id
-        known = await self._journal.downstream(self._session.id)
+        known = (await self._journal.session(self._session.id)).downstream_id
         if known and await session_of(self._journal, agent.key, known) == self._session.id:
             return known
         return None  # another agent's id, or one that this agent has given away again

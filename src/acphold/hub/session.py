@@ -12,6 +12,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from time import time
 from typing import Protocol
 
@@ -351,11 +352,12 @@ class Session:
 
     async def verify(self) -> None:
         """LeaseLostError unless this process still owns the session."""
-        try:
-            await self._journal.verify(self._lease)
-        except LeaseLostError as exc:
-            self.lose(exc)
-            raise
+        with suppress(UnknownSessionError):
+            if (await self._journal.owner(self.id)).epoch == self._lease.epoch:
+                return
+        for lost in await self._journal.renew([self._lease]):  # which tells what became of it
+            self.lose(lost)
+            raise lost
 
     @property
     def lease(self) -> Lease:

@@ -155,7 +155,7 @@ class SessionList:
             return _line(row, {AGENT: row.agent})
         if not any(self._agents_own.values()):
             return _line(row, {})
-        agents_id = await self._journal.downstream(row.session_id) or row.session_id
+        agents_id = row.downstream_id or row.session_id
         known = self.agents_own(agents_id)
         if known is None or known.info.meta is None:
             return _line(row, {})

@@ -8,20 +8,33 @@ does not say that, the conversation is listed once it is read.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable
-from typing import Final
+from contextlib import suppress
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.history.entries import PROMPT
 from acphold.imports.pieces import first_line
 from acphold.imports.readers import Reader, reader
 from acphold.imports.records import only_beginnings
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Facts, Source
-from acphold.journal import Arrivals, Listed, NewSession
+from acphold.journal import (
+    Arrivals,
+    Free,
+    Listed,
+    ListFilter,
+    NewSession,
+    Owners,
+    RowChange,
+    Sessions,
+    Whose,
+)
 
 HEAD_BYTES: Final = 128 << 10
 """How far into a file the first prompt is looked for: settings and words of hooks stand before."""
@@ -34,6 +47,10 @@ NOT_BY_HEADS: Final = frozenset({"acpx", "acphold"})
 
 AT_ONCE: Final = 64
 """Rows in one transaction: others wait for it."""
+
+
+class Unreading(Owners, Sessions, Protocol):
+    """What giving up asks of a journal."""
 
 
 async def enlist(
@@ -60,15 +77,38 @@ class _Unread(Struct):
     redact: bool
 
 
-async def give_up_lost(journal: Arrivals) -> None:
+def is_held(whose: Whose) -> bool:
+    """Whether somebody has the session open; another import only works on it."""
+    return not isinstance(whose, Free) and not whose.yields
+
+
+async def give_up_lost(journal: Unreading) -> None:
     """Give up what was listed by an import that was killed, and has gone from the disk since."""
-    for session_id, unread in (await journal.unread()).items():
-        if _has_gone(unread_in(unread)[0]):
-            await journal.give_up(session_id)
+    unread = ListFilter(archived="include", unread=True)
+    for row in await journal.page(unread, limit=sys.maxsize):
+        if row.unread is not None and _has_gone(unread_in(row.unread)[0]):
+            await give_up(journal, row.session_id)
 
 
 def _has_gone(source: Source) -> bool:
     return not os.path.lexists(source.paths[0])
+
+
+async def give_up(journal: Unreading, session_id: str) -> None:
+    """Read no more of an unread session: it has what it has, and goes if that is nothing.
+
+    Unless somebody has it open.
+    """
+    with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
+        whose = await journal.owner(session_id)
+        if is_held(whose):
+            return
+        lease = await journal.acquire(session_id, whose.epoch, yields=True)
+        if lease.next_seq > 1:
+            await journal.change(lease, RowChange(unread=None))
+            await journal.release(lease)
+        else:
+            await journal.delete(lease)
 
 
 def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) -> Listed | None:

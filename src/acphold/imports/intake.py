@@ -28,7 +28,7 @@ from acphold.errors import (
 from acphold.history.entries import PROMPT, Entry
 from acphold.history.times import now_ms
 from acphold.imports.continuation import NOTHING, Known, turns
-from acphold.imports.heads import enlist, unread_in
+from acphold.imports.heads import enlist, give_up, is_held, unread_in
 from acphold.imports.pieces import Piece, pieces
 from acphold.imports.readers import Reader
 from acphold.imports.session_writer import (
@@ -40,11 +40,9 @@ from acphold.imports.session_writer import (
 )
 from acphold.imports.sources import Facts, Kept, Manner, Source
 from acphold.journal import (
-    Free,
     Journal,
     NewSession,
     SessionRow,
-    Whose,
     history,
     is_forgotten,
     session_of,
@@ -215,8 +213,10 @@ class Intake:
         for found in (apart, source):
             if ours := await session_of(self._journal, agent, found.known_as):
                 row = await self._journal.session(ours)
-                if source.given and _is_only_listed(row) and not await self._is_of(row, source):
-                    return apart, None
+                if source.given and row.unread is not None and not row.last_seq:
+                    listed, _ = unread_in(row.unread)
+                    if listed.place != source.place:
+                        return apart, None
                 return found, row
         if source.kept_as:
             with suppress(UnknownSessionError):
@@ -224,11 +224,6 @@ class Intake:
                 if row.agent == agent and row.last_seq:
                     return source, row
         return source, None
-
-    async def _is_of(self, row: SessionRow, source: Source) -> bool:
-        """Whether this is the source that the session was listed by."""
-        listed = (await self._journal.unread(row.session_id)).get(row.session_id)
-        return listed is not None and unread_in(listed)[0].place == source.place
 
     async def take(self, source: Source, reader: Reader, telling: Telling = told_here) -> Taken:
         """Take in what is new of a conversation.
@@ -273,7 +268,7 @@ class Intake:
 
     async def _give_up(self, row: SessionRow | None) -> None:
         if row is not None and row.is_unread:
-            await self._journal.give_up(row.session_id)
+            await give_up(self._journal, row.session_id)
 
     async def _take_new(self, source: Source, told: AsyncIterator[Piece]) -> Taken:
         writing: SessionWriter | None = None
@@ -323,14 +318,14 @@ class Intake:
                 return wanted, True
             if await session_of(self._journal, agent, source.known_as) is not None:
                 raise _OvertakenError
-            if row.last_seq == 0 and not _is_held(await self._journal.owner(wanted)):
+            if row.last_seq == 0 and not is_held(await self._journal.owner(wanted)):
                 return wanted, True
         return f"{source.reader}-{wanted}", False
 
     async def _take_rest(self, source: Source, row: SessionRow, news: News) -> Taken:
         """What is new of a conversation that the journal has, or has another one with the id of."""
         whose = await self._journal.owner(row.session_id)
-        if _is_held(whose):
+        if is_held(whose):
             return Taken("busy")
         marker, is_newest = await self._newest_marker(row)
         if marker is not None and marker.taken and is_newest:
@@ -416,8 +411,3 @@ def _marker_of(last: Entry | None) -> Marker | None:
 def _is_only_listed(row: SessionRow) -> bool:
     """Whether nothing of the session was taken in yet."""
     return row.is_unread and not row.last_seq
-
-
-def _is_held(whose: Whose) -> bool:
-    """Whether somebody has the session open; another import only works on it."""
-    return not isinstance(whose, Free) and not whose.yields

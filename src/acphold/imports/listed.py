@@ -43,9 +43,7 @@ async def read_beside(path: str, session_id: str) -> None:
 
 async def read_listed(journal: Journal, session_id: str, *, redact: bool = False) -> None:
     """Read it here; does nothing for a session that was read. Raises TranscriptError."""
-    listed = (await journal.unread(session_id)).get(session_id)
-    if listed is None:
-        await journal.session(session_id)  # raises UnknownSessionError
+    if (listed := (await journal.session(session_id)).unread) is None:
         return
     source, redact = unread_in(listed, redact=redact)
     try:

@@ -109,10 +109,12 @@ class SessionRow(Struct, frozen=True):
 
     `prompted` is False until the first prompt; `message_count` counts prompts and agent
     messages; `last_seq` is 0 in a session without entries. `renamed` says that a person gave the
-    title; `origins` where the conversation came from, oldest first. `is_unread` says that an import
-    has listed it, and not read it to its end yet: see `Arrivals.complete`. `followers` is how many
+    title; `origins` where the conversation came from, oldest first. `followers` is how many
     clients may go on behind a position that is lost when the session is settled: so many that ask
     for positions were there at a time; 0 if nothing came since it was settled last.
+    `downstream_id` is the one by which the agent has known it last. `unread` is None but for a
+    session that an import has listed, and not read to its end yet (see `Arrivals.complete`): where
+    its transcript is, as in Listed.
     """
 
     session_id: str
@@ -128,8 +130,14 @@ class SessionRow(Struct, frozen=True):
     archived: bool = False
     renamed: bool = False
     origins: tuple[Origin, ...] = ()
-    is_unread: bool = False
     followers: int = 0
+    downstream_id: str | None = None
+    unread: bytes | None = None
+
+    @property
+    def is_unread(self) -> bool:
+        """Whether an import has listed it, and not read it to its end yet."""
+        return self.unread is not None
 
     @property
     def key(self) -> ListKey:
@@ -145,7 +153,8 @@ class ListFilter(Struct, frozen=True):
     """Which sessions to list.
 
     `cwd` may be any name of the folder. Sessions that were never prompted are left out, except
-    those in `held` (somebody has them open), and all of them with `include_unprompted`.
+    those in `held` (somebody has them open), and all of them with `include_unprompted`. With
+    `unread`, only those that an import has listed and not read.
     """
 
     agent: str | None = None
@@ -153,6 +162,7 @@ class ListFilter(Struct, frozen=True):
     held: frozenset[str] = frozenset()
     include_unprompted: bool = False
     archived: Archived = "exclude"
+    unread: bool = False
 
 
 class Lease(Struct):
@@ -275,10 +285,10 @@ class Owners(Protocol):
         """
 
     async def owner(self, session_id: str) -> Whose:
-        """Who owns the session now; raises UnknownSessionError."""
+        """Who owns the session now; raises UnknownSessionError.
 
-    async def verify(self, lease: Lease) -> None:
-        """LeaseLostError unless the lease stands; quick enough to be asked before every prompt."""
+        Quick enough to be asked before every prompt, of a session that is ours.
+        """
 
     async def renew(
         self,
@@ -379,9 +389,9 @@ class Sessions(Protocol):
         """Remove sessions, with their entries and leases; the ids of those that are gone now.
 
         By its id as a person: its links stay as tombstones, so that the agent's own list does not
-        bring it back. Under a lease as its owner, who had begun to make it: it leaves nothing, and
-        one that has a link was made, and stays. With `idle_since` (ms since the epoch), only those
-        that nobody holds and that were last active by then.
+        bring it back. Under a lease as its owner, who could not make it: as if it had never been.
+        With `idle_since` (ms since the epoch), only those that nobody holds and that were last
+        active by then.
         """
 
 
@@ -393,9 +403,6 @@ class Links(Protocol):
 
         With None for the lease, a tombstone is left for an id of the agent that was never ours.
         """
-
-    async def downstream(self, session_id: str) -> str | None:
-        """The id the agent knows the session by: the newest link."""
 
     async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
         """Our sessions behind these ids of the agent; None for a tombstone, nothing if unknown."""
@@ -471,12 +478,6 @@ class Arrivals(Protocol):
 
     async def enlist(self, found: Sequence[Listed]) -> None:
         """Have sessions in the list before they are read; those that are known stay as they are."""
-
-    async def unread(self, session_id: str | None = None) -> dict[str, bytes]:
-        """Where the transcripts of unread sessions are, by the sessions' ids: of one, or of all."""
-
-    async def give_up(self, session_id: str) -> None:
-        """Read no more of an unread session: it has what it has, and goes if that is nothing."""
 
     async def complete(self, session_id: str) -> None:
         """Read an unread session to its end; does nothing for any other.

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from acphold.journal import Journal, NewSession, is_forgotten, session_of
+from acphold.journal import Journal, ListFilter, NewSession, is_forgotten, session_of
 
 
 async def test_the_newest_link_is_the_one_to_use(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
-    assert await journal.downstream("s1") is None
+    assert (await journal.session("s1")).downstream_id is None
     await journal.link(lease, "a", "d1")
     await journal.link(lease, "a", "d2")
-    assert await journal.downstream("s1") == "d2"
+    assert (await journal.session("s1")).downstream_id == "d2"
     await journal.link(lease, "a", "d1")
-    assert await journal.downstream("s1") == "d1"
+    assert (await journal.session("s1")).downstream_id == "d1"
     assert await session_of(journal, "a", "d2") == "s1"
     assert await session_of(journal, "b", "d2") is None
-    assert await journal.downstream("nobody") is None
+    assert await journal.page(ListFilter(include_unprompted=True)) == [await journal.session("s1")]
 
 
 async def test_linked_tells_ours_from_the_agents_own(journal: Journal) -> None:

@@ -7,8 +7,8 @@ import os
 import pytest
 import pytest_asyncio
 
-from acphold.errors import HeldElsewhereError, LeaseLostError
-from acphold.journal import At, Free, Here, Journal, NewSession, RowChange, Silent
+from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
+from acphold.journal import At, Free, Here, Journal, Listed, NewSession, RowChange, Silent
 from tests.journal.conversations import begun
 
 
@@ -111,28 +111,20 @@ async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_
     assert await other.read("s1", 0) == []
 
 
-async def test_a_session_that_nobody_asked_to_remove_leaves_no_tombstone(
+async def test_a_session_that_its_owner_deletes_leaves_no_tombstone(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
     await journal.append(lease, [("update", [b"1"])])
-    assert await journal.delete(lease)
-    assert await journal.linked("a", ["s1"]) == {}
+    await journal.link(lease, "a", "d1")
+    assert await journal.delete(lease) == ["s1"]
+    assert await journal.linked("a", ["d1"]) == {}
     again = await begun(journal)
     assert await journal.read("s1", 0) == []
     assert again.next_seq == 1
 
 
-async def test_a_session_that_an_agent_knows_is_not_abandoned(journal: Journal) -> None:
-    lease = await begun(journal)
-    [kept] = await journal.append(lease, [("update", [b"1"])])
-    await journal.link(lease, "a", "d1")
-    assert not await journal.delete(lease)
-    assert await journal.read("s1", 0) == [kept]
-    await journal.append(lease, [("update", [b"2"])])
-
-
-async def test_a_session_that_another_process_has_taken_over_is_not_abandoned(
+async def test_a_session_that_another_process_has_taken_over_is_not_deleted_by_its_owner_before(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -228,12 +220,35 @@ async def test_what_another_has_taken_or_deleted_is_found_lost_by_the_next_look(
 ) -> None:
     taken, gone = await begun(journal), await begun(journal, "s2")
     for lease in (taken, gone, taken):
-        await journal.verify(lease)
-    await other.acquire("s1")
-    with pytest.raises(LeaseLostError):
-        await journal.verify(taken)
-    await journal.verify(gone)
+        assert await journal.owner(lease.session_id) == Here(lease.epoch)
+    theirs = await other.acquire("s1")
+    now = await journal.owner("s1")
+    assert (type(now), now.epoch) == (At, theirs.epoch)
+    assert await journal.owner("s2") == Here(gone.epoch)
     await other.delete("s2")
-    with pytest.raises(LeaseLostError) as caught:
-        await journal.verify(gone)
-    assert caught.value.deleted
+    with pytest.raises(UnknownSessionError):
+        await journal.owner("s2")
+
+
+async def test_what_was_let_go_or_taken_again_here_is_known_at_once(journal: Journal) -> None:
+    lease = await begun(journal)
+    assert await journal.owner("s1") == Here(lease.epoch)
+    again = await journal.acquire("s1")
+    assert await journal.owner("s1") == Here(again.epoch)
+    await journal.release(again)
+    assert await journal.owner("s1") == Free(again.epoch)
+    await journal.acquire("s1")
+    await journal.delete("s1")
+    with pytest.raises(UnknownSessionError):
+        await journal.owner("s1")
+
+
+async def test_a_session_that_an_import_has_only_listed_is_free_to_whoever_saw_that(
+    journal: Journal,
+) -> None:
+    await journal.enlist([Listed(NewSession("s1", "a", "/"), "d1", 1000, b"there")])
+    assert await journal.owner("s1") == Free(0)
+    lease = await journal.acquire("s1", 0)
+    assert await journal.owner("s1") == Here(lease.epoch)
+    with pytest.raises(HeldElsewhereError):
+        await journal.acquire("s1", 0)

@@ -155,7 +155,7 @@ QUESTIONS: dict[str, Ask] = {
     "read": lambda journal, _: journal.read("s1", 0),
     "row": lambda journal, _: journal.session("s1"),
     "what it looks for is no more": lambda journal, _: journal.summary("s1"),
-    "verify": lambda journal, lease: journal.verify(lease),
+    "who owns it": lambda journal, _: journal.owner("s1"),
     "write": lambda journal, _: journal.change("s1", RowChange(given="T")),
     "create": lambda journal, _: begun(journal, "s2"),
     "in the background": lambda journal, _: journal.search("word"),

@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from acphold.journal.journal import Lease
-from acphold.journal.sqlite import leases, search_index, segments, session_rows
+from acphold.journal.sqlite import leases, search_index, segments
 from acphold.journal.sqlite.connection import Connection, writing
 
 PIECE_BYTES: Final = 512 << 10
@@ -58,16 +58,19 @@ def delete(
                 found = connection.execute(_FIND, (session_id,)).fetchone()
                 if isinstance(session, Lease):
                     leases.require(connection, session)
-                    if session_rows.has_link(connection, session.number):
-                        continue
-                elif found is None:
+                if found is None:
                     continue
                 number, owner, updated_at = found
                 if idle_since is not None and (
                     updated_at > idle_since or lives(owner or leases.NOBODY)
                 ):
                     continue
-                session_rows.forget_session(connection, number)
+                if isinstance(session, Lease):
+                    connection.execute("DELETE FROM links WHERE session = ?", (number,))
+                else:  # tombstones
+                    connection.execute(
+                        "UPDATE links SET session = NULL WHERE session = ?", (number,)
+                    )
                 remove_rows(connection, number)
                 now_gone.append(session_id)
         gone += now_gone

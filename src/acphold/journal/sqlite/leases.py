@@ -117,7 +117,7 @@ def acquire(
     number = number_of(connection, session_id)
     if seen is not None:
         (epoch,) = connection.execute(
-            "SELECT epoch FROM leases WHERE session = ?", (number,)
+            "SELECT coalesce(max(epoch), 0) FROM leases WHERE session = ?", (number,)
         ).fetchone()
         if epoch != seen:
             raise HeldElsewhereError(session_id, "another acphold process", epoch)
@@ -129,15 +129,15 @@ def whose(
 ) -> Whose:
     """Who owns a session, as seen by the owner `own_id`; raises UnknownSessionError."""
     row = connection.execute(
-        "SELECT owner, epoch, yields OR retired, host, pid, addresses, renewed_at FROM leases"
-        " LEFT JOIN owners ON id = owner"
-        " WHERE session = (SELECT number FROM sessions WHERE session_id = ?)",
+        "SELECT owner, coalesce(epoch, 0), yields OR retired, host, pid, addresses, renewed_at"
+        " FROM sessions LEFT JOIN leases ON session = number LEFT JOIN owners ON id = owner"
+        " WHERE session_id = ?",
         (session_id,),
     ).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
     id_, epoch, yields, host, pid, addresses, renewed_at = row
-    if host is None:  # released, or an owner that was forgotten
+    if host is None:  # never owned, released, or of an owner that was forgotten
         return Free(epoch)
     if id_ == own_id:
         return Here(epoch, bool(yields))

@@ -56,11 +56,13 @@ def _walk(
     prompted: bool,
     archived: bool,
 ) -> list[SessionRow]:
-    index = _INDEXES[filter.agent is not None, filter.cwd is not None]
+    index = f"INDEXED BY {_INDEXES[filter.agent is not None, filter.cwd is not None]}"
+    if filter.unread:  # few, whose rows no index tells
+        index = "NOT INDEXED"
     conditions, values = _conditions(filter, after)
     rows = connection.execute(
         # Named, because without statistics the planner may take another index and sort.
-        f"{SELECT_ROW} INDEXED BY {index} WHERE prompted = ? AND archived = ?{conditions}"
+        f"{SELECT_ROW} {index} WHERE prompted = ? AND archived = ?{conditions}"
         " ORDER BY updated_at DESC, session_id DESC LIMIT ?",
         (prompted, archived, *values, limit),
     )
@@ -91,6 +93,8 @@ def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[st
     if filter.cwd is not None:
         conditions += " AND folder = ?"
         values.append(resolved_folder(filter.cwd))
+    if filter.unread:
+        conditions += " AND unread IS NOT NULL"
     if after is not None:
         conditions += " AND (updated_at, session_id) < (?, ?)"
         values += (after.updated_at, after.session_id)

@@ -46,12 +46,14 @@ SELECT_ROW: Final = (
     "SELECT session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
     f" message_count, prompted, coalesce({_LAST_KEY.format('sessions.number')} & 4294967295, 0),"
     " number, settled_through, archived, renamed, origins,"
-    " unread IS NOT NULL, followers FROM sessions"
+    " followers, (SELECT downstream_id FROM links WHERE session = sessions.number"
+    " ORDER BY links.number DESC LIMIT 1), unread FROM sessions"
 )
 """The columns `session_row` reads."""
 
 Row = tuple[
-    str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int, int
+    *tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int],
+    *tuple[str | None, bytes | None],
 ]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -61,7 +63,7 @@ _decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
 def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = True) -> SessionRow:
     """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
-    prompted, last, number, settled, archived, renamed, origins, unread, followers = row[8:]
+    prompted, last, number, settled, archived, renamed, origins, followers, known, unread = row[8:]
     if counted and last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -78,8 +80,9 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
         bool(archived),
         bool(renamed),
         () if origins == "[]" else _decode_origins(origins),
-        bool(unread),
         followers if last > settled else 0,
+        known,
+        unread,
     )
 
 
@@ -245,27 +248,6 @@ def link(
         "INSERT OR REPLACE INTO links (agent, downstream_id, session) VALUES (?, ?, ?)",
         (agent, downstream_id, session),
     )
-
-
-def forget_session(connection: sqlite3.Connection, number: int) -> None:
-    """Turn all ids of a session into tombstones."""
-    connection.execute("UPDATE links SET session = NULL WHERE session = ?", (number,))
-
-
-def has_link(connection: sqlite3.Connection, number: int) -> bool:
-    """Whether an agent knows the session by some id."""
-    row = connection.execute("SELECT 1 FROM links WHERE session = ?", (number,)).fetchone()
-    return row is not None
-
-
-def downstream(connection: sqlite3.Connection, session_id: str) -> str | None:
-    """The newest id the agent knows the session by."""
-    row = connection.execute(
-        "SELECT downstream_id FROM links WHERE session ="
-        " (SELECT number FROM sessions WHERE session_id = ?) ORDER BY number DESC LIMIT 1",
-        (session_id,),
-    ).fetchone()
-    return None if row is None else str(row[0])
 
 
 def last_entries(

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
 from typing import Final, TypeVar
 
-from acphold.errors import JournalBusyError, JournalError, LeaseLostError
+from acphold.errors import JournalBusyError, JournalError, LeaseLostError, UnknownSessionError
 from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
@@ -33,7 +33,7 @@ from acphold.journal.journal import (
     UsageSums,
 )
 from acphold.journal.location import journal_path
-from acphold.journal.owners import Whose
+from acphold.journal.owners import Here, Whose
 from acphold.journal.sqlite import (
     deletion,
     free_pages,
@@ -114,7 +114,7 @@ class SqliteJournal:
         self._verify_at = 0
         self._cursor_secret: bytes | None = None
         self._seen: tuple[int, int | None] | None = None
-        self._verified: set[int] = set()  # epochs of leases that stood then
+        self._own: dict[str, Here] = {}  # of the sessions that were ours then
         self._owner: owner_files.OwnerFile | None = None  # once it has owned something
         self._addresses: tuple[str, ...] = ()
         self._retired = False
@@ -172,14 +172,26 @@ class SqliteJournal:
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
-        self._verified.clear()  # one of them may have been for this session
+        self._own.pop(session_id, None)
         return await self._owning(
             lambda db, owner_id: leases.acquire(db, session_id, owner_id, seen, yields=yields)
         )
 
     async def owner(self, session_id: str) -> Whose:
+        # While nobody else has written to the file, what was ours still is: one look at a counter
+        # in memory instead of a read of three tables.
+        connection = await self._look(lambda db: db)
+        seen = id(connection), connection.writes_of_others  # behind the look, which notes it
+        if seen != self._seen:
+            self._seen = seen
+            self._own.clear()
+        if (here := self._own.get(session_id)) is not None:
+            return here
         own_id = None if self._owner is None else self._owner.id
-        return await self._look(lambda db: leases.whose(db, session_id, own_id, self._lives))
+        whose = await self._look(lambda db: leases.whose(db, session_id, own_id, self._lives))
+        if isinstance(whose, Here):
+            self._own[session_id] = whose
+        return whose
 
     def _lives(self, owner_id: str) -> bool:
         return owner_files.lives(self.path, owner_id)
@@ -207,18 +219,6 @@ class SqliteJournal:
         for id_ in dead:
             owner_files.forget(self.path, id_)
 
-    async def verify(self, lease: Lease) -> None:
-        # While nobody else has written to the file, what stood still stands: one look at a counter
-        # in memory instead of a read of two tables.
-        connection = await self._look(lambda db: db)
-        seen = id(connection), connection.writes_of_others  # behind the look, which notes it
-        if seen != self._seen:
-            self._seen = seen
-            self._verified.clear()
-        if lease.epoch not in self._verified:
-            await self._look(lambda db: leases.require(db, lease))
-            self._verified.add(lease.epoch)
-
     async def renew(
         self,
         leases_: Iterable[Lease] = (),
@@ -228,6 +228,7 @@ class SqliteJournal:
     ) -> list[LeaseLostError]:
         self._addresses = self._addresses if addresses is None else (*addresses,)
         self._retired = self._retired or retiring
+        self._own.clear()
         if self._owner is None:
             return []
         self._owner.keep()
@@ -241,6 +242,7 @@ class SqliteJournal:
         return await self._write(work)
 
     async def release(self, lease: Lease) -> None:
+        self._own.pop(lease.session_id, None)
         await self._write(lambda db: leases.release(db, lease))
 
     # -- writing under a lease ------------------------------------------------------------
@@ -333,14 +335,12 @@ class SqliteJournal:
     async def enlist(self, found: Sequence[Listed]) -> None:
         await self._background.run(lambda db: unread.enlist(db, found))
 
-    async def unread(self, session_id: str | None = None) -> dict[str, bytes]:
-        return await self._look(lambda db: unread.sources(db, session_id))
-
-    async def give_up(self, session_id: str) -> None:
-        await self._background.run(lambda db: unread.give_up(db, session_id))
-
     async def complete(self, session_id: str) -> None:
-        if await self.unread(session_id):
+        try:
+            row = await self.session(session_id)
+        except UnknownSessionError:
+            return
+        if row.is_unread:
             await self._transcripts.read(session_id)
 
     # -- reading --------------------------------------------------------------------------
@@ -435,9 +435,6 @@ class SqliteJournal:
         return await self._background.run(work)
 
     # -- the agent's own ids --------------------------------------------------------------
-
-    async def downstream(self, session_id: str) -> str | None:
-        return await self._look(lambda db: session_rows.downstream(db, session_id))
 
     async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
         return await self._look(lambda db: session_rows.linked(db, agent, ids))

@@ -3,16 +3,15 @@
     no row ──listed──▶ unread ──its last piece is taken in──▶ read
                           └─given up─▶ no row; or read, where some of it is there
 
-The row says where the transcript is, in words of the import's that the journal does not look into.
+The row says where the transcript is, in words of the import's that the journal does not look into;
+and it is the import that gives one up.
 Whoever needs such a session has it read first: see `journal.transcripts`.
 
-The functions with a connection may raise sqlite3 errors; those with a Connection make a transaction
-of their own.
+The function may raise sqlite3 errors.
 """
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 
 from acphold.errors import SessionExistsError
@@ -37,29 +36,3 @@ def enlist(connection: Connection, found: Sequence[Listed]) -> None:
                 (listed.updated_at, listed.source, number),
             )
             session_rows.link(connection, agent, downstream_id, number)
-
-
-def sources(connection: sqlite3.Connection, session_id: str | None) -> dict[str, bytes]:
-    """Where the transcripts of unread sessions are, by the sessions' ids; of one, or of all."""
-    rows = connection.execute(
-        "SELECT session_id, unread FROM sessions WHERE unread IS NOT NULL"
-        + ("" if session_id is None else " AND session_id = ?"),
-        () if session_id is None else (session_id,),
-    )
-    return {found: bytes(where) for found, where in rows.fetchall()}
-
-
-def give_up(connection: Connection, session_id: str) -> None:
-    """Nothing more of this session can be read: what there is of it is all; without any it goes."""
-    with writing(connection):
-        row = connection.execute(
-            f"{session_rows.SELECT_ROW} WHERE session_id = ? AND unread IS NOT NULL", (session_id,)
-        ).fetchone()
-        if row is None:
-            return
-        number, last_seq = row[10], row[9]
-        if last_seq:
-            connection.execute("UPDATE sessions SET unread = NULL WHERE number = ?", (number,))
-            return
-        for table, column in (("links", "session"), ("leases", "session"), ("sessions", "number")):
-            connection.execute(f"DELETE FROM {table} WHERE {column} = ?", (number,))
