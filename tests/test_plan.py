@@ -46,8 +46,8 @@ ROWS = {
     "presentation": 11,
     "exports": 12,
     "screen": 12,
+    "web": 12,
     "cli": 13,
-    "web": 13,
     "__init__": 14,
     "__main__": 14,
 }

@@ -23,7 +23,8 @@ PUBLIC = {
         McpServerHttp McpServerSse McpServerStdio Message MethodNotFoundError
         MissingFileError NotTextError OutsideRootsError PageQuestion PastToolCall
         PendingCommand PermissionOption PermissionQuestion PlanEntry Refusal RemoteAgent
-        RemoteError RemoteSession RemoteTurn ResourceLink RunningCommand RunningTool
+        RemoteError RemoteRefusalError RemoteSession RemoteTurn ResourceLink
+        RunningCommand RunningTool
         Session SessionFiles SessionState StopReason Store TerminalStartError TextContent
         TextResourceContents ToolCallLocation Turn TurnEnd TurnServers UnknownSessionError
         Visit WorkspaceError __version__ connect connect_over
@@ -33,6 +34,9 @@ PUBLIC = {
     """,
     "acphold.agents": """
         Agent Answered Asked Call Event Exchange Listener Notified Unheard Updates ask
+    """,
+    "acphold.web": """
+        Application application
     """,
     "acphold.client": """
         FormQuestion Options PageQuestion PermissionQuestion RemoteAgent RemoteSession RemoteTurn

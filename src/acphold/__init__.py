@@ -42,6 +42,7 @@ if TYPE_CHECKING:
         NotTextError,
         OutsideRootsError,
         RemoteError,
+        RemoteRefusalError,
         TerminalStartError,
         UnknownSessionError,
         WorkspaceError,
@@ -128,6 +129,7 @@ __all__ = [
     "Refusal",
     "RemoteAgent",
     "RemoteError",
+    "RemoteRefusalError",
     "RemoteSession",
     "RemoteTurn",
     "ResourceLink",
@@ -165,8 +167,8 @@ _HOMES = {
         AuthRequiredError CapabilityError ConnectionLostError DeclarationError
         FileAccessError FileTooLargeError InvalidParamsError JournalError McpAnswerError
         McpConnectError McpError McpLostError MethodNotFoundError MissingFileError
-        NotTextError OutsideRootsError RemoteError TerminalStartError UnknownSessionError
-        WorkspaceError
+        NotTextError OutsideRootsError RemoteError RemoteRefusalError TerminalStartError
+        UnknownSessionError WorkspaceError
     """,
     "history.fold": "SessionState",
     "history.timeline": "Message PastToolCall TurnEnd",

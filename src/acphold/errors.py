@@ -10,9 +10,11 @@
     ├── TooManyRequestsError       more than may wait for its answer
     ├── ConnectionLostError        the other side went away
     │   └── SilentPeerError        it is there, and does not answer
+    ├── RemoteRefusalError         a server far away does not let us in
     ├── DeclarationError           an agent's author declared what cannot be
     ├── SettingsError              the settings file cannot be used, or has no such agent
     ├── AuthRequiredError          the person has to sign in first                   -32000
+    ├── ForbiddenError             the token of this connection does not permit it   -32003
     ├── IncidentError              an author's code failed; only the log says how
     ├── CapabilityError            asked for what the other side did not advertise
     ├── NothingSaidError           a session without a turn that could be copied     -32602
@@ -74,8 +76,9 @@ AUTH_REQUIRED = -32000
 RESOURCE_NOT_FOUND = -32002
 """JSON-RPC and ACP error codes; source: ACP v1 schema, `ErrorCode`."""
 
+FORBIDDEN = -32003
 HELD_ELSEWHERE = -32050
-"""Ours, of those that JSON-RPC leaves to servers: what one acphold process tells another."""
+"""Ours, of those that JSON-RPC leaves to servers; the latter one acphold process tells another."""
 
 
 class AcpholdError(Exception):
@@ -158,6 +161,24 @@ class SilentPeerError(ConnectionLostError):
     """The other side is there, and takes no connection or does not answer."""
 
 
+REFUSAL_REASONS = {
+    401: "it does not know our token; pair with the address that `acphold serve` prints there",
+    404: "it serves no agent of that name",
+    421: "it does not go by that name; `acphold serve --url` there gives it one",
+}
+"""What it means when a server refuses us, by its HTTP status; a server of others may mean more."""
+
+
+class RemoteRefusalError(AcpholdError):
+    """The server at `origin` does not let us in; `status` is what it said, of HTTP."""
+
+    def __init__(self, origin: str, status: int) -> None:
+        reason = REFUSAL_REASONS.get(status, "it does not take us")
+        super().__init__(f"{origin}: {reason} (HTTP {status})")
+        self.origin = origin
+        self.status = status
+
+
 class DeclarationError(AcpholdError):
     """An agent's author declared, or asked for, what cannot be; raised at the line that did."""
 
@@ -170,6 +191,23 @@ class AuthRequiredError(AcpholdError):
     """The person has to sign in before this can be done."""
 
     code = AUTH_REQUIRED
+
+
+class ForbiddenError(AcpholdError):
+    """Who is connected may not do this: their token lacks `scope`."""
+
+    code = FORBIDDEN
+
+    def __init__(self, wanted: str, scope: str) -> None:
+        super().__init__(
+            f"{wanted} needs the scope {scope!r}, which the token of this connection has not; "
+            "`acphold token create` makes another one"
+        )
+        self.scope = scope
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"scope": self.scope}
 
 
 class IncidentError(AcpholdError):

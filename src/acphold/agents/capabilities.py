@@ -3,6 +3,7 @@
     who said it  what                                   the other one is told
     -----------  -------------------------------------  ------------------------------------------
     a client     what has a name of version 2           the same under its name of version 1
+                 `fs` and `terminal`, far away          nothing: they are of another machine
                  `_meta` keys of ours                   nothing: they are for us
     an agent     no `loadSession`, `list`, `resume`,    that it can: the journal does that
                  `close` or `delete`
@@ -112,6 +113,24 @@ def in_version_1(params: bytes) -> bytes:
             kept["auth"] = b'{"terminal":true}'
         changes["clientCapabilities"] = splice(b"{}", kept)
     return splice(params, changes)
+
+
+def permitted(params: bytes, *, is_here: bool, answers: bool) -> bytes:
+    """The params of `initialize` of a client that may not do all that it can.
+
+    One that `is_here` is on this machine: another one's files and terminals are not those of a
+    session of ours, and it is no process of ours. One that does not answer only looks on.
+    """
+    if is_here and answers:
+        return params
+    can = _object(members(params), "clientCapabilities")
+    asked = _object(members(can), "_meta")
+    if not is_here:
+        can = splice(can, {"fs": None, "terminal": None})
+        asked = splice(asked, {LINE: None})
+    if not answers:
+        asked = splice(asked, {WATCHES: b"true"})
+    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
 def told_agent(params: bytes) -> bytes:

@@ -17,7 +17,6 @@ from acphold.cli.list import live_sessions, short_id
 from acphold.cli.screen_session import Seat, add_look, chosen_info, on_terminal
 from acphold.cli.session_picker import picked
 from acphold.cli.settings import agent_names, startable
-from acphold.cli.sign_in import sign_in_program
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import cut, folder, on_one_line
 from acphold.client import connected_to
@@ -145,19 +144,18 @@ async def _chat(
     agent, program = startable(agent, tuple(program))
     agent_words = [agent] if agent is not None else ["--", *program]
     command = own_command("wrap", f"--journal={path_of(journal)}", *agent_words)
+    seat = Seat(permission=permission, reads_only=False, leaving="leaves")
+    if on_terminal():
+        where = "" if kept is None else f" in {folder(cwd)}, to go on with {_title(kept)}"
+        called = on_one_line(agent or spoken_name(program))
+        print(f"Starting {called}{where} …", file=sys.stderr)
     wrap = ProgramEndpoint(
         ProgramStart(command=command, cwd=cwd),
         called=agent or spoken_name(program),
         is_acphold=True,
     )
-    signed_in_with = sign_in_program(agent, program, stderr=lambda: wrap.stderr_tail(50))
-    seat = Seat(permission=permission, reads_only=False, leaving="leaves", program=signed_in_with)
-    if on_terminal():
-        where = "" if kept is None else f" in {folder(cwd)}, to go on with {_title(kept)}"
-        called = on_one_line(agent or spoken_name(program))
-        print(f"Starting {called}{where} …", file=sys.stderr)
     async with connected_to(wrap, **seat.options) as there:
-        session = await seat.signed_in(there, lambda: _session(there, wanted, cwd, kept))
+        session = await _session(there, wanted, cwd, kept)
         if session is None:
             return Exit.OK
         code = await seat.sit(there, session)

@@ -15,6 +15,7 @@ from acphold.cli.command_line import Parser, UsageError
 from acphold.cli.packed_words import TYPED_HOST, packed
 from acphold.cli.terminal_text import on_one_line
 from acphold.processes.program import become
+from acphold.transports.urls import is_url
 
 SCRIPT = (
     'PATH="$PATH:$HOME/.local/bin"; command -v acphold >/dev/null || { echo "acphold: this machine '
@@ -95,10 +96,13 @@ def become_ssh(
 
 def parser() -> Parser:
     """The arguments of `connect`."""
-    usage = "HOST {AGENT | -- CMD...}"
+    usage = "{URL | HOST {AGENT | -- CMD...}}"
     made = Parser(connect, "connect", usage, runs_program=True)
     made.add_argument(
-        "host", metavar="HOST", type=a_host, help="a machine, as `ssh` knows it: user@machine"
+        "host",
+        metavar="HOST",
+        type=a_host,
+        help="a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`",
     )
     made.add_agent()
     return made
@@ -110,7 +114,16 @@ def connect(*, host: str, agent: str | None, program: tuple[str, ...]) -> int:
     It is `ssh HOST acphold wrap --background -- CMD`, with your own ssh settings: the agent, its
     files and the journal are there, and go on when the connection breaks. AGENT is a name of the
     settings file there.
+
+    URL is what `acphold serve` prints there: with the code in it the first time, which pairs this
+    machine with it, later without.
     """
+    if is_url(host):
+        if agent is not None or program:
+            raise UsageError("a server's URL names its agent itself: https://host:port/acp/NAME")
+        from acphold.cli.remote import serve_editor
+
+        return serve_editor(host)
     if (agent is None) == (not program):
         raise UsageError("either the name of an agent there, or its command behind `--`")
     words = [agent] if agent is not None else ["--", *program]

@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from argparse import BooleanOptionalAction
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from acphold.agents import Agent, Listener
@@ -234,9 +235,13 @@ async def _serve(
 
 
 def served(
-    settings: WrapSettings, launched: Program | None, log_file: str | None, alerts: Alerts
+    settings: WrapSettings,
+    launched: Program | None,
+    log_file: str | None,
+    alerts: Alerts,
+    env: Mapping[str, str] | None = None,
 ) -> Service:
-    """What these settings have served."""
+    """What these settings have served; `env` is the agent's environment, None for ours."""
 
     def make_agent(listener: Listener, _: Journal) -> Agent:
         location = service.journal
@@ -249,6 +254,7 @@ def served(
             start_timeout=settings.start_timeout,
             limit=settings.max_message,
             stderr_log=log_file,
+            env=env,
             added=_recall(settings, location),
         )
         agent.import_into = None if settings.no_import else location

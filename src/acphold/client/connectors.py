@@ -16,6 +16,7 @@ from acphold.errors import DeclarationError
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.schema import ClientCapabilities, Implementation
 from acphold.serve_options import ServeOptions
+from acphold.transports.urls import is_url
 from acphold.version import __version__
 
 if TYPE_CHECKING:
@@ -54,6 +55,7 @@ async def connect(
     session: str | None = None,
     durable: bool = False,
     journal: str | os.PathLike[str] | None = None,
+    token: str | None = None,
     name: str | None = None,
     cwd: Folder | None = None,
     env: Mapping[str, str] | None = None,
@@ -76,6 +78,10 @@ async def connect(
     With `durable` its conversations are kept in a journal, as by `acphold wrap`, and can be
     listed, loaded and deleted whatever the agent has of that; `journal` names another one than the
     default, `name` what they are kept under there.
+
+    With the address of a server in place of a command, as `https://host:port/acp/NAME`: what
+    `acphold serve` serves there. This user has to have paired with it, or `token` is given. Raises
+    ConnectionLostError, RemoteRefusalError.
 
     With `session` in place of a command: the process in which that session of the journal is live;
     `load_session` or `resume_session` attaches to it. The process is left as it is. Raises
@@ -112,6 +118,12 @@ async def connect(
         from acphold.client.journal_endpoints import OwnerEndpoint  # brings SQLite
 
         endpoint: Endpoint = OwnerEndpoint(session, journal)
+    elif len(program.command) == 1 and is_url(program.command[0]):
+        from acphold.client.server_endpoint import ServerEndpoint  # brings TLS
+
+        seconds = options.get("start_timeout", START_TIMEOUT)
+        limit = options.get("max_message", MAX_MESSAGE)
+        endpoint = ServerEndpoint(program.command[0], token, seconds=seconds, limit=limit)
     elif durable:
         from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
 

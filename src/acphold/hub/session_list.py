@@ -18,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 
 from acphold.agents import Agent, ask
-from acphold.errors import AcpholdError, InvalidParamsError
+from acphold.errors import AcpholdError, InvalidParamsError, UnknownSessionError
 from acphold.hub.annotations import iso_time, milliseconds
 from acphold.journal import Archived, Links, ListFilter, ListKey, SessionRow, Sessions, session_of
 from acphold.journal import cursor as cursors
@@ -82,6 +82,14 @@ class SessionList:
         self._all_agents = all_agents
         self._agents_own: dict[str | None, dict[str, Line]] = {}
         self._asked = 0.0
+
+    async def only(self, session_id: str) -> bytes:
+        """The result of `session/list` for who may see this session and no other."""
+        try:
+            line = await self._ours(await self._journal.session(session_id))
+        except UnknownSessionError:
+            return b'{"sessions":[]}'
+        return splice(b"{}", {"sessions": array([line.raw])})
 
     async def page(
         self,

@@ -13,6 +13,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from acphold.errors import RewrittenError
 from acphold.history.fold import Fold
+from acphold.journal.access import Access
 
 if TYPE_CHECKING:
     from acphold.errors import LeaseLostError
@@ -486,7 +487,7 @@ class Arrivals(Protocol):
         """
 
 
-class Journal(Owners, Entries, Sessions, Links, Index, Arrivals, Protocol):
+class Journal(Owners, Entries, Sessions, Links, Index, Arrivals, Access, Protocol):
     """What is remembered of all sessions.
 
     Every method may raise JournalUnavailableError (locked, read-only, full, gone) and

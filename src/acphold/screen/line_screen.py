@@ -7,12 +7,11 @@ it runs in one event loop; printing takes the bottom away, writes, and has it dr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TextIO, cast
 
-from prompt_toolkit.application import Application, in_terminal
-from prompt_toolkit.application.current import set_app
+from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
@@ -36,7 +35,6 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from rich.console import Console
 
-from acphold.processes.foreground import run_in_front
 from acphold.reports.transcript import Noticed
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
@@ -120,7 +118,6 @@ class LineScreen:
         self._due: asyncio.TimerHandle | None = None
         self._live: tuple[object, str] = ((), "")
         self._version = 0
-        self._is_lent = False
         self._app = self._application(create_input(typed_on))
 
     # -- running --------------------------------------------------------------------------
@@ -169,8 +166,6 @@ class LineScreen:
 
     def print_finished(self) -> bool:
         """Print now what is finished, or the first of it; whether there may be more."""
-        if self._is_lent:
-            return False
         shown = self.flow.take(FRAME_LETTERS)
         self._print(shown)
         return bool(shown)
@@ -192,28 +187,6 @@ class LineScreen:
             self._app.renderer.erase(leave_alternate_screen=False)
         yield
         self._app.invalidate()
-
-    async def in_front(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> int:
-        """Run a program on the terminal; what comes meanwhile is printed behind it."""
-        terminal = self._app.input.fileno(), self._console.file.fileno()
-        while self.print_finished():
-            pass
-        if not self._app.is_running:
-            return await run_in_front(command, env=env, terminal=terminal)
-        async with self.lent():
-            return await run_in_front(command, env=env, terminal=terminal)
-
-    @asynccontextmanager
-    async def lent(self) -> AsyncIterator[None]:
-        """For the block the terminal is somebody else's: nothing is drawn, and no key is read."""
-        with set_app(self._app):
-            async with in_terminal():
-                self._is_lent = True
-                try:
-                    yield
-                finally:
-                    self._is_lent = False
-        self.changed()
 
     # -- asking ---------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from acphold.errors import AcpholdError, AuthRequiredError
+from acphold.errors import AcpholdError
 from acphold.history.children import child_entry
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import TurnEnd, turn_end
@@ -37,7 +37,6 @@ from acphold.server.neighbours import PRESENCE, LiveSession, Process
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
     from acphold.client.remote_session import ConfigOption
-    from acphold.screen.signing_in import SignIn
 
 log = logging.getLogger(__name__)
 
@@ -62,17 +61,8 @@ class Sitting:
     """See the module. `error` is what ended it, if the person did not; `last_end` is the end of
     the last turn that was prompted here, None before that."""
 
-    def __init__(
-        self,
-        flow: Flow,
-        *,
-        reads_only: bool = False,
-        leaving: str = "leaves",
-        sign_in: SignIn | None = None,
-    ) -> None:
+    def __init__(self, flow: Flow, *, reads_only: bool = False, leaving: str = "leaves") -> None:
         self.flow = flow
-        self._sign_in = sign_in
-        self._signing_in: asyncio.Task[None] | None = None
         self.error: AcpholdError | None = None
         self.last_end: TurnEnd | None = None
         self.face: Face
@@ -221,43 +211,15 @@ class Sitting:
             self._show_prompt()
         self.face.changed()
         try:
-            while True:
-                try:
-                    turn = self._turn = self._session.prompt(*said)
-                    end = _end_of(await turn)
-                except AuthRequiredError as error:
-                    await self._let_sign_in(error)
-                else:
-                    break
+            turn = self._turn = self._session.prompt(*said)
+            end = _end_of(await turn)
         except AcpholdError as error:
-            end = TurnEnd("failed", 0, message=on_one_line(str(error)))
+            end = TurnEnd("failed", 0, message=str(error))
         finally:
             self._is_prompting = bool(self._queue)
         if self.last_end is None:
             self._end_turn(end)
         return end
-
-    async def _let_sign_in(self, why: AuthRequiredError) -> None:
-        """Have the person sign in, for the prompt to be sent again; AuthRequiredError if not."""
-        if self._sign_in is None:
-            raise why
-        self._show_prompt()
-        self._signing_in = asyncio.create_task(self._sign_in.sign_in(self._agent, why))
-        self.face.changed()
-        try:
-            await self._signing_in
-        except asyncio.CancelledError:
-            if not self._signing_in.cancelled():
-                raise  # we are ended, and not the sign-in alone
-            raise self._sign_in.refused(self._agent, why) from None
-        except AuthRequiredError as error:
-            if self._sign_in.terminal is None:  # nobody is there who could go on
-                self.error = error
-                self.face.close()
-            raise
-        finally:
-            self._signing_in.cancel()
-            self._signing_in = None
 
     def _end_turn(self, end: TurnEnd) -> None:
         """Our turn is over: show how, and its prompt, if it never began."""
@@ -295,10 +257,7 @@ class Sitting:
                 self.flow.tell(f"{counted(len(self._queue), 'prompt')} behind it: not sent")
                 self._queue.clear()
             self._cancelled = True
-            if self._signing_in is not None:
-                self._signing_in.cancel()
-            else:
-                self._session.cancel()
+            self._session.cancel()
         else:
             self._close_at_second("Ctrl-C", f"Ctrl-C again {self._leaving}")
         self.face.changed()
@@ -385,8 +344,6 @@ class Sitting:
         waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
         if self.face.asks and not self._reads_only:
             return f"waits for your answer{waiting} (Ctrl-C cancels)"
-        if self._signing_in is not None:
-            return "the agent signs you in (Ctrl-C gives up)"
         if self._is_prompting:
             doing = "behind another client's turn" if self._unshown else "running"
             return f"{'cancelling' if self._cancelled else doing}{waiting} (Ctrl-C cancels)"

@@ -65,11 +65,12 @@ from acphold.server.checked_params import (
 )
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
-from acphold.server.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
+from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.open_pages import OpenPages
 from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import position_in, without_position
+from acphold.server.principals import THIS_USER, Principal
 from acphold.server.sent_prompts import SentPrompt
 from acphold.server.unstable import UnstableMethods, archive_filter
 
@@ -84,13 +85,20 @@ class Connection:
     """
 
     def __init__(
-        self, hub: Hub, transport: Transport, *, limit: int = MAX_MESSAGE, unstable: bool = False
+        self,
+        hub: Hub,
+        transport: Transport,
+        *,
+        limit: int = MAX_MESSAGE,
+        unstable: bool = False,
+        principal: Principal = THIS_USER,
     ) -> None:
         self.offer = Offer()
         self.info = b""
         self.peer = Peer(transport, self, name="client", limit=limit)
         self.send: Callable[[bytes], None] = self.peer.send
         self._hub = hub
+        self._principal = principal
         self._pages = OpenPages()
         self._introduction: Introduction = "awaited"
         self._openings = Openings()
@@ -99,7 +107,6 @@ class Connection:
             INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
             CHANGED: self._look_at,
-            SIGNED_IN: self._signed_in,
             NEW_SESSION.name: self._new,
             LOAD_SESSION.name: self._load,
             RESUME_SESSION.name: self._resume,
@@ -147,6 +154,7 @@ class Connection:
             if self._introduction == "awaited":
                 raise InvalidRequestError(f"{request.method} before initialize; initialize first")
             self._introduction = "over"  # it takes the version that it was answered
+        self._principal.check(request.method, request.params)
         handler = self._handlers.get(request.method)
         if handler is None:
             return self._extension(request)
@@ -157,6 +165,8 @@ class Connection:
         for notification in batch:
             if self._introduction == "awaited":
                 log.warning("%s before initialize was ignored", notification.method)
+            elif (refusal := self._refusal(notification)) is not None:
+                log.warning("%s was ignored: %s", notification.method, refusal)
             elif notification.method == CANCEL.name:
                 await self._cancel(notification.params)
             else:
@@ -165,6 +175,14 @@ class Connection:
                     await home.tell(notification.method, notification.params)
                 except JournalError as exc:
                     log.error("%s is not in the journal: %s", notification.method, exc)
+
+    def _refusal(self, notification: NotificationReceived) -> AcpholdError | None:
+        """Why this client may not say that; None if it may."""
+        try:
+            self._principal.check(notification.method, notification.params)
+        except AcpholdError as exc:
+            return exc
+        return None
 
     async def _initialize(self, request: Request) -> bytes:
         """Introduce the client to the agent.
@@ -175,7 +193,7 @@ class Connection:
         if self._introduction == "over":
             raise InvalidRequestError("initialize was answered already; it is sent once")
         anew = self._introduction == "answered in another version"
-        params = in_version_1(request.params)
+        params = self._principal.introduced(in_version_1(request.params))
         introduction = decode(InitializeRequest, params).value
         self.offer = offer_of(introduction, params)
         if (info := introduction.client_info) is not None:
@@ -194,10 +212,6 @@ class Connection:
         is_same = introduction.protocol_version == PROTOCOL_VERSION
         self._introduction = "over" if is_same or anew else "answered in another version"
         return told_client(answer, unstable=self._unstable, begun=self.offer.begun)
-
-    async def _signed_in(self, _: Request) -> bytes:
-        await self._hub.signed_in_outside()
-        return b"{}"
 
     async def _presence(self, _: Request) -> bytes:
         live = [
@@ -394,6 +408,8 @@ class Connection:
         asked = decode(ListSessionsRequest, request.params).value
         if asked.cwd is not None and not asked.cwd.startswith("/"):
             raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
+        if self._principal.session_id is not None:
+            return await self._hub.sessions.only(self._principal.session_id)
         archived = archive_filter(request.params) if self._unstable else None
         return await self._hub.sessions.page(asked.cwd, asked.cursor, self._hub.held_ids, archived)
 

@@ -31,6 +31,7 @@ from acphold.rpc.request import Request
 from acphold.schema import PROMPT
 from acphold.serve_options import ServeOptions
 from acphold.server.connection import Connection
+from acphold.server.principals import THIS_USER, Principal
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening
@@ -94,11 +95,21 @@ async def serve(
         log.error("%s", exc)
         await refuse(transport, exc, stop, give_up)
         return
-    limit = service.options.max_message
+    limit, unstable = service.options.max_message, service.options.unstable
+    async with open_hub(service, journal) as hub:
+        await attend(hub, transport, limit, stop, unstable=unstable)
+
+
+@asynccontextmanager
+async def open_hub(service: Service, journal: Journal) -> AsyncIterator[Hub]:
+    """A hub for the block, to which other processes of this user may come over a socket.
+
+    Behind the block its turns, its agent and the journal have ended.
+    """
     try:
         hub = service.hub(journal)
-        async with hub.open(), _reachable(hub, journal, limit):
-            await attend(hub, transport, limit, stop, unstable=service.options.unstable)
+        async with hub.open(), _reachable(hub, journal, service.options.max_message):
+            yield hub
             await hub.end_turns()  # others may be here still
     finally:
         await journal.aclose()
@@ -186,13 +197,14 @@ async def attend(
     stop: asyncio.Event | None = None,
     *,
     unstable: bool = False,
+    principal: Principal = THIS_USER,
 ) -> None:
     """Serve one client until it leaves; what it asked last is answered.
 
     With `stop` it is the one for whom this process is there: its end, or `stop`, ends all turns.
     Who ends the task of another one has ended the turns before.
     """
-    connection = Connection(hub, transport, limit=limit, unstable=unstable)
+    connection = Connection(hub, transport, limit=limit, unstable=unstable, principal=principal)
     try:
         async with connected(connection.peer) as pump:
             try:

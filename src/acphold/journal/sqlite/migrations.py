@@ -212,6 +212,20 @@ _CHECKSUMS: Final = (
     "UPDATE summaries SET checksum = crc32(summary)",
 )
 
+_ACCESS_TOKENS: Final = (
+    """CREATE TABLE access_tokens (
+        id TEXT PRIMARY KEY,
+        name TEXT NOT NULL,
+        digest BLOB NOT NULL,
+        scopes TEXT NOT NULL,
+        created_at INTEGER NOT NULL,
+        session_id TEXT,
+        expires_at INTEGER,
+        used_at INTEGER,
+        revoked_at INTEGER
+    ) WITHOUT ROWID""",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -223,6 +237,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _OWNERS,
     _VOLUMES,
     _CHECKSUMS,
+    _ACCESS_TOKENS,
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -18,6 +18,7 @@ from acphold.errors import JournalBusyError, JournalError, LeaseLostError, Unkno
 from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
+from acphold.journal.access import AccessToken
 from acphold.journal.journal import (
     READ_BYTES,
     Grouping,
@@ -35,6 +36,7 @@ from acphold.journal.journal import (
 from acphold.journal.location import journal_path
 from acphold.journal.owners import Here, Whose
 from acphold.journal.sqlite import (
+    access_tokens,
     deletion,
     free_pages,
     leases,
@@ -159,6 +161,14 @@ class SqliteJournal:
         if self._cursor_secret is None:
             self._cursor_secret = await self._look(secret)
         return self._cursor_secret
+
+    # -- who may come ---------------------------------------------------------------------
+
+    async def access_tokens(self) -> list[AccessToken]:
+        return await self._look(access_tokens.read)
+
+    async def keep_access_token(self, token: AccessToken) -> None:
+        await self._write(lambda db: access_tokens.keep(db, token))
 
     # -- owning ---------------------------------------------------------------------------
 

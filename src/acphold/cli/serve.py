@@ -1,0 +1,171 @@
+"""`acphold serve`: the sessions of this journal for other machines of the same person."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal, add_log
+from acphold.errors import SettingsError
+
+if TYPE_CHECKING:
+    from acphold.cli.settings import NamedAgent
+    from acphold.hub.alerts import Alerts
+    from acphold.server.service import Service
+    from acphold.web.server import Listening, Serving
+
+
+def parser() -> Parser:
+    """The arguments of `serve`."""
+    made = Parser(serve, "serve", "[OPTIONS] [AGENT | -- CMD...]", runs_program=True)
+    made.add_agent()
+    made.add_argument(
+        "--listen",
+        metavar="ADDRESS",
+        type=_address,
+        default=("127.0.0.1", 8260),
+        help="host:port to listen on; 127.0.0.1:8260 if it is not given, port 0 for any",
+    )
+    made.add_argument(
+        "--url",
+        metavar="URL",
+        help="how others reach it, where that is another address: a name of this machine, a proxy",
+    )
+    made.add_argument("--tls-cert", metavar="FILE", help="certificate, for TLS")
+    made.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
+    made.add_argument(
+        "--json", action="store_true", help="print one line with `url` and `pair`, and no picture"
+    )
+    add_journal(made)
+    add_log(made)
+    return made
+
+
+def _address(text: str) -> tuple[str, int]:
+    host, _, port = text.rpartition(":")
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise UsageError(f"{text!r} is no address to listen on; one is 127.0.0.1:8260")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def serve(
+    *,
+    agent: str | None,
+    program: tuple[str, ...],
+    listen: tuple[str, int],
+    url: str | None,
+    tls_cert: str | None,
+    tls_key: str | None,
+    json: bool,
+    journal: str | None,
+    log_level: str,
+    log_file: str | None,
+) -> int:
+    """Serve the same sessions to other machines of yours.
+
+    Prints an address with a code in it that pairs one device, once, within ten minutes. There
+    `acphold connect ADDRESS` is an editor's agent command, and so is what else speaks ACP over a
+    WebSocket. Which sessions are live, in an editor here or in the background, can be joined; those
+    that are begun from there go on when the connection breaks.
+
+    AGENT is a name of the settings file or one that acphold knows. Without one, all of the settings
+    file are served, each at /acp/NAME, the first one at /acp, too.
+
+    Nobody is let in without a token: `acphold token` lists and revokes them. Beyond this machine it
+    has to be encrypted: --tls-cert and --tls-key, or a proxy that is named with --url.
+    """
+    from acphold.cli.log import start_log
+    from acphold.web.server import Listening
+
+    if (tls_cert is None) != (tls_key is None):
+        raise UsageError("--tls-cert and --tls-key go together")
+    listening = Listening(
+        host=listen[0], port=listen[1], certificate=tls_cert, key=tls_key, url=url
+    )
+    listening.check()
+    agents = _agents(agent, program)
+    log_file = start_log(log_level, log_file)
+    tell = _tell_json if json else _tell
+    return asyncio.run(_serve(agents, listening, journal, log_file, tell))
+
+
+def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
+    """Those to serve, the default one first; raises SettingsError."""
+    from acphold.cli.settings import (
+        NamedAgent,
+        agent_command,
+        named_agents,
+        read_settings,
+        settings_path,
+    )
+
+    if program:
+        return [NamedAgent(program)]
+    if agent is not None:
+        return [agent_command(agent)]
+    path = settings_path()
+    found = named_agents(read_settings(path) or {}, path)
+    for each in found:
+        if isinstance(each, SettingsError):
+            raise each
+    if not found:
+        raise SettingsError(f"{path} has no agents; name one: `acphold serve claude`")
+    return [each for each in found if isinstance(each, NamedAgent)]
+
+
+async def _serve(
+    agents: list[NamedAgent],
+    listening: Listening,
+    journal: str | None,
+    log_file: str | None,
+    tell: Callable[[Serving], None],
+) -> int:
+    from acphold.cli.alert_settings import AlertFile
+    from acphold.server.alert_commands import alerting
+    from acphold.server.service import stop_at_signals
+    from acphold.web import server
+
+    stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
+    async with alerting(AlertFile()) as alerts:
+        services = {
+            agent.name or "agent": _service(agent, journal, log_file, alerts) for agent in agents
+        }
+        default, first = next(iter(services.items()))
+        try:
+            await server.serve(services, default, listening, first.journal, ready=tell, stop=stop)
+        except OSError as exc:
+            told = f"{listening.host}:{listening.port} cannot be listened on: {exc.strerror}"
+            raise SettingsError(told) from None
+    return Exit.OK
+
+
+def _service(
+    agent: NamedAgent, journal: str | None, log_file: str | None, alerts: Alerts
+) -> Service:
+    """What is served for one agent, as by `wrap`."""
+    from acphold.cli.wrap import read_settings, served
+
+    options = [] if journal is None else [f"--journal={journal}"]
+    settings = read_settings(options, [*agent.command], None, agent if agent.name else None)
+    assert settings is not None  # nothing in these options is wrong
+    return served(settings, None, log_file, alerts, {**os.environ, **agent.env})
+
+
+def _tell_json(serving: Serving) -> None:
+    print(json.dumps({"url": serving.url, "pair": serving.pair}), flush=True)
+
+
+def _tell(serving: Serving) -> None:
+    address = f"{serving.url}/#pair={serving.pair}"
+    if sys.stdout.isatty():
+        import segno
+
+        segno.make(address, error="l").terminal(compact=True)
+    print(f"Serving at {serving.url}; to pair a device, within ten minutes and once:\n")
+    print(f"  acphold connect '{address}'\n")
+    print("Ctrl-C ends it; the sessions stay.", flush=True)

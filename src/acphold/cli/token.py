@@ -1,0 +1,133 @@
+"""`acphold token`: who may come to `acphold serve`, and what they may."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_text
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name, above_zero, add_journal
+from acphold.cli.journals import exists, opened, path_of
+from acphold.cli.terminal_text import age, visible
+from acphold.history.times import now_ms
+from acphold.journal.access import SCOPES, AccessToken, Scope, new_token
+from acphold.journal.stores import open_journal
+
+DAY_MS = 24 * 3600 * 1000
+
+
+def parser() -> Parser:
+    """The arguments of `token`."""
+    made = Parser(token, "token", "[OPTIONS] {list | create | revoke ID...}")
+    made.add_argument("action", choices=("list", "create", "revoke"), help="what to do")
+    made.add_argument("ids", metavar="ID", nargs="*", help="a token's id, as `list` shows it")
+    made.add_argument("--name", metavar="NAME", type=a_name, help="what it is for: `phone`")
+    made.add_argument(
+        "--scope",
+        metavar="SCOPE",
+        dest="scopes",
+        action="append",
+        choices=SCOPES,
+        help="watch, prompt, answer or manage; may be given again; all if it is not given",
+    )
+    made.add_argument("--session", metavar="ID", help="for this session alone")
+    made.add_argument("--days", metavar="N", type=above_zero, help="how long it is good")
+    made.add_argument("--json", action="store_true", help="one JSON line for each token")
+    add_journal(made)
+    return made
+
+
+def token(
+    *,
+    action: str,
+    ids: list[str],
+    name: str | None,
+    scopes: list[Scope] | None,
+    session: str | None,
+    days: int | None,
+    json: bool,
+    journal: str | None,
+) -> int:
+    """Say who may come to `acphold serve`, and what they may.
+
+    `create` prints a token, once; `list` shows what there is, and `revoke` ends some: who is
+    connected with one of them is sent away within a second. The scopes are
+
+      watch   list, open and read sessions
+      prompt  prompt in them, cancel, close
+      answer  answer what the agent asks, set modes and options
+      manage  begin, copy and delete sessions, sign in
+    """
+    if action != "create" and (name, scopes, session, days) != (None, None, None, None):
+        raise UsageError("--name, --scope, --session and --days go with `create`")
+    if bool(ids) is not (action == "revoke"):
+        raise UsageError("IDs go with `revoke`, which needs one")
+    if action == "create":
+        wanted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
+        return asyncio.run(_create(journal, name or "a token", wanted, session, days))
+    if action == "revoke":
+        return asyncio.run(_revoke(journal, ids))
+    return asyncio.run(_list(journal, json=json))
+
+
+async def _create(
+    location: str | None,
+    name: str,
+    scopes: tuple[Scope, ...],
+    session: str | None,
+    days: int | None,
+) -> int:
+    if session is not None and "manage" in scopes:
+        raise UsageError("a token for one session cannot manage; give its --scope")
+    journal = open_journal(path_of(location))
+    try:
+        session_id = None if session is None else (await journal.resolve(session)).session_id
+        now = now_ms()
+        expires_at = None if days is None else now + days * DAY_MS
+        text, kept = new_token(name, scopes, now, session_id=session_id, expires_at=expires_at)
+        await journal.keep_access_token(kept)
+    finally:
+        await journal.aclose()
+    print(text)
+    return Exit.OK
+
+
+async def _revoke(location: str | None, ids: Sequence[str]) -> int:
+    async with opened(location) as journal:
+        found = {each.id: each for each in await journal.access_tokens()}
+        for id_ in ids:
+            if id_ not in found:
+                raise UsageError(f"no token {id_!r}; `acphold token list` shows them")
+        for id_ in ids:
+            await journal.keep_access_token(replace(found[id_], revoked_at=now_ms()))
+    return Exit.OK
+
+
+async def _list(location: str | None, *, json: bool) -> int:
+    tokens: list[AccessToken] = []
+    if exists(location):
+        async with opened(location) as journal:
+            tokens = await journal.access_tokens()
+    now = now_ms()
+    for each in tokens:
+        state = "good" if each.is_good(now) else "over" if each.revoked_at is None else "revoked"
+        if json:
+            row = {
+                "id": each.id,
+                "name": each.name,
+                "scopes": each.scopes,
+                "sessionId": each.session_id,
+                "state": state,
+                "createdAt": each.created_at,
+                "expiresAt": each.expires_at,
+                "usedAt": each.used_at,
+            }
+            print(json_text.dumps(row))
+        else:
+            used = "never used" if each.used_at is None else f"used {age(each.used_at, now)}"
+            only = "" if each.session_id is None else f"  only {each.session_id}"
+            scopes = ",".join(each.scopes)
+            print(visible(f"{each.id}  {state:<7}  {each.name:<16}  {scopes}  {used}{only}"))
+    return Exit.OK

@@ -1,0 +1,92 @@
+"""The servers that this user has paired with: their tokens, in a file that nobody else may read.
+
+    {"https://desk.example:8260": {"token": "acphold_…"}, …}
+
+`acphold serve` puts its own address there, so that commands on the same machine need no pairing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from contextlib import suppress
+from typing import Final
+
+from msgspec import DecodeError, Struct, ValidationError
+from msgspec.json import Decoder
+
+from acphold.errors import RemoteRefusalError, SettingsError
+from acphold.transports.runtime_folder import state_folder
+from acphold.transports.urls import origin_of
+
+FILE: Final = "servers.json"
+
+LARGEST: Final = 1 << 20
+"""Bytes of the file; one server takes a hundred."""
+
+
+class KnownServer(Struct, frozen=True):
+    """What is known of one."""
+
+    token: str
+
+
+def token_for(url: str) -> str:
+    """The token for the server at a URL; RemoteRefusalError when we have not paired with it."""
+    origin = origin_of(url)
+    found = _read(_path()).get(origin)
+    if found is None:
+        raise RemoteRefusalError(origin, 401)
+    return found.token
+
+
+def remember(url: str, token: str | None) -> None:
+    """Keep the token for this server, or forget it; raises SettingsError when it cannot be."""
+    path = _path()
+    try:
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        # Two who write at once: the second reads what the first has written.
+        lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            servers = _read(path)
+            if token is None:
+                servers.pop(origin_of(url), None)
+            else:
+                servers[origin_of(url)] = KnownServer(token)
+            _write(path, servers)
+        finally:
+            os.close(lock)
+    except OSError as exc:
+        raise SettingsError(f"{path}: the token cannot be kept: {exc.strerror}") from None
+
+
+def _write(path: str, servers: dict[str, KnownServer]) -> None:
+    text = json.dumps({origin: {"token": it.token} for origin, it in servers.items()}, indent=1)
+    new = f"{path}.{os.getpid()}"
+    descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        with open(descriptor, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(new, path)
+    except BaseException:
+        with suppress(OSError):
+            os.unlink(new)
+        raise
+
+
+def _read(path: str) -> dict[str, KnownServer]:
+    try:
+        with open(path, "rb") as file:
+            return Decoder(dict[str, KnownServer]).decode(file.read(LARGEST))
+    except FileNotFoundError:
+        return {}
+    except OSError as exc:
+        raise SettingsError(f"{path} cannot be read: {exc.strerror}") from None
+    except (DecodeError, ValidationError, UnicodeDecodeError) as exc:
+        raise SettingsError(f"{path} is damaged ({exc}); remove it, and pair again") from None
+
+
+def _path() -> str:
+    return os.path.join(state_folder(), FILE)

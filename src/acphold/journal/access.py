@@ -1,0 +1,91 @@
+"""Tokens: who may come over the network, and what they may; see `server.principals` for the rules.
+
+A token is `acphold_ID_SECRET`. What is kept of it is its id and a digest of the whole, so whoever
+reads the journal has none. The secret has 256 bits, so a plain SHA-256 is enough: there is nothing
+that could be guessed (NIST SP 800-63B, 5.1.2.2, asks for slow hashes for fewer than 112 bits).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from hmac import compare_digest
+from typing import Final, Literal, Protocol, get_args
+
+from msgspec import Struct
+
+Scope = Literal["watch", "prompt", "answer", "manage"]
+
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+
+PREFIX: Final = "acphold"
+"""How each token begins, so that who looks for secrets finds one."""
+
+
+class AccessToken(Struct, frozen=True, kw_only=True):
+    """What is kept of a token; times in ms since the epoch.
+
+    `session_id` is the only session that it is for, None for all. It ends at `expires_at`, never
+    for None.
+    """
+
+    id: str
+    name: str
+    digest: bytes
+    scopes: tuple[Scope, ...]
+    created_at: int
+    session_id: str | None = None
+    expires_at: int | None = None
+    used_at: int | None = None
+    revoked_at: int | None = None
+
+    def is_good(self, now: int) -> bool:
+        """Whether it opens anything at that time."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+    def is_of(self, text: str) -> bool:
+        """Whether this is the token itself; takes the same time for any other."""
+        return compare_digest(self.digest, _digest(text))
+
+
+class Access(Protocol):
+    """The tokens of a journal."""
+
+    async def access_tokens(self) -> list[AccessToken]:
+        """All of them, oldest first; also those that open nothing any more."""
+
+    async def keep_access_token(self, token: AccessToken) -> None:
+        """Add it; of one that is there, note its last use, or its end, which stays."""
+
+
+def new_token(
+    name: str,
+    scopes: tuple[Scope, ...],
+    now: int,
+    *,
+    session_id: str | None = None,
+    expires_at: int | None = None,
+) -> tuple[str, AccessToken]:
+    """A token, which is told once, and what is kept of it."""
+    id_ = secrets.token_hex(4)
+    text = f"{PREFIX}_{id_}_{secrets.token_urlsafe(32)}"
+    kept = AccessToken(
+        id=id_,
+        name=name,
+        digest=_digest(text),
+        scopes=scopes,
+        created_at=now,
+        session_id=session_id,
+        expires_at=expires_at,
+    )
+    return text, kept
+
+
+def token_id(text: str) -> str:
+    """The id in a token; "" for what is none."""
+    words = text.split("_", 2)
+    return words[1] if len(words) == 3 and words[0] == PREFIX else ""
+
+
+def _digest(text: str) -> bytes:
+    return hashlib.sha256(text.encode(errors="replace")).digest()

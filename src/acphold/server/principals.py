@@ -1,0 +1,93 @@
+"""Who is at the other end of a connection, and what they may: decided here and nowhere else.
+
+A process of the user who runs us comes by a pipe or the Unix socket, and may do everything. Who
+comes over the network has a token (`journal.access`), which names scopes:
+
+| scope | what it permits |
+|---|---|
+| watch | to list, open, and read sessions |
+| prompt | to prompt in them, and to cancel and close |
+| answer | to be asked what the agent asks, and to set modes and options, which answer, too |
+| manage | to begin, copy and delete sessions, and to sign in |
+
+A token may be for one session alone; the others are then as if they were not there.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.agents.capabilities import permitted
+from acphold.errors import ForbiddenError, UnknownSessionError
+from acphold.journal.access import SCOPES, Scope
+from acphold.schema import (
+    CANCEL,
+    CLOSE_SESSION,
+    INITIALIZE,
+    LIST_SESSIONS,
+    LOAD_SESSION,
+    PROMPT,
+    RESUME_SESSION,
+    SET_SESSION_CONFIG_OPTION,
+    SET_SESSION_MODE,
+)
+from acphold.schema.session_ids import session_id_in
+from acphold.schema.splice import members
+
+NEEDED: Final[dict[str, Scope]] = {
+    LIST_SESSIONS.name: "watch",
+    LOAD_SESSION.name: "watch",
+    RESUME_SESSION.name: "watch",
+    PROMPT.name: "prompt",
+    CANCEL.name: "prompt",
+    CLOSE_SESSION.name: "prompt",
+    SET_SESSION_MODE.name: "answer",
+    SET_SESSION_CONFIG_OPTION.name: "answer",
+}
+"""The scope that a method needs; one that is not here, an agent's own among them, needs manage."""
+
+STARTS = ("mcpServers", "additionalDirectories")
+"""What a client may name when it opens a session that reaches beyond it: programs that are then
+started, and folders whose files are then served."""
+
+
+class Principal(Struct, frozen=True, kw_only=True):
+    """Somebody who is connected. `name` is for lists and the log.
+
+    `session_id` is the only session that there is for them, None for all. Where they are on another
+    machine, `is_here` is False: neither their files nor their terminals are those of the session.
+    """
+
+    name: str
+    scopes: frozenset[Scope]
+    session_id: str | None = None
+    is_here: bool = True
+
+    def check(self, method: str, params: bytes) -> None:
+        """Refuse what they may not ask; raises ForbiddenError, UnknownSessionError."""
+        if method == INITIALIZE.name:
+            return
+        if self.session_id is not None:
+            session_id = session_id_in(params)
+            if session_id not in (None, self.session_id):
+                raise UnknownSessionError(session_id)
+        self._need(NEEDED.get(method, "manage"), method)
+        if "manage" not in self.scopes and method in (LOAD_SESSION.name, RESUME_SESSION.name):
+            named = members(params)
+            for name in STARTS:
+                if named.get(name, b"null").strip() not in (b"null", b"[]"):
+                    self._need("manage", f"{name} of {method}")
+
+    def introduced(self, params: bytes) -> bytes:
+        """Their `initialize`, without what they cannot do for a session of this machine."""
+        return permitted(params, is_here=self.is_here, answers="answer" in self.scopes)
+
+    def _need(self, scope: Scope, wanted: str) -> None:
+        if scope not in self.scopes:
+            raise ForbiddenError(wanted, scope)
+
+
+THIS_USER: Final = Principal(name="this user", scopes=frozenset(SCOPES))
+"""Whoever the kernel says is the user we run as, and the editor that started us."""

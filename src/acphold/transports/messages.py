@@ -1,0 +1,101 @@
+"""The transport over a connection that carries messages in place of bytes: a WebSocket.
+
+Each text message is one message of JSON-RPC (ACP RFD, Streamable HTTP & WebSocket transport). What
+is read has a line end put behind it, what is sent is cut at its line ends, and beyond this module
+nobody sees a difference to a pipe.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Protocol
+
+from acphold.errors import ConnectionLostError
+from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
+
+
+class MessageConnection(Protocol):
+    """What carries the messages: that of a server, or of a client."""
+
+    async def receive(self) -> str | None:
+        """The next text message; None once the other side has ended or gone, and ever after."""
+
+    async def send(self, text: str) -> None:
+        """Send one, and wait while the other side takes none; ConnectionLostError once it is
+        gone."""
+
+    async def aclose(self) -> None:
+        """Close it, within a bound; may be called twice."""
+
+
+class MessageTransport:
+    """See the module; it takes the connection, and closes it. To be made inside a running loop."""
+
+    def __init__(self, connection: MessageConnection) -> None:
+        self._connection = connection
+        self._queue = bytearray()
+        self._changed = asyncio.Event()
+        self._is_lost = False
+        self._writer = asyncio.create_task(self._write(), name="write messages")
+
+    async def receive(self) -> bytes:
+        """The next message, with a line end; b"" once the other side has ended, and ever after."""
+        text = await self._connection.receive()
+        if text is None:
+            return b""
+        # A line break can only stand between two tokens of JSON: inside of a string it is none.
+        return text.encode().replace(b"\n", b" ") + b"\n"
+
+    def send(self, data: bytes) -> None:
+        """Queue the messages that `data` has or completes; dropped once the other side has gone."""
+        if not self._is_lost:
+            self._queue += data
+            self._changed.set()
+
+    @property
+    def buffered(self) -> int:
+        """Bytes queued that the connection has not taken yet."""
+        return len(self._queue)
+
+    async def drain(self) -> None:
+        """Wait until less than LOW_WATER is queued; ConnectionLostError if the other has gone."""
+        await self._queue_below(LOW_WATER)
+        if self._is_lost:
+            raise ConnectionLostError("the other side has closed the connection")
+
+    async def aclose(self) -> None:
+        """Flush for at most FLUSH_SECONDS, then close; may be called again."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._queue_below(1)
+        except TimeoutError:
+            pass  # nobody reads it: it is lost
+        finally:
+            self._lose()
+            self._writer.cancel()
+            await asyncio.wait([self._writer])
+            await self._connection.aclose()
+
+    async def _write(self) -> None:
+        """Send what is queued, message by message, until the other side has gone."""
+        try:
+            while not self._is_lost:
+                while (end := self._queue.find(b"\n")) >= 0:
+                    # It counts as buffered until it was taken.
+                    await self._connection.send(self._queue[:end].decode(errors="replace"))
+                    del self._queue[: end + 1]
+                    self._changed.set()
+                self._changed.clear()
+                await self._changed.wait()
+        except ConnectionLostError:
+            self._lose()
+
+    async def _queue_below(self, limit: int) -> None:
+        while len(self._queue) >= limit and not self._is_lost:
+            self._changed.clear()
+            await self._changed.wait()
+
+    def _lose(self) -> None:
+        self._is_lost = True
+        self._queue.clear()
+        self._changed.set()

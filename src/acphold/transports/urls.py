@@ -1,0 +1,56 @@
+"""Addresses of servers far away, as URLs: `https://host:port/acp/claude`."""
+
+from __future__ import annotations
+
+from typing import Final
+from urllib.parse import SplitResult, urlsplit
+
+SECURE: Final = {"http": False, "https": True, "ws": False, "wss": True}
+
+ENDPOINT: Final = "/acp"
+"""Where a server speaks ACP, with `/NAME` behind it for one of several agents."""
+
+
+def is_url(text: str) -> bool:
+    """Whether this names a server, and no command or machine."""
+    scheme, mark, _ = text.partition("://")
+    return bool(mark) and scheme.lower() in SECURE
+
+
+def origin_of(url: str) -> str:
+    """`https://host:port`, by which a server is known; ValueError where a URL names none."""
+    parts, is_secure = _parts(url)
+    host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
+    usual = 443 if is_secure else 80
+    port = "" if parts.port in (None, usual) else f":{parts.port}"
+    return f"http{'s' * is_secure}://{host}{port}"
+
+
+def endpoint_of(url: str) -> str:
+    """The WebSocket's own URL: that of the default agent where the path names none; ValueError."""
+    parts, is_secure = _parts(url)
+    path = parts.path if parts.path.strip("/") else ENDPOINT
+    return SplitResult("wss" if is_secure else "ws", parts.netloc, path, parts.query, "").geturl()
+
+
+def code_in(url: str) -> str | None:
+    """The code to pair with that stands in the fragment, `#pair=CODE`; None for none."""
+    name, _, code = urlsplit(url).fragment.partition("=")
+    return code if name == "pair" and code else None
+
+
+def _parts(url: str) -> tuple[SplitResult, bool]:
+    try:
+        parts = urlsplit(url)
+        is_secure = SECURE[parts.scheme]
+        if (
+            not parts.hostname
+            or parts.username is not None
+            or (parts.port is not None and parts.port < 1)
+        ):
+            raise ValueError
+    except (ValueError, KeyError):
+        raise ValueError(
+            f"{url!r} is no address of a server; one is `http://localhost:8260`"
+        ) from None
+    return parts, is_secure

@@ -1,0 +1,88 @@
+"""The agents that are served, each with a hub of its own that is opened by its first client.
+
+Two hubs of one process are to each other what two processes are: each owns sessions for itself, has
+its socket, and finds the other's sessions through the journal.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from types import TracebackType
+
+from acphold.errors import AcpholdError
+from acphold.hub import Hub
+from acphold.rpc import Transport
+from acphold.server.principals import Principal
+from acphold.server.service import Service, attend, open_hub, refuse, served_journal
+
+log = logging.getLogger(__name__)
+
+
+class Endpoints:
+    """See the module; an async context manager. `default` is the agent of a client that names none.
+
+    At the end of the block all turns and agents have ended.
+    """
+
+    def __init__(self, services: Mapping[str, Service], default: str | None) -> None:
+        self._services = services
+        self._default = default
+        self._open: dict[str, asyncio.Future[Hub]] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._ending = asyncio.Event()
+
+    async def __aenter__(self) -> Endpoints:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._ending.set()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def name_of(self, path: str) -> str | None:
+        """The agent that a path below the endpoint names; "" is the default one. None for none."""
+        name = path or self._default
+        return name if name in self._services else None
+
+    async def attend(self, name: str, transport: Transport, principal: Principal) -> None:
+        """Serve one client of this agent until it leaves; nobody's leaving ends anything."""
+        try:
+            hub = await asyncio.shield(self._hub(name))
+        except AcpholdError as exc:
+            log.error("%s: %s", name, exc)
+            await refuse(transport, exc, self._ending)
+            return
+        options = self._services[name].options
+        await attend(
+            hub, transport, options.max_message, unstable=options.unstable, principal=principal
+        )
+
+    def _hub(self, name: str) -> asyncio.Future[Hub]:
+        """That of this agent; whoever comes first has it opened."""
+        found = self._open.get(name)
+        if found is None or (found.done() and found.exception() is not None):
+            found = self._open[name] = asyncio.get_running_loop().create_future()
+            task = asyncio.create_task(self._keep(name, found), name=f"hub of {name}")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        return found
+
+    async def _keep(self, name: str, opened: asyncio.Future[Hub]) -> None:
+        """Open the hub, and keep it until the end: what opens it has to close it."""
+        service = self._services[name]
+        try:
+            async with open_hub(service, served_journal(service.journal)) as hub:
+                opened.set_result(hub)
+                await self._ending.wait()
+        except AcpholdError as exc:
+            if opened.done():
+                log.error("%s: %s", name, exc)
+            else:
+                opened.set_exception(exc)

@@ -1,0 +1,163 @@
+"""Who is let in: the address a request was sent to, the page it comes from, and its token.
+
+Other users of the machine and every page in a browser reach a port on loopback as well, so nothing
+is answered on the strength of where it comes from:
+
+- `Host` has to be a name that this server goes by: else a page whose name was made to lead here
+  (DNS rebinding) would be of our origin;
+- `Origin`, which browsers alone send, has to be our own (cross-site WebSocket hijacking);
+- a token has to be there, as `Authorization: Bearer`, as a cookie, or, for a page of another
+  program that cannot send either, among the subprotocols of a WebSocket.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from http.cookies import CookieError, SimpleCookie
+from typing import Final
+from urllib.parse import urlsplit
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from acphold.errors import AcpholdError, JournalError
+from acphold.history.times import now_ms
+from acphold.journal.access import Access, AccessToken, Scope, new_token, token_id
+from acphold.server.principals import Principal
+
+log = logging.getLogger(__name__)
+
+COOKIE: Final = "acphold"
+
+SUBPROTOCOL: Final = "acphold"
+"""What is agreed on with a client that offers it, beside TOKEN_SUBPROTOCOL."""
+
+TOKEN_SUBPROTOCOL: Final = "acphold-token."
+"""How the subprotocol begins that holds a token."""
+
+LOOK_SECONDS: Final = 0.5
+"""How old the list of tokens may be by which somebody stays connected."""
+
+NOTE_MS: Final = 60_000
+"""How often is noted that a token is used."""
+
+Headers = dict[str, str]
+"""The headers of a request, by their names in small letters."""
+
+
+class RefusedError(AcpholdError):
+    """A request is not answered; `status` is the one of HTTP. Says no more than a stranger may
+    know."""
+
+    def __init__(self, status: int, told: str) -> None:
+        super().__init__(told)
+        self.status = status
+
+
+class Admitted(Struct, frozen=True):
+    """Somebody who was let in, and by which token."""
+
+    principal: Principal
+    token: str
+
+
+class Gate:
+    """See the module. `origins` are those that this server goes by, as `https://host:port`."""
+
+    def __init__(self, access: Access, origins: Collection[str]) -> None:
+        self._access = access
+        self._origins = frozenset(origins)
+        self._hosts = frozenset(urlsplit(origin).netloc for origin in origins)
+        self._tokens: dict[str, AccessToken] = {}
+        self._connected: dict[object, tuple[str, Callable[[], None]]] = {}
+
+    def check_place(self, headers: Headers) -> None:
+        """Refuse a request that was sent to another name, or by another page; RefusedError."""
+        if headers.get("host", "").lower() not in self._hosts:
+            raise RefusedError(421, "this server does not go by that name; see `acphold serve`")
+        origin = headers.get("origin")
+        if origin is not None and origin.lower() not in self._origins:
+            raise RefusedError(403, "a page of another origin may not ask this")
+
+    async def admit(self, headers: Headers, subprotocols: Iterable[str] = ()) -> Admitted:
+        """Who sent these headers; raises RefusedError, one and the same for each wrong token."""
+        self.check_place(headers)
+        given = _token_in(headers, subprotocols)
+        await self._look()
+        token = self._tokens.get(token_id(given))
+        if token is None or not token.is_of(given) or not token.is_good(now_ms()):
+            raise RefusedError(401, "a token is required: `acphold serve` prints how to pair")
+        await self._note_use(token)
+        who = Principal(
+            name=token.name,
+            scopes=frozenset(token.scopes),
+            session_id=token.session_id,
+            is_here=False,
+        )
+        return Admitted(who, token.id)
+
+    async def grant(
+        self, name: str, scopes: tuple[Scope, ...], expires_at: int | None = None
+    ) -> str:
+        """A new token."""
+        text, token = new_token(name, scopes, now_ms(), expires_at=expires_at)
+        await self._access.keep_access_token(token)
+        return text
+
+    def connected(self, admitted: Admitted, close: Callable[[], None]) -> object:
+        """Note a connection that lasts: `close` is called when its token opens nothing any more.
+
+        Returns what `disconnected` takes.
+        """
+        key = object()
+        self._connected[key] = (admitted.token, close)
+        return key
+
+    def disconnected(self, key: object) -> None:
+        """It has ended."""
+        self._connected.pop(key, None)
+
+    async def look(self) -> None:
+        """Close the connections whose tokens were revoked, or are over; asked every LOOK_SECONDS.
+
+        While the journal cannot be read, who is connected stays.
+        """
+        if not self._connected:
+            return
+        try:
+            await self._look()
+        except JournalError as exc:
+            log.warning("tokens cannot be looked at: %s", exc)
+            return
+        now = now_ms()
+        for token_id_, close in tuple(self._connected.values()):
+            token = self._tokens.get(token_id_)
+            if token is None or not token.is_good(now):
+                close()
+
+    async def _look(self) -> None:
+        self._tokens = {token.id: token for token in await self._access.access_tokens()}
+
+    async def _note_use(self, token: AccessToken) -> None:
+        now = now_ms()
+        if token.used_at is not None and now < token.used_at + NOTE_MS:
+            return
+        try:
+            await self._access.keep_access_token(replace(token, used_at=now))
+        except JournalError as exc:  # it is for people alone
+            log.info("the use of a token was not noted: %s", exc)
+
+
+def _token_in(headers: Headers, subprotocols: Iterable[str]) -> str:
+    scheme, _, credentials = headers.get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return credentials.strip()
+    for offered in subprotocols:
+        if offered.startswith(TOKEN_SUBPROTOCOL):
+            return offered.removeprefix(TOKEN_SUBPROTOCOL)
+    try:
+        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
+    except CookieError:
+        return ""
+    return "" if cookie is None else cookie.value

@@ -1,0 +1,56 @@
+"""Pairing: a code that is told once, and is worth one token while it is fresh.
+
+It is read off a screen or a picture, so it is short; what makes it safe is that it ends after
+minutes, with its first use, and that only so many wrong ones are listened to.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from hmac import compare_digest
+from typing import Final
+
+from acphold.journal.access import Scope
+
+SECONDS: Final = 600.0
+"""How long a code is good."""
+
+ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+"""Crockford's Base32, which has no letter that is taken for a digit."""
+
+LENGTH: Final = 10
+"""50 bits: with GUESSES a minute, one in a hundred billion is found in the time that a code has."""
+
+GUESSES: Final = 20
+"""Wrong codes in a minute, of everybody together, beyond which none is listened to."""
+
+
+class Pairing:
+    """The codes of one process; `now` is a clock in seconds."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._codes: dict[str, tuple[float, tuple[Scope, ...]]] = {}
+        self._guesses: list[float] = []
+
+    def new_code(self, scopes: tuple[Scope, ...]) -> str:
+        """A code for a token with these scopes."""
+        code = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
+        self._codes[code] = (self._now() + SECONDS, scopes)
+        return code
+
+    def redeem(self, code: str) -> tuple[Scope, ...] | None:
+        """The scopes that the code is worth, once; None for one that is worth nothing."""
+        now = self._now()
+        self._codes = {each: it for each, it in self._codes.items() if now < it[0]}
+        self._guesses = [at for at in self._guesses if now < at + 60.0]
+        if len(self._guesses) >= GUESSES:
+            return None
+        given = code.strip().upper().replace("-", "").encode()
+        # Each is compared, in the same time, so that none tells how much of it was right.
+        found = [each for each in self._codes if compare_digest(each.encode(), given)]
+        if not found:
+            self._guesses.append(now)
+            return None
+        return self._codes.pop(found[0])[1]

@@ -1,0 +1,196 @@
+"""What `acphold serve` runs: the application on uvicorn, in this process.
+
+Order matters at the end: clients are let go first, so that none sees its session end with a hub;
+then the turns, the agents and the journals end (`Endpoints`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+from urllib.parse import urlsplit
+
+import uvicorn
+from msgspec import Struct
+
+from acphold.client.known_servers import remember, token_for
+from acphold.errors import RemoteRefusalError, SettingsError
+from acphold.history.times import now_ms
+from acphold.journal.access import SCOPES, Access, token_id
+from acphold.server.service import Service, served_journal
+from acphold.transports.urls import origin_of
+from acphold.web.application import Application, application
+from acphold.web.endpoints import Endpoints
+from acphold.web.gate import LOOK_SECONDS, Gate
+from acphold.web.pairing import Pairing
+
+log = logging.getLogger(__name__)
+
+HEARTBEAT_SECONDS: Final = 20.0
+"""How often a client is asked whether it is there; it has as long to answer."""
+
+CONNECTIONS: Final = 1024
+"""Connections at once; who comes beyond them is told to come later (503)."""
+
+LAST_SECONDS: Final = 5.0
+"""How long clients that were told to go are waited for."""
+
+EVERYWHERE: Final = ("", "0.0.0.0", "::")
+"""Addresses that stand for all of this machine's."""
+
+
+class Listening(Struct, frozen=True, kw_only=True):
+    """Where is listened. `url` is how others reach it, where that is not the address itself: the
+    name of this machine, or a proxy."""
+
+    host: str = "127.0.0.1"
+    port: int = 8260
+    certificate: str | None = None
+    key: str | None = None
+    url: str | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether this machine alone can reach it."""
+        if self.host == "localhost":
+            return True
+        with suppress(ValueError):
+            return ipaddress.ip_address(self.host).is_loopback
+        return False
+
+    def check(self) -> None:
+        """Refuse to send what is said through a network where others can read it; SettingsError."""
+        is_encrypted = self.certificate is not None or (self.url or "").startswith("https:")
+        if not (self.is_local or is_encrypted):
+            raise SettingsError(
+                f"other machines reach {self.host}, so what is said has to be encrypted: give "
+                "--tls-cert and --tls-key, or with --url the https address of the proxy in front; "
+                "or leave out --listen, and reach it with `ssh -L 8260:localhost:8260`"
+            )
+
+    def origins(self, port: int) -> list[str]:
+        """By what origins it is known, the one to tell others first."""
+        scheme = "https" if self.certificate is not None else "http"
+        names = ["localhost", "127.0.0.1", "[::1]"]
+        if self.host not in (*EVERYWHERE, *names):
+            names.insert(0, f"[{self.host}]" if ":" in self.host else self.host)
+        return [
+            *([] if self.url is None else [origin_of(self.url)]),
+            *(origin_of(f"{scheme}://{name}:{port}") for name in names),
+        ]
+
+
+class Serving(Struct, frozen=True):
+    """What is told once somebody may come: the address, and a code to pair with."""
+
+    url: str
+    pair: str
+
+
+async def serve(
+    services: Mapping[str, Service],
+    default: str | None,
+    listening: Listening,
+    journal: str,
+    *,
+    ready: Callable[[Serving], None],
+    stop: asyncio.Event,
+) -> None:
+    """Serve these agents until `stop` is set; tokens are those of `journal`.
+
+    Raises SettingsError, JournalError, and OSError where the address is taken.
+    """
+    listening.check()
+    with _bound(listening) as bound:
+        origins = listening.origins(bound.getsockname()[1])
+        tokens = served_journal(journal)
+        try:
+            gate = Gate(tokens, origins)
+            pairing = Pairing(asyncio.get_running_loop().time)
+            await _let_this_user_in(gate, tokens, origins)
+            async with Endpoints(services, default) as endpoints, _looking(gate):
+                app = application(endpoints, gate, pairing)
+                limit = max(service.options.max_message for service in services.values())
+                async with _running(app, bound, listening, limit):
+                    ready(Serving(origins[0], pairing.new_code(SCOPES)))
+                    await stop.wait()
+        finally:
+            await tokens.aclose()
+
+
+@contextmanager
+def _bound(listening: Listening) -> Iterator[socket.socket]:
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    host = "127.0.0.1" if listening.host == "localhost" else listening.host
+    with socket.create_server((host, listening.port), family=family) as bound:
+        yield bound
+
+
+async def _let_this_user_in(gate: Gate, tokens: Access, origins: list[str]) -> None:
+    """Keep a token for the commands of this user on this machine, where they look for one."""
+    origin = next(it for it in origins if urlsplit(it).hostname == "localhost")
+    with suppress(RemoteRefusalError):
+        kept = token_for(origin)
+        for token in await tokens.access_tokens():
+            if token.id == token_id(kept) and token.is_of(kept) and token.is_good(now_ms()):
+                return
+    remember(origin, await gate.grant("this machine", SCOPES))
+
+
+@asynccontextmanager
+async def _looking(gate: Gate) -> AsyncIterator[None]:
+    async def look() -> None:
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await gate.look()
+
+    looking = asyncio.create_task(look(), name="look at tokens")
+    try:
+        yield
+    finally:
+        looking.cancel()
+        await asyncio.wait([looking])
+
+
+@asynccontextmanager
+async def _running(
+    app: Application, bound: socket.socket, listening: Listening, limit: int
+) -> AsyncIterator[None]:
+    """Answer requests for the block."""
+    server = _Server(
+        uvicorn.Config(
+            app,
+            http="h11",
+            ws="websockets-sansio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            proxy_headers=False,
+            server_header=False,
+            ssl_certfile=listening.certificate,
+            ssl_keyfile=listening.key,
+            ws_max_size=limit,
+            ws_ping_interval=HEARTBEAT_SECONDS,
+            ws_ping_timeout=HEARTBEAT_SECONDS,
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=int(LAST_SECONDS),
+        )
+    )
+    running = asyncio.create_task(server.serve(sockets=[bound]), name="uvicorn")
+    try:
+        yield
+    finally:
+        server.should_exit = True
+        await asyncio.wait({running})
+    running.result()
+
+
+class _Server(uvicorn.Server):
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield  # `stop` is what ends us

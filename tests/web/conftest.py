@@ -1,0 +1,99 @@
+"""A real `acphold serve` for the tests of this folder, with the demo agent behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import sys
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from signal import SIGKILL
+from subprocess import PIPE, Popen
+from tempfile import TemporaryDirectory
+
+import pytest
+import pytest_asyncio
+
+import acphold
+
+ACPHOLD = (sys.executable, "-m", "acphold")
+AGENT = (*ACPHOLD, "demo-agent")
+
+
+@dataclass
+class Served:
+    """A server that runs: its address, the code that it told, and its surroundings."""
+
+    url: str
+    pair: str
+    folder: Path
+    env: dict[str, str] = field(repr=False)
+    process: Popen[str] = field(repr=False)
+
+    def run(self, *words: str) -> str:
+        """What a command of ours prints, as the user who serves."""
+        with Popen([*ACPHOLD, *words], env=self.env, stdout=PIPE, text=True) as process:
+            assert process.stdout is not None
+            said = process.stdout.read().strip()
+        assert process.returncode == 0
+        return said
+
+    def token(self, *words: str) -> str:
+        """A new token."""
+        return self.run("token", "create", *words)
+
+
+@contextmanager
+def serving(folder: Path, *options: str, agent: tuple[str, ...] = AGENT) -> Iterator[Served]:
+    """Serve for the block."""
+    with TemporaryDirectory(prefix="run-", dir="/tmp") as short:  # a socket's path is no long one
+        yield from _served(folder, short, options, agent)
+
+
+def _served(
+    folder: Path, short: str, options: Sequence[str], agent: Sequence[str]
+) -> Iterator[Served]:
+    env = {
+        **os.environ,
+        "ACPHOLD_JOURNAL": str(folder / "journal.db"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_RUNTIME_DIR": short,
+    }
+    words = [*ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", *options, "--", *agent]
+    with Popen(words, env=env, stdout=PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            said = json.loads(process.stdout.readline())
+            yield Served(said["url"], said["pair"], folder, env, process)
+        finally:
+            process.terminate()
+    assert process.returncode in (0, -SIGKILL)  # a test may kill it
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """A server of this test's own."""
+    with serving(tmp_path) as found:
+        yield found
+
+
+@pytest_asyncio.fixture
+async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
+    """A client far away that may do everything."""
+    async with acphold.connect(served.url, token=served.token()) as connected:
+        yield connected
+
+
+async def until_closed(receive: object) -> None:
+    """Wait for the end of a WebSocket; what still comes is thrown away."""
+    from websockets.exceptions import ConnectionClosed
+
+    async with asyncio.timeout(30):
+        try:
+            while True:
+                await receive()  # type: ignore[operator]
+        except ConnectionClosed:
+            return

@@ -1,0 +1,196 @@
+"""Who is let in, and who is not, whatever reaches the port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+
+import httpx2
+import pytest
+from websockets.asyncio.client import connect
+from websockets.exceptions import InvalidStatus
+from websockets.typing import Subprotocol
+
+import acphold
+from acphold.errors import RemoteError, RemoteRefusalError, SettingsError
+from acphold.journal.access import new_token
+from acphold.web.server import Listening
+from tests.web.conftest import Served, until_closed
+
+INITIALIZE = json.dumps(
+    {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
+)
+
+
+def socket_url(served: Served, path: str = "/acp") -> str:
+    return served.url.replace("http", "ws", 1) + path
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {token}"}
+
+
+async def refused(
+    served: Served, headers: Mapping[str, str], path: str = "/acp"
+) -> tuple[int, str]:
+    """With what status a WebSocket is refused, and the words."""
+    with pytest.raises(InvalidStatus) as caught:
+        async with connect(socket_url(served, path), additional_headers=headers):
+            pass
+    response = caught.value.response
+    return response.status_code, json.loads(response.body)["error"]
+
+
+async def test_without_a_token_and_with_a_wrong_one_the_same_is_said(served: Served) -> None:
+    wrong, _ = new_token("x", ("watch",), 1)
+    right = served.token("--name", "x")
+    told = {
+        await refused(served, headers)
+        for headers in (
+            {},
+            bearer(wrong),
+            bearer(right[:-1]),
+            bearer("é".encode().decode("latin-1")),
+        )
+    }
+    assert len(told) == 1
+    assert told.pop()[0] == 401
+
+
+async def test_a_page_of_another_origin_is_refused_with_whatever_token(served: Served) -> None:
+    headers = {**bearer(served.token()), "Origin": "https://evil.example"}
+    assert (await refused(served, headers))[0] == 403
+    async with httpx2.AsyncClient() as http:
+        answer = await http.get(f"{served.url}/health", headers={"Origin": "https://evil.example"})
+        assert answer.status_code == 403
+        answer = await http.get(f"{served.url}/health", headers={"Origin": served.url})
+        assert answer.json() == {"status": "ok"}
+
+
+async def test_a_name_that_was_made_to_lead_here_is_refused(served: Served) -> None:
+    async with httpx2.AsyncClient() as http:
+        answer = await http.get(f"{served.url}/health", headers={"Host": "evil.example"})
+    assert answer.status_code == 421
+
+
+async def test_a_browser_may_send_its_token_as_a_subprotocol_or_as_a_cookie(served: Served) -> None:
+    token = served.token()
+    offered = [Subprotocol("acphold"), Subprotocol(f"acphold-token.{token}")]
+    async with connect(socket_url(served), subprotocols=offered, origin=None) as socket:
+        assert socket.subprotocol == "acphold"
+        await socket.send(INITIALIZE)
+        assert json.loads(await socket.recv())["id"] == 1
+    async with connect(
+        socket_url(served), additional_headers={"Cookie": f"acphold={token}"}
+    ) as socket:
+        assert socket.response is not None
+        assert socket.response.headers["Acp-Connection-Id"]
+
+
+async def test_an_agent_that_is_not_served_is_told_apart_only_with_a_token(served: Served) -> None:
+    assert (await refused(served, bearer(served.token()), "/acp/other"))[0] == 404
+    assert (await refused(served, {}, "/acp/other"))[0] == 401
+
+
+async def test_a_code_pairs_once_and_wrong_ones_pair_never(served: Served) -> None:
+    async with httpx2.AsyncClient(base_url=served.url) as http:
+        for _ in range(3):
+            assert (await http.post("/pair", json={"code": "0000000000"})).status_code == 403
+        paired = await http.post("/pair", json={"code": served.pair.lower(), "name": "ph\x1bone"})
+        assert paired.status_code == 200
+        assert "HttpOnly; SameSite=Strict" in paired.headers["set-cookie"]
+        assert (await http.post("/pair", json={"code": served.pair})).status_code == 403
+        assert (await http.post("/pair", json=["x"])).status_code == 400
+        assert (await http.post("/pair", content=b"x" * 5000)).status_code == 415
+        big = {"code": "x" * 5000}
+        assert (await http.post("/pair", json=big)).status_code == 413
+    async with acphold.connect(served.url, token=paired.json()["token"]) as agent:
+        assert [info async for info in agent.sessions()] == []
+    assert "phone" in served.run("token", "list")
+
+
+async def test_a_revoked_token_ends_its_connections_and_no_others(served: Served) -> None:
+    token, other = served.token("--name", "phone"), served.token()
+    async with (
+        connect(socket_url(served), additional_headers=bearer(token)) as phone,
+        connect(socket_url(served), additional_headers=bearer(other)) as laptop,
+    ):
+        served.run("token", "revoke", token.split("_")[1])
+        await until_closed(phone.recv)
+        assert phone.close_code == 1008
+        await laptop.send(INITIALIZE)
+        assert json.loads(await laptop.recv())["id"] == 1
+    assert (await refused(served, bearer(token)))[0] == 401
+    with pytest.raises(RemoteRefusalError, match="pair"):
+        async with acphold.connect(served.url, token=token):
+            pass
+
+
+async def test_who_may_only_watch_reads_and_does_nothing_else(
+    served: Served, agent: acphold.RemoteAgent
+) -> None:
+    session = await agent.new_session(cwd=served.folder)
+    await session.prompt("quick: one")
+    watch = served.token("--scope", "watch")
+    async with acphold.connect(served.url, token=watch, permission="allow") as watcher:
+        seen = await watcher.load_session(session.id, cwd=served.folder)
+        assert "one" in str(seen.state.timeline)
+        for refusal in (
+            seen.prompt("quick: two"),
+            watcher.new_session(cwd=served.folder),
+            watcher.delete_session(session.id),
+            watcher.call("_anything", {"sessionId": session.id}),
+        ):
+            with pytest.raises(RemoteError, match="scope"):
+                await refusal
+        # A question is not put to it: it would have answered at once.
+        turn = session.prompt("edit it")
+        async with asyncio.timeout(30):
+            async for _ in turn:
+                break
+        session.cancel()
+        assert (await turn).stop_reason == "cancelled"
+
+
+async def test_who_may_not_manage_opens_no_session_with_programs_of_their_own(
+    served: Served, agent: acphold.RemoteAgent
+) -> None:
+    session = await agent.new_session(cwd=served.folder)
+    await session.prompt("quick: one")
+    token = served.token("--scope", "watch", "--scope", "prompt")
+    server = {"name": "x", "command": "/bin/sh", "args": [], "env": []}
+    async with acphold.connect(served.url, token=token) as guest:
+        for more in ({"mcpServers": [server]}, {"additionalDirectories": ["/"]}):
+            params = {
+                "sessionId": session.id,
+                "cwd": str(served.folder),
+                "mcpServers": [],
+                **more,
+            }
+            with pytest.raises(RemoteError, match="manage"):
+                await guest.call("session/load", params)
+
+
+async def test_a_token_for_one_session_sees_no_other(
+    served: Served, agent: acphold.RemoteAgent
+) -> None:
+    one, two = [await agent.new_session(cwd=served.folder) for _ in range(2)]
+    for session in (one, two):
+        await session.prompt("quick: x")
+    token = served.token("--session", one.id, "--scope", "watch")
+    async with acphold.connect(served.url, token=token) as guest:
+        assert [info.session_id async for info in guest.sessions()] == [one.id]
+        await guest.load_session(one.id, cwd=served.folder)
+        with pytest.raises(RemoteError, match="no session"):
+            await guest.load_session(two.id, cwd=served.folder)
+
+
+def test_what_other_machines_reach_has_to_be_encrypted() -> None:
+    for host in ("0.0.0.0", "192.168.1.2", "::", "desk.example"):
+        with pytest.raises(SettingsError, match="encrypted"):
+            Listening(host=host).check()
+        Listening(host=host, certificate="c", key="k").check()
+        Listening(host=host, url="https://desk.example").check()
+    for host in ("127.0.0.1", "::1", "localhost", "127.3.2.1"):
+        Listening(host=host).check()
