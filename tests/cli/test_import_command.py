@@ -8,6 +8,7 @@ import os
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 from uuid import UUID
 
@@ -15,11 +16,14 @@ import pytest
 import zstandard
 
 from acphold.cli import index_beside
+from acphold.errors import RuntimeFolderError
 from acphold.journal import SqliteJournal
 from acphold.journal.sqlite import search_index
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
+from tests.conftest import Until
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.codex_home import Rollout
+from tests.imports.soak import users
 from tests.imports.test_heads import list_first
 from tests.imports.told import write_lines
 
@@ -283,9 +287,9 @@ def test_what_cannot_be_made_searchable_at_once_is_left_to_a_process_beside(
     assert len(left_to) == 2
 
 
-def test_what_was_listed_and_not_read_is_said_where_it_would_be_missed(
-    acphold: CommandLine, tmp_path: Path
-) -> None:
+@pytest.fixture
+def interrupted(acphold: CommandLine, tmp_path: Path) -> Path:
+    """The home of an import that was killed once it had listed what there is."""
     folder = Path(home(tmp_path))
 
     async def listed() -> None:
@@ -294,11 +298,82 @@ def test_what_was_listed_and_not_read_is_said_where_it_would_be_missed(
         await journal.aclose()
 
     asyncio.run(listed())
-    told = "2 conversations listed and not read yet: nothing in them is found or added up"
-    done = acphold.run("search", "needle")
-    assert (done.out, told in done.err) == ("", True), done.err
-    assert "`acphold import` goes on reading" in done.err
-    assert told in " ".join(acphold.run("doctor").out.split())
-    acphold.run("import", "--from", str(folder))
+    return folder
+
+
+UNREAD = "2 conversations listed and not read yet: nothing in them is found or added up"
+
+
+@pytest.mark.parametrize("words", [["search", "needle"], ["usage"], ["list"]])
+@pytest.mark.usefixtures("interrupted")
+def test_what_was_listed_and_not_read_is_said_and_read_in_the_background(
+    acphold: CommandLine, until: Until, words: list[str]
+) -> None:
+    done = acphold.run(*words)
+    assert f"{UNREAD}; they are being read in the background." in done.err
+    assert "not reported" not in done.out
+    until(lambda: "not read yet" not in acphold.run("usage").err, seconds=60)
     assert "haystack" in acphold.run("search", "haystack").out
-    assert "not read yet" not in acphold.run("search", "needle").err
+    assert acphold.run(*words).err == ""
+    until(lambda: not users(acphold.journal), seconds=60)
+
+
+@pytest.mark.usefixtures("interrupted")
+def test_where_nothing_can_read_in_the_background_it_is_said_what_does(
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        index_beside, "_obstacle", lambda: RuntimeFolderError("/run", "it is not there")
+    )
+    assert f"{UNREAD}; `acphold import` goes on reading." in acphold.run("search", "needle").err
+    assert UNREAD in " ".join(acphold.run("doctor").out.split())
+    assert acphold.run("index").out == "Everything is searchable.\n"
+    assert "haystack" in acphold.run("search", "haystack").out
+
+
+def test_a_transcript_that_cannot_be_read_is_tried_once_by_each_command(
+    acphold: CommandLine, interrupted: Path, until: Until
+) -> None:
+    for path in interrupted.rglob("*.jsonl"):
+        path.unlink()
+    assert UNREAD in acphold.run("search", "needle").err
+    until(lambda: not users(acphold.journal), seconds=60)
+    assert acphold.run("list").err.startswith("No sessions yet.")
+
+
+def test_an_import_that_is_interrupted_says_what_is_done_and_how_to_go_on(
+    acphold: CommandLine, tmp_path: Path
+) -> None:
+    slow = """
+import asyncio, sys
+from acphold.cli import import_command, main
+from acphold.imports import intake
+import_command.WORTH_LISTING = 1
+tried = intake.Intake._tried
+taken = []
+async def _tried(self, *args):
+    if taken:
+        print("at work", flush=True)
+        await asyncio.sleep(60)
+    taken.append(await tried(self, *args))
+    return taken[0]
+intake.Intake._tried = _tried
+sys.exit(main.main(["import", "--from", sys.argv[1]]))
+"""
+    importing = subprocess.Popen(
+        [sys.executable, "-c", slow, home(tmp_path)],
+        env=acphold.environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with importing:
+        assert importing.stdout is not None
+        assert importing.stdout.readline() == b"at work\n"
+        importing.send_signal(signal.SIGINT)
+        _, told = importing.communicate(timeout=SECONDS)
+    assert importing.returncode == 130
+    assert told.decode().strip() == (
+        "Interrupted. What was read is kept: 1 conversation. 1 conversation listed and not read "
+        "yet: nothing in them is found or added up; the next `acphold search` goes on reading in "
+        "the background, `acphold import` at once."
+    )

@@ -27,7 +27,7 @@ from acphold.cli.command_line import (
 from acphold.cli.import_tally import Tally
 from acphold.cli.index_beside import Indexing
 from acphold.cli.journals import exists, opened, path_of, unread_remark
-from acphold.cli.terminal_text import visible, visible_json
+from acphold.cli.terminal_text import counted, visible, visible_json
 from acphold.errors import TranscriptError
 from acphold.imports import (
     NAMES,
@@ -165,15 +165,9 @@ def import_conversations(
                 asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch))
             except KeyboardInterrupt:
                 if not watch and exists(journal):
-                    asyncio.run(_say_what_is_left(journal))
+                    asyncio.run(run.say_what_is_left(path_of(journal)))
                 raise
     return Exit.OK
-
-
-async def _say_what_is_left(journal: str | None) -> None:
-    async with opened(journal) as kept:
-        left = await unread_remark(kept) or "some was not looked at; `acphold import` goes on"
-    print(f"\nInterrupted. What was read is kept. {left[0].upper()}{left[1:]}.", file=sys.stderr)
 
 
 @contextmanager
@@ -250,6 +244,21 @@ class _Run:
                 self.report(as_json=as_json, only_news=True)
         finally:
             await journal.aclose()
+
+    async def say_what_is_left(self, location: str) -> None:
+        """Behind a Ctrl-C: what is done, and how to go on."""
+        done = sum(
+            tally.outcomes[word] for tally in self._tallies.values() for word in ("new", "grown")
+        )
+        async with opened(location) as journal:
+            left = await unread_remark(
+                journal,
+                "the next `acphold search` goes on reading in the background, `acphold import` at "
+                "once",
+            )
+        kept = f"What was read is kept: {counted(done, 'conversation')}" if done else ""
+        left = left or "There may be more; `acphold import` goes on with them"
+        print(f"\nInterrupted. {kept or 'What was read is kept'}. {left}.", file=sys.stderr)
 
     async def _take_all(
         self, intake: Intake, progress: _Progress, indexing: Indexing | None, *, watch: bool

@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.index_beside import index_beside
+from acphold.cli.index_beside import index_beside, reading_on
 from acphold.cli.journals import opened, path_of
 from acphold.cli.terminal_text import counted
 
@@ -31,8 +31,9 @@ def index(*, beside: bool, journal: str | None) -> int:
 
     Turns are searchable a moment after they are over, and imported conversations of the last 30
     days at once. The others follow while acphold is used; `import` starts this command in the
-    background for them. Call it yourself to wait for the end of it. Old turns are packed then,
-    too, so that they take less room.
+    background for them. Call it yourself to wait for the end of it. What an import that was
+    interrupted has listed and not read is read first. Old turns are packed then, too, so that they
+    take less room.
     """
     if beside:
         asyncio.run(index_beside(path_of(journal)))
@@ -45,9 +46,15 @@ def index(*, beside: bool, journal: str | None) -> int:
 async def _index(location: str | None) -> None:
     on_terminal = sys.stderr.isatty()
     async with opened(location) as journal:
+
+        def told(left: int) -> None:
+            if on_terminal:
+                print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
+
+        async for left in reading_on(journal):
+            told(left)
         for work in (journal.catch_up, journal.tidy):
             while left := await work(STEP_SECONDS):
-                if on_terminal:
-                    print(f"\r\x1b[K{counted(left, 'session')} to go", end="", file=sys.stderr)
+                told(left)
     if on_terminal:
         print("\r\x1b[K", end="", file=sys.stderr)

@@ -1,5 +1,8 @@
 """`acphold index --beside`: a process that makes searchable what others bring into the journal.
 
+What an import has listed and not read, because it was interrupted, this reads first. The next
+command that would have looked into it starts it.
+
     works ──its stdin ends──▶ works with the least claim ──nothing is left, or time is over──▶ ends
 
 There is one at most for a journal: another one ends at once. Who was killed has let it go.
@@ -13,15 +16,19 @@ import logging
 import os
 import select
 import signal
+import sys
+from collections.abc import AsyncIterator
 from contextlib import suppress
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
-from acphold.cli.journals import opened
-from acphold.errors import RuntimeFolderError
-from acphold.imports import Intake
-from acphold.journal import Index
+from acphold.cli.journals import UNREAD, opened, path_of, unread_remark
+from acphold.errors import AcpholdError, RuntimeFolderError
+from acphold.journal import Index, Journal
 from acphold.processes.own_program import own_command, start_detached
 from acphold.transports.runtime_folder import lock, runtime_folder
+
+if TYPE_CHECKING:
+    from acphold.imports import Intake
 
 log = logging.getLogger(__name__)
 
@@ -129,24 +136,53 @@ async def index_beside(path: str) -> None:
     with suppress(TimeoutError):
         async with opened(path) as journal, asyncio.timeout(BESIDE_SECONDS):
             # Whoever found another at work relies on that one: it looks again once it has let go.
-            while await journal.catch_up(0) or not _has_ended():
-                if (held := alone(path)) is None:
-                    return
+            while (held := alone(path)) is not None:
                 try:
                     await _follow(journal)
                 finally:
                     os.close(held)
+                if not await journal.catch_up(0):
+                    return
 
 
-async def _follow(journal: Index) -> None:
+async def _follow(journal: Journal) -> None:
     is_left = False
-    while await journal.catch_up(STEP_SECONDS) or not _has_ended():
+    while (lagging := await journal.catch_up(STEP_SECONDS)) or not is_left:
         if not is_left and (is_left := _has_ended()):
             os.nice(NICENESS)
-        if not await journal.catch_up(0):
+            async for _ in reading_on(journal):
+                pass
+        elif not lagging:
             await asyncio.sleep(LOOK_SECONDS)
     while await journal.tidy(STEP_SECONDS):
         pass
+
+
+async def reading_on(journal: Journal) -> AsyncIterator[int]:
+    """Read what an import has listed and left; how many there still are, before each of them."""
+    from acphold.imports import give_up_lost, read_listed  # late: a search needs them next to never
+
+    await give_up_lost(journal)
+    listed = await journal.page(UNREAD, limit=sys.maxsize)
+    for place, row in enumerate(listed):
+        yield len(listed) - place
+        try:
+            await read_listed(journal, row.session_id)
+        except AcpholdError as error:  # an import says more of it, and somebody may have it open
+            log.info("%s", error)
+
+
+async def unread_and_resumed(journal: Journal, location: str | None) -> str:
+    """What to say of what an import has listed and not read; from now on a process reads it."""
+    if not await journal.page(UNREAD, limit=1):
+        return ""
+    path = path_of(location)
+    if journal.file is None or not os.access(path, os.W_OK) or _obstacle() is not None:
+        return await unread_remark(journal)
+    if (held := alone(path)) is not None:
+        os.close(held)
+        IndexBeside(path).let_go()
+    return await unread_remark(journal, "they are being read in the background")
 
 
 def _has_ended() -> bool:

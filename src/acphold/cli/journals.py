@@ -115,14 +115,21 @@ async def whole(journal: Journal, row: SessionRow) -> SessionRow:
     return await journal.session(row.session_id, counted=True)
 
 
-async def unread_remark(journal: Sessions) -> str:
-    """What to say of sessions that an import has listed and not read; "" when there are none."""
-    count = len(await journal.page(ListFilter(archived="include", unread=True), limit=sys.maxsize))
+UNREAD = ListFilter(archived="include", unread=True)
+"""What an import has listed and not read."""
+
+
+async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
+    """What to say of sessions that an import has listed and not read; "" when there are none.
+
+    `otherwise` is what reads them, if it is not left to the person.
+    """
+    count = len(await journal.page(UNREAD, limit=sys.maxsize))
     if not count:
         return ""
     return (
         f"{counted(count, 'conversation')} listed and not read yet: nothing in them is found or "
-        "added up; `acphold import` goes on reading"
+        f"added up; {otherwise or '`acphold import` goes on reading'}"
     )
 
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, above_zero, add_cwd, add_journal
+from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, pages, path_of, sessions
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -192,9 +193,11 @@ async def _print_table(location: str | None, wanted: ListFilter, limit: int | No
     table = _Table()
     async with opened(location) as journal:
         now = now_ms()
+        is_unread = False
         # One more than is shown tells whether there are more.
         async for rows in pages(journal, wanted, limit and limit + 1):
             short_ids = await journal.short_ids([row.session_id for row in rows], SHORT_ID)
+            is_unread = is_unread or any(row.is_unread for row in rows)
             for row, short in zip(rows, short_ids, strict=True):
                 state = live.get(row.session_id, (None,))[0]
                 table.add(cells(row, short, now, state, whole_folder=not on_terminal))
@@ -202,6 +205,7 @@ async def _print_table(location: str | None, wanted: ListFilter, limit: int | No
         put_away = (
             [] if found else [row async for row in sessions(journal, _with_archived(wanted), 1)]
         )
+        unread = await unread_and_resumed(journal, location) if is_unread else ""
     if limit is not None:
         del table.lines[limit:]
     if put_away:
@@ -214,6 +218,8 @@ async def _print_table(location: str | None, wanted: ListFilter, limit: int | No
         table.print()
     if limit is not None and found > limit:
         print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
+    if unread:
+        print(f"{unread}.", file=sys.stderr)
 
 
 class _Table:

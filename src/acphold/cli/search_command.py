@@ -19,7 +19,8 @@ from acphold.cli.command_line import (
     add_cwd,
     add_journal,
 )
-from acphold.cli.journals import exists, opened, path_of, place_name, searched, unread_remark
+from acphold.cli.index_beside import unread_and_resumed
+from acphold.cli.journals import exists, opened, path_of, place_name, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
 from acphold.cli.terminal_text import (
     console,
@@ -142,7 +143,7 @@ async def _search(location: str | None, sought: Sought, *, as_json: bool) -> Non
         else:
             await _print(journal, hits)
             _remark(sought, found, await journal.catch_up(0))
-            if remark := await unread_remark(journal):
+            if remark := await unread_and_resumed(journal, location):
                 print(f"{remark}.", file=sys.stderr)
 
 

@@ -11,6 +11,7 @@ from typing import get_args
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd, add_journal
+from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import caught_up, exists, opened, path_of
 from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT, short_id
 from acphold.cli.terminal_text import (
@@ -122,8 +123,11 @@ async def _usage(
             # Not the sum of the lines: a session may have a part in several days.
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
+        unread = await unread_and_resumed(journal, location)
     if not as_json:
         _remark(found, limit)
+        if unread:
+            print(f"{unread}.", file=sys.stderr)
     if lagging:
         some = counted(lagging, "older session")
         print(f"Not counted yet: {some}; `acphold index` reads them all.", file=sys.stderr)

@@ -218,7 +218,7 @@ def _scope(report: Report) -> int:
 
 _SESSIONS: Final = """
     SELECT number, session_id, agent, cwd, title, updated_at, origins, settled_through FROM sessions
-    WHERE prompted AND updated_at >= ?1 AND (?2 IS NULL OR folder = ?2)
+    WHERE prompted AND unread IS NULL AND updated_at >= ?1 AND (?2 IS NULL OR folder = ?2)
 """
 
 _NEWEST_FIRST: Final = "ORDER BY updated_at DESC, session_id DESC"

@@ -30,7 +30,10 @@ from acphold.journal.sqlite.token_usage import (
     usage_of,
 )
 
-_WANTED: Final = "prompted AND updated_at >= :since AND (:folder IS NULL OR folder = :folder)"
+_WANTED: Final = (
+    "prompted AND unread IS NULL AND updated_at >= :since AND (:folder IS NULL OR folder = :folder)"
+)
+"""Of one that an import has only listed nobody knows yet what was reported in it."""
 
 _ODD: Final = f"""
     CREATE TEMP TABLE odd AS SELECT number FROM sessions WHERE {_WANTED} AND (
