@@ -125,6 +125,16 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             is_imported=True,
         ),
         KnownAgent(
+            "cursor",
+            "Cursor",
+            ("cursor-agent", "cursor"),
+            (("cursor-agent", "acp"),),
+            (),
+            "curl https://cursor.com/install -fsS | bash",
+            "cursor-agent login",
+            is_imported=True,
+        ),
+        KnownAgent(
             "kilo",
             "Kilo Code",
             ("Kilo", "kilo"),

@@ -19,6 +19,7 @@ from acphold.imports.sources import noting_unreadable
 from acphold.imports.values import milliseconds
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
+from tests.imports.test_cursor import Editor
 from tests.imports.told import Story, write_lines
 
 Json = Any
@@ -148,7 +149,7 @@ def test_a_prompt_of_our_own_lines_with_half_a_surrogate_pair_is_kept(tmp_path: 
     assert b"half \\ufffd" in prompt.raw
 
 
-@pytest.mark.parametrize("name", ["opencode", "goose"])
+@pytest.mark.parametrize("name", ["opencode", "goose", "cursor"])
 def test_a_database_with_a_damaged_schema_cannot_be_read(tmp_path: Path, name: str) -> None:
     path = tmp_path / DATABASES[name]
     path.parent.mkdir(parents=True)
@@ -164,6 +165,7 @@ def test_a_database_with_a_damaged_schema_cannot_be_read(tmp_path: Path, name: s
 DATABASES = {
     "opencode": ".local/share/opencode/opencode.db",
     "goose": ".local/share/goose/sessions/sessions.db",
+    "cursor": ".config/Cursor/User/globalStorage/state.vscdb",
 }
 
 
@@ -180,6 +182,11 @@ DATABASES = {
             "CREATE TABLE messages (session_id);"
             "CREATE TABLE sessions (id, updated_at, session_type);"
             "INSERT INTO sessions VALUES (NULL, 1, 'acp'), (x'00', 1, 'acp'), (5, 1, 'acp')",
+        ),
+        (
+            "cursor",
+            "CREATE TABLE cursorDiskKV (key, value);"
+            "INSERT INTO cursorDiskKV VALUES (NULL, '{}'), (x'00', '{}'), ('composerData:', '{}')",
         ),
     ],
 )
@@ -256,12 +263,26 @@ def _rich_cline(home: Path) -> None:
     (folder / "ui_messages.json").write_text(json.dumps(screen))
 
 
+def _rich_cursor(home: Path) -> None:
+    editor = Editor(home)
+    editor.composer(subagentComposerIds=["child"])
+    chosen = [{"uri": {"fsPath": "/a"}}]
+    editor.bubble(1, "Hello.", context={"fileSelections": chosen, "selections": chosen})
+    editor.bubble(2, "Hi.", thinking={"text": "Hm."}, tokenCount={"inputTokens": 1})
+    editor.tool("edit_file", {"path": "a"}, {"diff": {"chunks": [{"diffString": "+ a"}]}})
+    editor.tool("todo_write", {"todos": [{"content": "a", "status": "pending"}]}, {})
+    editor.tool("task", {"description": "x"}, {})
+    editor.composer("child", subagentInfo={"parentComposerId": "c1", "toolCallId": "t4"})
+    editor.tool("list_dir", {"path": "a"}, {}, "child")
+
+
 RICH: dict[str, Callable[[Path], None]] = {
     "acpx": _rich_acpx,
     "claude": _rich_claude,
     "cline": _rich_cline,
     "codex": _rich_codex,
     "copilot": _rich_copilot,
+    "cursor": _rich_cursor,
     "gemini": _rich_gemini,
 }
 
@@ -280,8 +301,25 @@ def _broken(value: Json, random: Random) -> Json:
     return value
 
 
+def _break_rows(path: Path, random: Random) -> None:
+    """Put something odd into the JSON that a database holds."""
+    database = sqlite3.connect(path, isolation_level=None)
+    tables = "SELECT m.name, c.name FROM sqlite_master AS m, pragma_table_info(m.name) AS c"
+    for table, column in database.execute(tables).fetchall():
+        cells = database.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
+        for row, value in cells:
+            if isinstance(value, str) and value.startswith(("{", "[")):
+                broken = json.dumps(_broken(json.loads(value), random))
+                database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (broken, row))
+    database.close()
+
+
 def _texts(home: Path) -> Iterator[Path]:
     return (path for path in home.rglob("*") if path.suffix in (".json", ".jsonl", ".ndjson"))
+
+
+def _databases(home: Path) -> Iterator[Path]:
+    return (path for path in home.rglob("*") if path.suffix in (".db", ".vscdb"))
 
 
 @pytest.mark.parametrize("name", RICH)
@@ -293,6 +331,8 @@ def test_no_value_in_any_place_makes_a_reader_fail(tmp_path: Path, name: str, se
         lines = [json.loads(line) for line in path.read_bytes().splitlines()]
         broken = [_broken(line, random) for line in lines]
         path.write_text("".join(f"{json.dumps(line)}\n" for line in broken))
+    for path in _databases(tmp_path):
+        _break_rows(path, random)
     reading = reader(name)
     for source in reading.find(Home(tmp_path)):
         for entry in Story(reading, source).entries:

@@ -13,6 +13,7 @@ from acphold.imports import NAMES, reader
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import Transcript
 from tests.imports.codex_home import Rollout
+from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
 from tests.imports.test_opencode import Store
 from tests.imports.told import Story, write_lines
@@ -104,6 +105,16 @@ def goose(home: Path) -> None:
     store.message("from-the-future", {"type": "text", "text": "x"})
     store.message("user", {"type": "text", "text": "And now?"}, {"type": "smell"})
     store.message("assistant", {"type": "text", "text": "Bye."})
+
+
+def cursor(home: Path) -> None:
+    editor = Editor(home)
+    editor.composer()
+    editor.bubble(1, "Hello.")
+    editor.bubble(2, "Hi.")
+    editor.bubble(7, "x")
+    editor.bubble(1, "And now?")
+    editor.bubble(2, "Bye.")
 
 
 def cline(home: Path) -> None:
@@ -228,6 +239,7 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
         "parts of type 'hologram'", "messages of type 'from-the-future'",
         "parts of prompts of type 'smell'",
     }),
+    "cursor": ("cursor", cursor, {"messages of type '7'"}),
     "cline": ("cline", cline, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",
         "parts of prompts of type 'smell'",

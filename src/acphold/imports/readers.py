@@ -19,6 +19,7 @@ NAMES: Final = (
     "cline",
     "copilot",
     "goose",
+    "cursor",
     "acphold",
 )
 """One module each, imported when it is asked for."""

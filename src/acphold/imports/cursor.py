@@ -1,0 +1,333 @@
+"""Cursor: its editor's databases, `state.vscdb`, and the `store.db` of its command line.
+
+The editor has a table of keys and values for all folders, `globalStorage/state.vscdb`: a
+conversation is `composerData:<id>`, each of its messages `bubbleId:<id>:<bubble>`, in the order of
+its headers. In 2024 a folder's own database, `workspaceStorage/*/state.vscdb`, held its
+conversations whole, in two values: those of the composer, and tabs of a chat. Today it only says
+which conversations were held in the folder.
+
+A subagent's conversation names its parent, and its calls are told inside the call that started it.
+What the command line keeps is read by `cursor_store`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from acphold.imports import cursor_tools, databases
+from acphold.imports.content_blocks import link, resource, text_block
+from acphold.imports.cursor_store import read_store
+from acphold.imports.missed import Missed
+from acphold.imports.readers import Reader
+from acphold.imports.records import SMALL_BYTES, document, readable
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Home, Source, files_below, note, source_of
+from acphold.imports.values import (
+    Object,
+    from_json,
+    looked_up,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
+
+NAME: Final = "cursor"
+KEY: Final = "cursor-agent"
+"""Cursor does not say in `initialize` what it is called; so it is known by its command."""
+
+EDITORS: Final = (".config/Cursor/User", "Library/Application Support/Cursor/User")
+
+_STATE: Final = "state.vscdb"
+_COMPOSERS: Final = "composer.composerData"
+_HEADERS: Final = "composer.composerHeaders"
+_TABS: Final = "workbench.panel.aichat.view.aichat.chatdata"
+
+_OF_COMPOSERS: Final = "key >= 'composerData:' AND key < 'composerData;'"
+_AT: Final = "CASE WHEN json_valid(CAST(value AS TEXT)) THEN {} END"
+_CHANGED: Final = _AT.format(
+    "coalesce(json_extract(CAST(value AS TEXT), '$.lastUpdatedAt'),"
+    " json_extract(CAST(value AS TEXT), '$.createdAt'))"
+)
+_PARENT: Final = _AT.format("json_extract(CAST(value AS TEXT), '$.subagentInfo.parentComposerId')")
+
+_MESSAGES: Final = _AT.format(
+    "coalesce(json_array_length(CAST(value AS TEXT), '$.fullConversationHeadersOnly'), 0)"
+    " + coalesce(json_array_length(CAST(value AS TEXT), '$.conversation'), 0)"
+)
+
+_HUMAN, _AGENT = 1, 2
+_ENDED: Final = {"aborted": "cancelled", "cancelled": "cancelled"}
+
+
+# -- found ---------------------------------------------------------------------------------
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The conversations of the command line, then those of the editor; none of subagents."""
+    moved = home.environment.get("CURSOR_DATA_DIR", "")
+    folder = Path(moved) if moved else home.path / ".cursor"
+    for below, pattern in (("acp-sessions", "*/store.db"), ("chats", "*/*/store.db")):
+        for path in files_below(folder / below, pattern):
+            beside = [path.with_name("store.db-wal"), path.with_name("meta.json")]
+            if source := source_of(NAME, path.parent.name, [path, *beside]):
+                yield source
+    for user in (home.path / editor for editor in EDITORS):
+        seen: set[str] = set()
+        for state in files_below(user / "globalStorage", _STATE):
+            columns = f"key, length(value), {_CHANGED}, {_PARENT}, {_MESSAGES}"
+            for key, size, changed, parent, messages in databases.listed(
+                state, "cursorDiskKV", columns, _OF_COMPOSERS
+            ):
+                composer = key.partition(":")[2]
+                # An editor has one at hand in which nobody said anything yet.
+                if composer and parent is None and messages:
+                    seen.add(composer)
+                    at = (milliseconds(changed) or 0) * 1_000_000
+                    yield Source(NAME, composer, (str(state),), size, at, composer)
+        for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
+            for key, told in _held_whole(state).items():
+                if key not in seen:
+                    seen.add(key)
+                    changed = told.get("lastUpdatedAt") or told.get("lastSendTime")
+                    at = (milliseconds(changed or told.get("createdAt")) or 0) * 1_000_000
+                    size = len(_messages_in(told))
+                    yield Source(NAME, key, (str(state),), size, at, key)
+
+
+def _held_whole(state: Path) -> dict[str, Object]:
+    """The conversations that are in the database of a folder, by their ids."""
+    whole = [
+        *objects(_item(state, _COMPOSERS), "allComposers"),
+        *objects(_item(state, _TABS), "tabs"),
+    ]
+    found = {text(one, "composerId") or text(one, "tabId"): one for one in whole}
+    return {key: one for key, one in found.items() if key and _messages_in(one)}
+
+
+def _messages_in(told: Object) -> list[Object]:
+    return objects(told, "conversation") or objects(told, "bubbles")
+
+
+def _item(state: Path, key: str) -> Object:
+    """What an editor keeps under a key; empty where it does not, or that cannot be read."""
+    try:
+        return _value(state, "ItemTable", key, Missed())
+    except OSError as error:
+        note(error)
+        return {}
+
+
+def _value(state: Path, table: str, key: str, missed: Missed) -> Object:
+    """What stands under a key; empty where nothing does."""
+    for (value,) in databases.rows_of(state, table, "value", "key = ?", missed, key):
+        return _decoded(value, missed)
+    return {}
+
+
+def _decoded(value: Any, missed: Missed) -> Object:
+    if value is None:
+        return {}
+    raw = value if isinstance(value, bytes) else str(value).encode(errors="replace")
+    return readable(raw, missed) or {}
+
+
+# -- read ----------------------------------------------------------------------------------
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the conversation."""
+    state = Path(source.paths[0])
+    if state.name != _STATE:
+        yield from read_store(source, scribe)
+        return
+    missed = scribe.missed
+    is_global = state.parent.name == "globalStorage"
+    if is_global:
+        # Looked up first: reading other databases would have this one copied once more.
+        cwd = _folders(state.parent.parent).get(source.item, "")
+        composer = _value(state, "cursorDiskKV", f"composerData:{source.item}", missed)
+        bubbles = _bubbles(state, composer, source.item, missed)
+    else:
+        cwd = _opened_folder(state.parent)
+        composer = _held_whole(state).get(source.item, {})
+        bubbles = iter(_messages_in(composer))
+    scribe.facts.cwd = cwd or _path_of(looked_up(composer, "workspaceIdentifier", "uri"))
+    scribe.clock(milliseconds(composer.get("createdAt")))
+    telling = _Telling(state, composer, scribe)
+    for bubble in bubbles:
+        telling.bubble(bubble)
+        yield
+    scribe.clock(milliseconds(composer.get("lastUpdatedAt")))
+    if ended := _ENDED.get(text(composer, "status")):
+        scribe.end_turn(ended)
+    scribe.title(text(composer, "name") or text(composer, "chatTitle"))
+
+
+def _bubbles(state: Path, composer: Object, composer_id: str, missed: Missed) -> Iterator[Object]:
+    """The messages of a conversation: each in a row, or all within it."""
+    if whole := objects(composer, "conversation"):
+        yield from whole
+        return
+    within = obj(composer, "conversationMap")
+    for header in objects(composer, "fullConversationHeadersOnly"):
+        bubble_id = text(header, "bubbleId")
+        if bubble := obj(within, bubble_id):
+            yield bubble
+            continue
+        key = f"bubbleId:{composer_id}:{bubble_id}"
+        yield _value(state, "cursorDiskKV", key, missed)
+
+
+@lru_cache(maxsize=4)
+def _folders(user: Path) -> dict[str, str]:
+    """In which folder conversations were held, by their ids: looked up once for all of them."""
+    found: dict[str, str] = {}
+    for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
+        if cwd := _opened_folder(state.parent):
+            for header in objects(_item(state, _COMPOSERS), "allComposers"):
+                found[text(header, "composerId")] = cwd
+    for header in objects(_item(user / "globalStorage" / _STATE, _HEADERS), "allComposers"):
+        if cwd := _path_of(looked_up(header, "workspaceIdentifier", "uri")):
+            found[text(header, "composerId")] = cwd
+    return found
+
+
+def _opened_folder(storage: Path) -> str:
+    """The folder that an editor keeps things for here."""
+    path = storage / "workspace.json"
+    told = document(path, Missed(), SMALL_BYTES) if path.exists() else {}
+    return _path_of(text(told, "folder"))
+
+
+def _path_of(uri: object) -> str:
+    """The path that a URI of a file names, in whichever form an editor keeps it."""
+    if isinstance(uri, dict):
+        uri = text(uri, "external") or f"file://{text(uri, 'fsPath') or text(uri, 'path')}"
+    if not isinstance(uri, str):
+        return ""
+    try:
+        parts = urlsplit(uri)
+    except ValueError:
+        return ""
+    return unquote(parts.path) if parts.scheme == "file" else ""
+
+
+class _Telling:
+    """One conversation; with `caller`, that of the subagent which this call started."""
+
+    def __init__(self, state: Path, composer: Object, scribe: Scribe, caller: str = "") -> None:
+        self._state = state
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._caller = caller
+        self._model = text(composer, "modelConfig", "modelName")
+        self._children = [] if caller else strings(composer, "subagentComposerIds")
+        self._count = 0
+
+    def bubble(self, bubble: Object) -> None:
+        """The next message."""
+        timing = obj(bubble, "timingInfo")
+        at = bubble.get("createdAt") or timing.get("clientStartTime")
+        if not self._caller:
+            self._scribe.clock(milliseconds(at))
+        kind = bubble.get("type")
+        if kind in (_HUMAN, "user"):
+            if not self._caller:
+                self._prompt(bubble)
+        elif kind in (_AGENT, "ai"):
+            self._answer(bubble)
+        elif bubble:
+            self._missed.kind("messages", str(kind), bubble)
+
+    def _prompt(self, bubble: Object) -> None:
+        if not self._scribe.facts.cwd:
+            folders = [_path_of(uri) for uri in strings(bubble, "workspaceUris")]
+            self._scribe.facts.cwd = next(filter(None, folders), "")
+        words = text(bubble, "text")
+        blocks = [text_block(words)] if words else []
+        told = obj(bubble, "context") or bubble
+        for chosen in objects(told, "fileSelections"):
+            # Without being named, a file is there because it was open.
+            path = _path_of(chosen.get("uri"))
+            if path and chosen.get("addedWithoutMention") is not True:
+                blocks.append(link(path))
+        for chosen in objects(told, "selections"):
+            path = _path_of(chosen.get("uri"))
+            if path and (marked := text(chosen, "rawText") or text(chosen, "text")):
+                blocks.append(resource(f"file://{path}", marked))
+        pictures = (text(chosen, "path") for chosen in objects(told, "selectedImages"))
+        blocks += [link(path) for path in pictures if path]
+        self._scribe.prompt(blocks)
+        self._scribe.model(text(bubble, "modelInfo", "modelName") or self._model)
+
+    def _answer(self, bubble: Object) -> None:
+        message_id = text(bubble, "bubbleId") or text(bubble, "id")
+        if not self._caller:
+            self._scribe.model(text(bubble, "modelType"))
+            thoughts = [obj(bubble, "thinking")] if bubble.get("thinking") else []
+            for thought in thoughts or objects(bubble, "allThinkingBlocks"):
+                self._scribe.think(text(thought, "text"), message_id)
+            self._scribe.say(text(bubble, "text"), message_id)
+            self._scribe.tokens(
+                inputTokens=number(bubble, "tokenCount", "inputTokens"),
+                outputTokens=number(bubble, "tokenCount", "outputTokens"),
+            )
+        if text(call := obj(bubble, "toolFormerData"), "name"):
+            self._call(call, message_id)
+        if wrong := obj(bubble, "errorDetails"):
+            told = looked_up(wrong, "error", "details")
+            said = [text(told, "title"), text(told, "detail"), text(wrong, "message")]
+            if not self._caller:
+                self._scribe.fail_turn(": ".join(filter(None, said)) or "The request failed")
+
+    def _call(self, call: Object, message_id: str) -> None:
+        call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
+        cwd = self._scribe.facts.cwd
+        meta: Object = {"_meta": {PARENT: self._caller}} if self._caller else {}
+        self._scribe.call(call_id, cursor_tools.asked(call, cwd) | meta)
+        name = cursor_tools.short(text(call, "name"))
+        if name == "todo_write" and not self._caller:
+            self._plan(call)
+        if name == "task":
+            self._subagents(call_id)
+        if fields := cursor_tools.answered(call, cwd, self._kept):
+            self._scribe.update(call_id, fields)
+
+    def _plan(self, call: Object) -> None:
+        result = from_json(text(call, "result"))
+        steps = objects(result, "finalTodos") or objects(cursor_tools.given(call), "todos")
+        told: list[Object] = []
+        for step in steps:
+            status = text(step, "status").removeprefix("TODO_STATUS_").lower()
+            known = status in ("pending", "in_progress", "completed")
+            entry: Object = {"content": text(step, "content"), "priority": "medium"}
+            told.append(entry | {"status": status if known else "pending"})
+        if told:
+            self._scribe.plan(told)
+
+    def _kept(self, content_id: str) -> str | None:
+        """What a file held, by the id of that; it is kept once for all that name it."""
+        for (value,) in databases.rows_of(
+            self._state, "cursorDiskKV", "value", "key = ?", self._missed, content_id
+        ):
+            return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
+        return None
+
+    def _subagents(self, call_id: str) -> None:
+        """Tell the calls of the subagent that this call started."""
+        for child in self._children:
+            composer = _value(self._state, "cursorDiskKV", f"composerData:{child}", self._missed)
+            if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
+                telling = _Telling(self._state, composer, self._scribe, caller=call_id)
+                for bubble in _bubbles(self._state, composer, child, self._missed):
+                    telling.bubble(bubble)
+
+
+READER: Final = Reader(NAME, KEY, find, read)

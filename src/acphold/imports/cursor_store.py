@@ -1,0 +1,385 @@
+"""What Cursor's command line keeps of a conversation: a database, `store.db`, of blobs by hash.
+
+`meta` names the root, a message of Protocol Buffers. It lists turns, a turn its prompt and steps,
+each by its hash, whatever was summarized for the model meanwhile. In early versions there are no
+turns: the root lists what the model was told, in JSON, where a prompt is marked as one.
+
+The numbers of fields are those of `agent.v1` in Cursor's published SDK, npm `@cursor/sdk` 1.0.18.
+Sessions held over ACP lie in `acp-sessions`, those of a terminal in `chats`. Where they were held
+stands in `meta.json`, or else in the root.
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote, urlsplit
+
+from acphold.imports import databases
+from acphold.imports.content_blocks import content, diff, image, link, resource, text_block
+from acphold.imports.protobuf_fields import (
+    Fields,
+    count,
+    fields,
+    inside,
+    messages,
+    raw,
+    several,
+    words,
+)
+from acphold.imports.records import SMALL_BYTES, document, readable
+from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.sources import Source
+from acphold.imports.values import Object, milliseconds, obj, objects, text
+
+TOOLS: Final = {
+    1: ("", "execute", 1),
+    3: ("Delete", "delete", 1),
+    4: ("Find", "search", 2),
+    5: ("Search", "search", 1),
+    8: ("Read", "read", 1),
+    9: ("Update the plan", "think", 0),
+    10: ("Read the plan", "think", 0),
+    12: ("Edit", "edit", 1),
+    13: ("List", "read", 1),
+    14: ("Read lints", "read", 0),
+    15: ("", "other", 1),
+    16: ("Search", "search", 1),
+    17: ("Plan", "think", 4),
+    18: ("Search the web for", "fetch", 1),
+    19: ("Task:", "think", 1),
+    22: ("Apply a diff", "edit", 0),
+    23: ("Ask", "other", 1),
+    24: ("Fetch", "fetch", 1),
+    25: ("Switch to mode", "switch_mode", 1),
+    28: ("Make a picture:", "other", 1),
+    31: ("Type into a terminal", "execute", 0),
+    37: ("Fetch", "fetch", 1),
+}
+"""By the number of its field: what a tool is called on a screen, its kind, and which of its
+arguments stands in the title."""
+
+_SHELL, _GLOB, _GREP, _TODOS, _EDIT, _MCP, _WEB, _TASK = 1, 4, 5, 9, 12, 15, 18, 19
+_ARGUMENTS: Final = {
+    1: {1: "command", 2: "working_directory", 15: "description"},
+    3: {1: "path"},
+    4: {1: "target_directory", 2: "glob_pattern"},
+    5: {1: "pattern", 2: "path", 3: "glob", 4: "output_mode"},
+    8: {1: "path"},
+    12: {1: "path"},
+    13: {1: "path"},
+    16: {1: "query", 3: "explanation"},
+    17: {1: "plan", 3: "overview", 4: "name"},
+    18: {1: "search_term"},
+    19: {1: "description", 2: "prompt", 4: "model"},
+    23: {1: "title"},
+    24: {1: "url"},
+    25: {1: "target_mode_id", 2: "explanation"},
+    28: {1: "description", 2: "file_path"},
+    37: {1: "url"},
+}
+"""What the arguments are called that are texts."""
+
+_PATHS: Final = {3: 1, 4: 1, 5: 2, 8: 1, 12: 1, 13: 1}
+_PRINTED: Final = {8: 1, 16: 1, 24: 2, 37: 2}
+"""Which argument is a path, and which field of what came of it is its text."""
+
+_CALL_ID: Final = 57
+_BESIDE_A_CALL: Final = frozenset({54, _CALL_ID})
+
+_STATUS: Final = {1: "pending", 2: "in_progress", 3: "completed"}
+_QUERY: Final = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
+_UNNAMED: Final = "New Agent"
+
+_BESIDE_WORDS: Final = frozenset({2, 10, 12, 14, 15, 19})
+"""What Cursor puts beside a prompt by itself, or what names no file: rules, commands, chats …"""
+
+
+def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the conversation; raises OSError when it cannot be read."""
+    store = Path(source.paths[0])
+    missed = scribe.missed
+    beside = store.with_name("meta.json")
+    about = document(beside, missed, SMALL_BYTES) if beside.exists() else {}
+    meta: Object = {}
+    for (value,) in databases.rows_of(store, "meta", "value", "key = '0'", missed):
+        try:
+            meta = readable(bytes.fromhex(str(value)), missed) or {}
+        except ValueError:
+            meta = readable(str(value).encode(errors="replace"), missed) or {}
+    telling = _Telling(store, scribe, text(meta, "lastUsedModel"))
+    root = telling.message(text(meta, "latestRootBlobId"))
+    folders = [urlsplit(uri.decode(errors="replace")) for uri in several(root, 9)]
+    named = next((unquote(uri.path) for uri in folders if uri.scheme == "file"), "")
+    scribe.facts.cwd = text(about, "cwd") or named
+    scribe.clock(milliseconds(meta.get("createdAt")))
+    timings = messages(root, 14)
+    for place, turn in enumerate(several(root, 8)):
+        if place < len(timings):
+            scribe.clock(milliseconds(count(timings[place], 2)))
+        yield from telling.turn(telling.message(turn.hex()))
+    if 8 not in root:
+        for told in several(root, 1):
+            telling.told_the_model(told.hex())
+            yield
+    scribe.clock(source.changed_at // 1_000_000)
+    if used := count(inside(root, 5), 1):
+        scribe.usage(used, count(inside(root, 5), 2))
+    title = text(meta, "name") or text(about, "title")
+    if title != _UNNAMED:
+        scribe.title(title)
+
+
+class _Telling:
+    """One conversation."""
+
+    def __init__(self, store: Path, scribe: Scribe, model: str) -> None:
+        self._store = store
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._model = model
+        self._count = 0
+        self._called: set[str] = set()
+
+    def blob(self, blob_id: str) -> bytes:
+        """What is kept under a hash; nothing where it is lost."""
+        for (data,) in databases.rows_of(
+            self._store, "blobs", "data", "id = ?", self._missed, blob_id
+        ):
+            return data if isinstance(data, bytes) else str(data).encode(errors="replace")
+        return b""
+
+    def message(self, blob_id: str) -> Fields:
+        """The message under a hash; empty, and counted, where there is none."""
+        data = self.blob(blob_id)
+        try:
+            return fields(data)
+        except ValueError:
+            self._missed.add("blobs that cannot be read", data)
+            return {}
+
+    def turn(self, turn: Fields) -> Iterator[None]:
+        """A prompt and what came of it, or a command that the person ran."""
+        if 2 in turn:
+            shell = inside(turn, 2)
+            ran = words(self.message(raw(shell, 1).hex()), 1)
+            output = self.message(raw(shell, 2).hex())
+            printed = words(output, 1) + words(output, 2)
+            self._scribe.prompt([text_block(f"! {ran}")])
+            self._call({"title": ran, "kind": "execute", "rawInput": {"command": ran}})
+            self._scribe.update(
+                f"call-{self._count}",
+                {
+                    "status": "failed" if count(output, 3) else "completed",
+                    "content": [content(printed)],
+                },
+            )
+            self._scribe.done()
+            yield
+            return
+        held = inside(turn, 1)
+        said = self.message(raw(held, 1).hex())
+        if said and not count(said, 5):  # else Cursor said it in the person's place
+            self._scribe.prompt(self._prompt(said))
+            self._scribe.model(self._model)
+        for step in several(held, 2):
+            self._step(self.message(step.hex()), step.hex())
+            yield
+
+    def _prompt(self, said: Fields) -> list[Object]:
+        typed = words(said, 1) or self.blob(raw(said, 18).hex()).decode(errors="replace")
+        blocks = [text_block(typed)] if typed else []
+        beside = inside(said, 3)
+        for number in beside:
+            for chosen in messages(beside, number):
+                if number == 1:
+                    data = raw(chosen, 8) or self.blob(raw(chosen, 1).hex())
+                    shown = b64encode(data).decode()
+                    if shown:
+                        blocks.append(image(shown, words(chosen, 7) or "image/png"))
+                elif number in (4, 5):
+                    blocks.append(resource(f"file://{words(chosen, 2)}", words(chosen, 1)))
+                elif number == 8:
+                    blocks.append(link(words(chosen, 1)))
+                elif number == 9:
+                    url = words(chosen, 1)
+                    blocks.append({"type": "resource_link", "name": url, "uri": url})
+                elif number not in _BESIDE_WORDS:
+                    self._missed.kind("parts of prompts", str(number), words(chosen, 1))
+        return blocks
+
+    def _step(self, step: Fields, step_id: str) -> None:
+        if 1 in step:
+            self._scribe.say(words(inside(step, 1), 1), step_id)
+        elif 3 in step:
+            self._scribe.think(words(inside(step, 3), 1), step_id)
+        elif 2 in step:
+            self._tool(inside(step, 2))
+        elif step:
+            self._missed.kind("steps", str(next(iter(step))), sum(map(len, several(step, 1))))
+
+    # -- calls -------------------------------------------------------------------------------
+
+    def _tool(self, call: Fields, caller: str = "") -> None:
+        """A call; with `caller`, of the subagent which that call started."""
+        kind = next((number for number in call if number not in _BESIDE_A_CALL), 0)
+        given, result = inside(call, kind, 1), inside(call, kind, 2)
+        verb, called, shown = TOOLS.get(kind, (f"Tool {kind}", "other", 0))
+        names = _ARGUMENTS.get(kind, {})
+        values: Object = {
+            name: said for number, name in names.items() if (said := words(given, number))
+        }
+        asked: Object = {
+            "title": f"{verb} {words(given, shown)}".strip() or verb or "Tool",
+            "kind": called,
+            "rawInput": values,
+        }
+        if kind == _MCP:
+            server, name = words(given, 4), words(given, 5) or words(given, 1)
+            asked["title"] = f"{server}: {name}" if server else name or "MCP"
+            asked["rawInput"] = {"server": server, "tool": name}
+        if path := words(given, _PATHS.get(kind, 0)):
+            asked["locations"] = [{"path": path}]
+        if kind not in TOOLS:
+            self._missed.kind("tool calls", str(kind), raw(call, kind))
+        if caller:
+            asked["_meta"] = {PARENT: caller}
+        call_id = self._call(asked, words(call, _CALL_ID))
+        if kind == _TODOS and not caller:
+            self._plan(inside(result, 1) or given)
+        if kind == _TASK and not caller:
+            for step in messages(inside(result, 1), 1):
+                if 2 in step:
+                    self._tool(inside(step, 2), call_id)
+        if result:
+            self._scribe.update(call_id, self._came_of(kind, given, result))
+
+    def _call(self, asked: Object, call_id: str = "") -> str:
+        self._count += 1
+        call_id = call_id.partition("\n")[0]
+        if not call_id or call_id in self._called:
+            call_id = f"call-{self._count}"
+        self._called.add(call_id)
+        self._scribe.call(call_id, asked)
+        return call_id
+
+    def _came_of(self, kind: int, given: Fields, result: Fields) -> Object:
+        """What became of a call: field 1 is what it did, any other why it did not."""
+        done = inside(result, 1)
+        produced: list[Object] = []
+        if kind == _SHELL:
+            ran = done or inside(result, 2) or inside(result, 3)
+            printed = words(ran, 10) or words(ran, 9) or words(ran, 5) + words(ran, 6)
+            printed = printed or words(inside(result, 4), 3)
+        elif kind == _EDIT and done:
+            printed = ""
+            path = words(done, 1) or words(given, 1)
+            if 7 in done or 6 in done:
+                produced.append(diff(path, words(done, 6) if 6 in done else None, words(done, 7)))
+            elif changed := words(done, 5) or words(given, 6):
+                printed = changed
+        elif kind == _MCP:
+            said = [words(inside(part, 1), 1) for part in messages(done, 1)]
+            printed = "\n".join(filter(None, said))
+        elif kind == _GLOB:
+            printed = "\n".join(name.decode(errors="replace") for name in several(done, 3))
+        elif kind == _WEB:
+            refs = messages(done, 1)
+            printed = "\n".join(f"{words(ref, 1)}: {words(ref, 2)}" for ref in refs)
+        elif kind == _TASK:
+            printed = "".join(words(inside(step, 1), 1) for step in messages(done, 1))
+        elif kind == _GREP:
+            printed = _found(done)
+        else:
+            printed = words(done, _PRINTED.get(kind, 0))
+        refused = [number for number in result if number not in (1, 101, 102, 103, 104)]
+        if not printed and refused and kind != _SHELL:
+            why = inside(result, refused[0])
+            printed = words(why, 2) or words(why, 1)
+        is_done = 1 in result and not (kind == _MCP and count(done, 2))
+        told: Object = {"status": "completed" if is_done else "failed"}
+        if printed:
+            produced.append(content(printed))
+        if produced:
+            told["content"] = produced
+        if kind == _SHELL:
+            told["rawOutput"] = {"exitCode": count(done or inside(result, 2), 3)}
+        return told
+
+    def _plan(self, told: Fields) -> None:
+        if steps := messages(told, 1):
+            self._scribe.plan(
+                [
+                    {
+                        "content": words(step, 2),
+                        "priority": "medium",
+                        "status": _STATUS.get(count(step, 3), "pending"),
+                    }
+                    for step in steps
+                ]
+            )
+
+    # -- before there were turns ---------------------------------------------------------------
+
+    def told_the_model(self, blob_id: str) -> None:
+        """A message to or from the model."""
+        data = self.blob(blob_id)
+        if not (message := readable(data, self._missed)):
+            return
+        role = text(message, "role")
+        parts = objects(message, "content") or [text_block(text(message, "content"))]
+        if role == "user":
+            said = "".join(text(part, "text") for part in parts)
+            if typed := _QUERY.findall(said):
+                self._scribe.prompt([text_block(typed[-1])])
+                self._scribe.model(self._model)
+        elif role in ("assistant", "tool"):
+            for part in parts:
+                self._part(part, blob_id)
+        elif role != "system":
+            self._missed.kind("messages", role, data)
+
+    def _part(self, part: Object, message_id: str) -> None:
+        kind = text(part, "type")
+        call_id = text(part, "toolCallId").partition("\n")[0]
+        if kind == "text":
+            self._scribe.say(text(part, "text"), message_id)
+        elif kind == "reasoning":
+            self._scribe.think(text(part, "text"), message_id)
+        elif kind == "tool-call":
+            given = obj(part, "args")
+            name = text(part, "toolName")
+            shown = next((v for v in given.values() if isinstance(v, str)), "")
+            fields: Object = {"title": f"{name} {shown}".strip(), "rawInput": given}
+            self._scribe.call(call_id, fields | {"kind": _OF_NAME.get(name.lower(), "other")})
+        elif kind == "tool-result":
+            result = part.get("result")
+            said = [text(inner, "text") for inner in objects(part, "result")]
+            printed = result if isinstance(result, str) else "\n".join(filter(None, said))
+            told: Object = {"status": "failed" if part.get("isError") is True else "completed"}
+            self._scribe.update(call_id, told | {"content": [content(printed)]})
+        elif kind != "redacted-reasoning":
+            self._missed.kind("parts", kind, part)
+
+
+_OF_NAME: Final = {
+    "delete": "delete", "edit": "edit", "glob": "search", "grep": "search", "ls": "read",
+    "multiedit": "edit", "read": "read", "shell": "execute", "strreplace": "edit",
+    "webfetch": "fetch", "websearch": "fetch", "write": "edit",
+}  # fmt: skip
+"""The kind of a tool by what the model calls it."""
+
+
+def _found(done: Fields) -> str:
+    """The lines and files that a search found, one a line."""
+    lines: list[str] = []
+    for entry in messages(done, 4):
+        union = inside(entry, 2)
+        lines += [name.decode(errors="replace") for name in several(inside(union, 2), 1)]
+        for file in messages(inside(union, 3), 1):
+            for line in messages(file, 2):
+                lines.append(f"{words(file, 1)}:{count(line, 1)}: {words(line, 2)}")
+    return "\n".join(lines)
