@@ -327,7 +327,7 @@ class CommandLineStore:
 
     def end(self, root: bytes = b"", **about: Json) -> None:
         root += b"".join(field(8, turn) for turn in self.turns)
-        told = {"agentId": "s1", "latestRootBlobId": self.blob(root).hex(), "name": "Notes"}
+        told: Json = {"agentId": "s1", "latestRootBlobId": self.blob(root).hex(), "name": "Notes"}
         told |= {"createdAt": 1_767_000_000_000, "lastUsedModel": "gpt-5"} | about
         meta = json.dumps(told).encode().hex()
         self.db.execute("INSERT OR REPLACE INTO meta VALUES ('0', ?)", (meta,))
@@ -379,7 +379,7 @@ def test_a_conversation_of_the_command_line_is_told_by_its_turns(
         ("agent", "Bye."),
     ]
     read, edit, ran = told.calls()
-    assert read.id == "c1"
+    assert json.loads(read.fields["rawInput"]) == {"path": "/a"}
     assert json.loads(edit.fields["content"]) == [
         {"type": "diff", "path": "/a", "oldText": "one", "newText": "two"}
     ]

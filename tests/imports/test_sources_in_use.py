@@ -13,7 +13,7 @@ from uuid import UUID
 
 import pytest
 
-from acphold.imports import Intake, Reader, Source
+from acphold.imports import Intake, Reader, Source, databases
 from acphold.imports.claude import READER
 from acphold.imports.continuation import Known
 from acphold.imports.intake import told_here
@@ -166,3 +166,22 @@ def test_a_disk_that_is_full_is_said_and_the_next_import_goes_on(
     assert acphold_import(journal, tmp_path).returncode == 0
     with closing(sqlite3.connect(journal)) as file:
         assert file.execute("SELECT message_count FROM sessions").fetchall() == [(120,)]
+
+
+def test_a_large_database_at_work_is_not_copied_for_each_change(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(databases, "LARGE_BYTES", 1)
+    monkeypatch.setattr(databases, "LASTS", 1e9)
+    monkeypatch.setattr(databases, "_lasting", [])
+    path = tmp_path / "at_work.db"
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        database.execute("CREATE TABLE told (words)")
+        database.execute("INSERT INTO told VALUES ('Hello.')")
+        count = "SELECT count(*) FROM told"
+        assert databases.rows(path, count) == [(1,)]
+        database.execute("INSERT INTO told VALUES ('Hi.')")
+        assert databases.rows(path, count) == [(1,)]
+        monkeypatch.setattr(databases, "_lasting", [])
+        assert databases.rows(path, count) == [(2,)]

@@ -19,12 +19,12 @@ from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 from acphold.imports import cursor_tools, databases
-from acphold.imports.content_blocks import link, resource, text_block
+from acphold.imports.content_blocks import link, plan_entry, resource, text_block
 from acphold.imports.cursor_store import read_store
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
 from acphold.imports.records import SMALL_BYTES, document, readable
-from acphold.imports.scribe import PARENT, Scribe
+from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.values import (
     Object,
@@ -220,26 +220,22 @@ def _path_of(uri: object) -> str:
 
 
 class _Telling:
-    """One conversation; with `caller`, that of the subagent which this call started."""
+    """One conversation, or with a scribe for a subagent the one that was started for it."""
 
-    def __init__(self, state: Path, composer: Object, scribe: Scribe, caller: str = "") -> None:
+    def __init__(self, state: Path, composer: Object, scribe: Scribe) -> None:
         self._state = state
         self._scribe = scribe
         self._missed = scribe.missed
-        self._caller = caller
         self._model = text(composer, "modelConfig", "modelName")
-        self._children = [] if caller else strings(composer, "subagentComposerIds")
-        self._count = 0
+        self._children = strings(composer, "subagentComposerIds")
 
     def bubble(self, bubble: Object) -> None:
         """The next message."""
-        timing = obj(bubble, "timingInfo")
-        at = bubble.get("createdAt") or timing.get("clientStartTime")
-        if not self._caller:
-            self._scribe.clock(milliseconds(at))
+        at = bubble.get("createdAt") or looked_up(bubble, "timingInfo", "clientStartTime")
+        self._scribe.clock(milliseconds(at))
         kind = bubble.get("type")
         if kind in (_HUMAN, "user"):
-            if not self._caller:
+            if not self._scribe.caller:
                 self._prompt(bubble)
         elif kind in (_AGENT, "ai"):
             self._answer(bubble)
@@ -269,48 +265,45 @@ class _Telling:
 
     def _answer(self, bubble: Object) -> None:
         message_id = text(bubble, "bubbleId") or text(bubble, "id")
-        if not self._caller:
-            self._scribe.model(text(bubble, "modelType"))
+        self._scribe.model(text(bubble, "modelType"))
+        self._scribe.tokens(
+            inputTokens=number(bubble, "tokenCount", "inputTokens"),
+            outputTokens=number(bubble, "tokenCount", "outputTokens"),
+        )
+        call = obj(bubble, "toolFormerData")
+        if not self._scribe.caller:
             thoughts = [obj(bubble, "thinking")] if bubble.get("thinking") else []
             for thought in thoughts or objects(bubble, "allThinkingBlocks"):
                 self._scribe.think(text(thought, "text"), message_id)
             self._scribe.say(text(bubble, "text"), message_id)
-            self._scribe.tokens(
-                inputTokens=number(bubble, "tokenCount", "inputTokens"),
-                outputTokens=number(bubble, "tokenCount", "outputTokens"),
-            )
-        if text(call := obj(bubble, "toolFormerData"), "name"):
+        if text(call, "name"):
             self._call(call, message_id)
         if wrong := obj(bubble, "errorDetails"):
             told = looked_up(wrong, "error", "details")
             said = [text(told, "title"), text(told, "detail"), text(wrong, "message")]
-            if not self._caller:
-                self._scribe.fail_turn(": ".join(filter(None, said)) or "The request failed")
+            self._scribe.fail_turn(": ".join(filter(None, said)) or "The request failed")
 
     def _call(self, call: Object, message_id: str) -> None:
         call_id = text(call, "toolCallId").partition("\n")[0] or f"call-{message_id}"
         cwd = self._scribe.facts.cwd
-        meta: Object = {"_meta": {PARENT: self._caller}} if self._caller else {}
-        self._scribe.call(call_id, cursor_tools.asked(call, cwd) | meta)
+        self._scribe.call(call_id, cursor_tools.asked(call, cwd))
         name = cursor_tools.short(text(call, "name"))
-        if name == "todo_write" and not self._caller:
-            self._plan(call)
-        if name == "task":
+        if name == "todo_write" and not self._scribe.caller:
+            steps = objects(from_json(text(call, "result")), "finalTodos")
+            steps = steps or objects(cursor_tools.given(call), "todos")
+            entries = [
+                plan_entry(
+                    text(step, "content"),
+                    text(step, "status").removeprefix("TODO_STATUS_").lower(),
+                )
+                for step in steps
+            ]
+            if entries:
+                self._scribe.plan(entries)
+        if name == "task" and not self._scribe.caller:
             self._subagents(call_id)
         if fields := cursor_tools.answered(call, cwd, self._kept):
             self._scribe.update(call_id, fields)
-
-    def _plan(self, call: Object) -> None:
-        result = from_json(text(call, "result"))
-        steps = objects(result, "finalTodos") or objects(cursor_tools.given(call), "todos")
-        told: list[Object] = []
-        for step in steps:
-            status = text(step, "status").removeprefix("TODO_STATUS_").lower()
-            known = status in ("pending", "in_progress", "completed")
-            entry: Object = {"content": text(step, "content"), "priority": "medium"}
-            told.append(entry | {"status": status if known else "pending"})
-        if told:
-            self._scribe.plan(told)
 
     def _kept(self, content_id: str) -> str | None:
         """What a file held, by the id of that; it is kept once for all that name it."""
@@ -321,11 +314,12 @@ class _Telling:
         return None
 
     def _subagents(self, call_id: str) -> None:
-        """Tell the calls of the subagent that this call started."""
+        """Tell the calls of the subagents that this call started."""
         for child in self._children:
             composer = _value(self._state, "cursorDiskKV", f"composerData:{child}", self._missed)
             if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
-                telling = _Telling(self._state, composer, self._scribe, caller=call_id)
+                scribe = SubagentScribe(self._scribe, call_id)
+                telling = _Telling(self._state, composer, scribe)
                 for bubble in _bubbles(self._state, composer, child, self._missed):
                     telling.bubble(bubble)
 

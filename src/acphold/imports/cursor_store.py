@@ -19,7 +19,16 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from acphold.imports import databases
-from acphold.imports.content_blocks import content, diff, image, link, resource, text_block
+from acphold.imports.content_blocks import (
+    content,
+    diff,
+    image,
+    link,
+    plan_entry,
+    resource,
+    resource_link,
+    text_block,
+)
 from acphold.imports.protobuf_fields import (
     Fields,
     count,
@@ -90,7 +99,7 @@ _PRINTED: Final = {8: 1, 16: 1, 24: 2, 37: 2}
 _CALL_ID: Final = 57
 _BESIDE_A_CALL: Final = frozenset({54, _CALL_ID})
 
-_STATUS: Final = {1: "pending", 2: "in_progress", 3: "completed"}
+_STATUS: Final = {2: "in_progress", 3: "completed"}
 _QUERY: Final = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
 _UNNAMED: Final = "New Agent"
 
@@ -205,8 +214,7 @@ class _Telling:
                 elif number == 8:
                     blocks.append(link(words(chosen, 1)))
                 elif number == 9:
-                    url = words(chosen, 1)
-                    blocks.append({"type": "resource_link", "name": url, "uri": url})
+                    blocks.append(resource_link(words(chosen, 1), words(chosen, 1)))
                 elif number not in _BESIDE_WORDS:
                     self._missed.kind("parts of prompts", str(number), words(chosen, 1))
         return blocks
@@ -248,8 +256,10 @@ class _Telling:
         if caller:
             asked["_meta"] = {PARENT: caller}
         call_id = self._call(asked, words(call, _CALL_ID))
-        if kind == _TODOS and not caller:
-            self._plan(inside(result, 1) or given)
+        if kind == _TODOS and not caller and (steps := messages(inside(result, 1) or given, 1)):
+            self._scribe.plan(
+                [plan_entry(words(step, 2), _STATUS.get(count(step, 3), "")) for step in steps]
+            )
         if kind == _TASK and not caller:
             for step in messages(inside(result, 1), 1):
                 if 2 in step:
@@ -308,19 +318,6 @@ class _Telling:
         if kind == _SHELL:
             told["rawOutput"] = {"exitCode": count(done or inside(result, 2), 3)}
         return told
-
-    def _plan(self, told: Fields) -> None:
-        if steps := messages(told, 1):
-            self._scribe.plan(
-                [
-                    {
-                        "content": words(step, 2),
-                        "priority": "medium",
-                        "status": _STATUS.get(count(step, 3), "pending"),
-                    }
-                    for step in steps
-                ]
-            )
 
     # -- before there were turns ---------------------------------------------------------------
 

@@ -42,6 +42,12 @@ SECONDS: Final = 30.0
 
 SLOW_BYTES: Final = 4 << 20
 
+LARGE_BYTES: Final = 256 << 20
+"""One with a log that is as large is not copied anew for each change of a program at work."""
+
+LASTS: Final = 20
+"""Instead, a copy is used for so many times as long as it took to make."""
+
 _STEPS: Final = 1_000
 """After so many steps of SQLite, each of which may take long, we look whether it takes too long."""
 
@@ -102,9 +108,21 @@ def _unreadable(error: Exception, path: Path) -> OSError:
 
 
 def _opened(path: Path) -> _Snapshot:
-    """The same connection as before, as long as nothing has changed."""
+    """The same connection as before, as long as nothing has changed; a large copy lasts longer."""
+    for place, lasting, until in _lasting:
+        if place == path and monotonic() < until:
+            return lasting
+    began = monotonic()
     marks = [_mark(file) for file in (path, *_beside(path))]
-    return _snapshot(str(path), tuple(marks))
+    found = _snapshot(str(path), tuple(marks))
+    if marks[0][0] >= LARGE_BYTES and any(size for size, _ in marks[1:]):
+        now = monotonic()
+        _lasting[:] = [(path, found, now + LASTS * (now - began))]
+    return found
+
+
+_lasting: list[tuple[Path, _Snapshot, float]] = []
+"""The copy of a large database, and until when it is used whatever has changed since."""
 
 
 class _Snapshot:
