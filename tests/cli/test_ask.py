@@ -18,6 +18,7 @@ from acphold.cli import ask_input, ask_turn
 from acphold.cli.ask_output import Text
 from acphold.cli.ask_turn import Asking, Question
 from acphold.cli.command_line import Exit
+from acphold.cli.starts import Start
 from acphold.rpc import MAX_MESSAGE
 from acphold.server import neighbours
 from acphold.sync import connect
@@ -183,6 +184,8 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
     question = Question(
         called=None,
         agent=tuple(scripted_agent()),
+        start=Start("wrap", "", tuple(scripted_agent())),
+        folder=None,
         content=(steps({"say": "so far"}, {"until": "cancel"}, {"say": " and no further"}),),
         json=False,
         session=None,
@@ -373,11 +376,14 @@ def test_the_question_of_another_client_is_left_to_it(
         assert '"y"' in theirs.wait().text
 
 
-def test_a_session_that_is_live_nowhere_needs_the_command(acphold: CommandLine) -> None:
+def test_a_session_of_an_agent_that_nobody_has_started_here_needs_the_command(
+    acphold: CommandLine, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     session = json.loads(ask(acphold, steps({"say": "x"}), "--json").out.splitlines()[0])
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     done = acphold.run("ask", "hi", "--session", session["sessionId"])
-    assert done.code == Exit.ERROR
-    assert "connect with the command of its agent" in done.err
+    assert done.code == Exit.USAGE
+    assert "does not know how that is started" in done.err
 
 
 # -- what is asked --------------------------------------------------------------------------

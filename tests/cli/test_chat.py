@@ -101,7 +101,7 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         )
         one.type("\x04")
         assert one.ended() == 0
-        one.until("To go on: acphold chat --resume")
+        one.until("To go on: acphold resume")
     with place.chat("--continue") as other:
         other.until('agent  answer: {"outcome"', '"go"', "ready")
         other.type("\x03")
@@ -181,7 +181,7 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
             other.until("agent  from the first", "ready")
             one.type("\x04")
             assert one.ended() == 0
-            other.until("has ended", "To go on: acphold chat --resume")
+            other.until("has ended", "To go on: acphold resume")
             assert other.ended() == 5
 
 
@@ -189,7 +189,7 @@ def test_a_session_that_is_not_live_is_not_attached_to(place: Place, journal: Pa
     remember(journal, "a-session", prompt("hello"), ended())
     refused = place.run("attach", "a-session")
     assert refused.returncode == 1
-    assert "acphold chat --resume a-session" in refused.stderr
+    assert "acphold resume a-session" in refused.stderr
 
 
 def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
@@ -256,7 +256,7 @@ def test_ctrl_d_in_a_running_turn_leaves_at_the_second_time(place: Place) -> Non
         one.until("a turn runs: Ctrl-D again ends it and leaves")
         one.type("\x04")
         assert one.ended() == 0
-        one.until("agent  begun", "To go on: acphold chat --resume")
+        one.until("agent  begun", "To go on: acphold resume")
 
 
 def test_ctrl_c_in_a_running_turn_keeps_the_line_that_was_begun(place: Place) -> None:

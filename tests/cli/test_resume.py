@@ -134,6 +134,7 @@ def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> N
     place.run("ask", prompt, "--", *scripted_agent())
     [line] = place.run("list", "--json").stdout.splitlines()
     session = json.loads(line)["sessionId"]
+    place.env["XDG_STATE_HOME"] = str(place.folder / "another home")
     done = place.run("resume", session)
     assert done.returncode == Exit.USAGE
     assert "was held with scripted" in done.stderr

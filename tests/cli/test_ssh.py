@@ -234,9 +234,9 @@ def test_a_command_that_is_told_there_can_be_typed_here(there: Path, tmp_path: P
         seen.type('[{"say": "said there"}]\n')  # by lines: this ssh passes no TERM on
         seen.until("agent: said there")
         seen.type("\x04")
-        seen.until("To go on: acphold chat --host me@there --resume own-")
+        seen.until("To go on: acphold resume --host me@there own-")
     with terminal([*acphold, "attach", "--host", "me@there", "own-"], environment) as seen:
-        seen.until("acphold chat --host me@there --resume own-")
+        seen.until("acphold resume --host me@there own-")
 
 
 @pytest.mark.parametrize("words", [("tail",), ("attach", "--watch")])

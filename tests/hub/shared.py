@@ -32,6 +32,7 @@ class PuppetAgent:
     def __init__(self, listener: Listener) -> None:
         self.key = "puppet"
         self.capabilities = AgentCapabilities()
+        self.start: str | None = None
         self.generation = 0
         self.has_sign_in = False
         self.can_fork = False

@@ -127,3 +127,21 @@ async def test_an_agent_that_reads_the_journal_is_handed_nothing(journal: Path) 
         row = await house.journal.session(session)
         assert row.agent == "second"
         assert row.origins[-1] == Origin(session, "puppet", row.origins[-1].seq)
+
+
+async def test_how_an_agent_was_started_is_noted_once_the_session_is_its_own(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        house.agent.start = "first"
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
+        assert (await house.journal.session(session)).start == "first"
+    async with shared(journal, all_agents=True) as house:
+        house.agent.key, house.agent.start = "second", "second"
+        client = await house.loaded(session)
+        turn = await house.begun(client, session, "two", own="s0")
+        assert (await house.journal.session(session)).start == "first"
+        await house.agent.end("s0")
+        await turn
+        assert (await house.journal.session(session)).start == "second"

@@ -104,7 +104,7 @@ def test_a_conversation_goes_on_by_resume_and_by_continue(window: Window) -> Non
     window.type(steps({"say": "first words"}), "Enter")
     window.until("agent  first words", "ready")
     window.type("C-d")
-    window.until("To go on: acphold chat --resume")
+    window.until("To go on: acphold resume")
     window.type("clear", "Enter")
     window.run("chat", "--resume", "tester")
     window.until("TITLE", "Which one?")

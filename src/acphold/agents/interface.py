@@ -110,6 +110,9 @@ class Agent(Protocol):
     takes_a_moment: bool
     """Whether `send` returns within a moment: what is sent then need not be safe before."""
 
+    start: str | None
+    """The mark of how it was started, see SessionRow; None where nobody will ask for it."""
+
     generation: int
     """How often it has been started. What a session was restored in is lost with the next."""
 

@@ -63,6 +63,7 @@ class ProcessAgent:
     can_fork = False
     reads_journal = False
     takes_a_moment = True
+    start: str | None = None
     generation = 0
 
     def __init__(

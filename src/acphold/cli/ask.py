@@ -18,6 +18,7 @@ from acphold.cli.command_line import (
     seconds_above_zero,
 )
 from acphold.cli.settings import NamedAgent, chosen_agent, startable
+from acphold.cli.starts import made_here, remembered
 from acphold.errors import AgentStartError
 from acphold.processes.program import launch
 
@@ -90,20 +91,32 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
     comes on stdin is sent behind the prompt. The conversation is kept like any other: `acphold
     list` has it. Nobody is waited for who cannot answer. The exit code says how the turn ended.
 
-    With --session, a session that is live in another process needs neither CMD nor AGENT.
+    With --continue or --session, neither CMD nor AGENT is needed: the agent is the one that the
+    session was held with, started as it was then.
     """
     started = time.monotonic()
-    chosen = chosen_agent(*startable(agent, program))
-    _refuse_what_makes_no_sense(chosen, arguments)
-    launched = _launched(chosen)
-    # Imported while the agent starts.
+    _refuse_what_makes_no_sense(agent or program, arguments)
     from acphold.transports.late_tls import load_asyncio
 
+    folder = None
+    if agent or program:
+        chosen = chosen_agent(*startable(agent, program))
+        options = () if arguments["name"] is None else ("--name", str(arguments["name"]))
+        start = made_here("wrap", chosen.name, chosen.command, options)
+    else:
+        load_asyncio()
+        from acphold.cli.going_on import for_question
+
+        row, start, folder = for_question(arguments)
+        arguments |= {"session": row.session_id, "newest": False}
+        chosen = chosen_agent(start.agent or None, start.command)
+    launched = _launched(chosen, folder) if start.verb == "wrap" else None
+    # Imported while the agent starts.
     load_asyncio()
     from acphold.cli.ask_turn import asked, question_of
 
     try:
-        question = question_of(chosen, arguments, started)
+        question = question_of(chosen, start, folder, arguments, started)
     except BaseException as error:
         if launched is not None:
             launched.abandon()
@@ -111,19 +124,20 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
             print(f"acphold ask: {MEANINGS[Exit.TIMEOUT]}: stdin is still open", file=sys.stderr)
             return Exit.TIMEOUT
         raise
-    return asked(question, launched)
+    with remembered(start):
+        return asked(question, launched)
 
 
-def _launched(agent: NamedAgent) -> Program | None:
+def _launched(agent: NamedAgent, folder: str | None) -> Program | None:
     """Its program; None where there is no command. AgentStartError names the agent."""
     try:
-        return launch(agent.command) if agent.command else None
+        return launch(agent.command, cwd=folder) if agent.command else None
     except AgentStartError as error:
         raise AgentStartError(f"{agent.name}: {error}" if agent.name else str(error)) from error
 
 
-def _refuse_what_makes_no_sense(agent: NamedAgent, arguments: dict[str, object]) -> None:
-    if not agent.command and arguments["session"] is None:
+def _refuse_what_makes_no_sense(agent: object, arguments: dict[str, object]) -> None:
+    if not agent and arguments["session"] is None and not arguments["newest"]:
         raise UsageError('no agent: name one, or `-- CMD`, as in `acphold ask "…" -- CMD`')
     if arguments["session"] is not None and arguments["newest"]:
         raise UsageError("--session and --continue each name a session; use one of them")

@@ -17,11 +17,12 @@ from acphold.cli.ask_input import prompt_and_stdin
 from acphold.cli.ask_output import JsonLines, Output, Text
 from acphold.cli.ask_person import Person, person_here
 from acphold.cli.command_line import Exit, UsageError
-from acphold.cli.journals import opened
+from acphold.cli.journals import opened, path_of
 from acphold.cli.settings import NamedAgent, wrap_arguments
+from acphold.cli.starts import Start
 from acphold.client import RemoteAgent, RemoteSession, connected_to
 from acphold.client.duties import left_to_others
-from acphold.client.endpoints import ProgramStart
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
 from acphold.client.policy import rule_for
 from acphold.errors import AcpholdError, UnknownSessionError
@@ -52,12 +53,15 @@ ENDS: Final = {
 class Question(Struct, frozen=True, kw_only=True):
     """What is asked, of whom, and how; times in seconds, `deadline` by the monotonic clock.
 
-    `called` is the agent's name in the settings file, None for a command. `person` is whoever can
-    be asked; None when nobody is, or needs to be.
+    `called` is the agent's name in the settings file, None for a command; `start` is how it is
+    started, in `folder`, None for the one that we are in. Without `agent` the session is live.
+    `person` is whoever can be asked; None when nobody is, or needs to be.
     """
 
     agent: tuple[str, ...]
     called: str | None
+    start: Start
+    folder: str | None
     content: tuple[str | Path, ...]
     json: bool
     session: str | None
@@ -95,11 +99,17 @@ class _OfAgent(Struct):
     max_message: int = MAX_MESSAGE
 
 
-def question_of(agent: NamedAgent, arguments: Mapping[str, object], started: float) -> Question:
+def question_of(
+    agent: NamedAgent,
+    start: Start,
+    folder: str | None,
+    arguments: Mapping[str, object],
+    started: float,
+) -> Question:
     """What the arguments mean; reads stdin. Raises UsageError, SettingsError, TimeoutError."""
     given = convert(arguments, _Arguments)
     deadline = None if given.timeout is None else started + given.timeout
-    own = _of_agent(agent)
+    own = _of_agent(agent, start)
     person = None if given.permission in ("allow", "reject") else person_here()
     if given.permission == "ask" and person is None:
         raise UsageError("--permission ask: there is no terminal to ask on; allow or reject")
@@ -109,6 +119,8 @@ def question_of(agent: NamedAgent, arguments: Mapping[str, object], started: flo
     return Question(
         agent=agent.command,
         called=agent.name or None,
+        start=start,
+        folder=folder,
         content=(*prompt_and_stdin(given.prompt, deadline), *files),
         json=given.json,
         session=given.session,
@@ -124,13 +136,14 @@ def question_of(agent: NamedAgent, arguments: Mapping[str, object], started: flo
     )
 
 
-def _of_agent(agent: NamedAgent) -> _OfAgent:
-    if not agent.name:
+def _of_agent(agent: NamedAgent, start: Start) -> _OfAgent:
+    if not agent.name and not start.options:
         return _OfAgent()
     from acphold.cli.wrap import parser
 
     wrap = parser()
-    return convert(wrap.read([*wrap_arguments(agent, wrap), "--", *agent.command]), _OfAgent)
+    given = wrap_arguments(agent, wrap) if agent.name else []
+    return convert(wrap.read([*given, *start.options, "--", *agent.command]), _OfAgent)
 
 
 def asked(question: Question, launched: Program | None) -> int:
@@ -219,17 +232,22 @@ class Asking:
                 cancel_grace=2 * CANCEL_GRACE,  # the hub's own comes first
                 max_message=question.max_message,
             ) as agent:
-                yield agent, row, durable.key if durable else "" if row is None else row.agent
+                key = durable.key if isinstance(durable, DurableEndpoint) else ""
+                yield agent, row, key or ("" if row is None else row.agent)
         finally:
             if durable is not None:
                 await durable.aclose()  # also where there was no connection: it has the program
 
-    def _far_end(self) -> DurableEndpoint | None:
+    def _far_end(self) -> DurableEndpoint | ProgramEndpoint | None:
         question = self._question
         if not question.agent:
             return None
+        if question.start.verb == "run":
+            served = question.start.served(path_of(question.journal))
+            start = ProgramStart(command=served, cwd=question.folder)
+            return ProgramEndpoint(start, called=question.agent[0], is_acphold=True)
         return DurableEndpoint(
-            ProgramStart(command=question.agent),
+            ProgramStart(command=question.agent, cwd=question.folder),
             ServeOptions(
                 journal=question.journal,
                 cancel_grace=CANCEL_GRACE,
@@ -239,6 +257,7 @@ class Asking:
             called=question.called,
             launched=self._launched,
             start_timeout=question.start_timeout,
+            start=question.start.mark,
         )
 
     async def _opened(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:

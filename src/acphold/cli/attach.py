@@ -88,5 +88,4 @@ async def join(session_id: str, journal: str | None, host: str, *, watch: bool =
 
 
 def _say_how_to_go_on(why: str, session_id: str, host: str) -> None:
-    how = f"{why}: acphold chat{host} --resume {session_id} AGENT (or -- CMD)"
-    print(visible(how), file=sys.stderr)
+    print(visible(f"{why}: acphold resume{host} {session_id}"), file=sys.stderr)

@@ -12,19 +12,18 @@ from typing import TYPE_CHECKING, NamedTuple
 from acphold.agents.identity import spoken_name
 from acphold.cli.attach import join
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
-from acphold.cli.journals import exists, opened, path_of
+from acphold.cli.going_on import fetched, folder_of, is_startable, meant, start_of, title_of, told
+from acphold.cli.journals import opened, path_of
 from acphold.cli.list import live_sessions, short_id
 from acphold.cli.screen_session import Seat, add_look, chosen_info, on_terminal
 from acphold.cli.session_picker import picked
-from acphold.cli.settings import agent_names, startable
+from acphold.cli.settings import agent_names
 from acphold.cli.ssh import add_host, typed_host
-from acphold.cli.terminal_text import cut, folder, on_one_line
+from acphold.cli.starts import Start
+from acphold.cli.terminal_text import folder, on_one_line
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
-from acphold.errors import UnknownSessionError
-from acphold.journal import ListFilter, SessionRow
-from acphold.known_agents import short_name
-from acphold.processes.own_program import own_command
+from acphold.journal import SessionRow
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
@@ -129,7 +128,7 @@ async def _chat(
 ) -> int:
     kept = None
     if wanted.resume or (wanted.newest and agent is None and not program):
-        kept = await _kept(wanted, journal)
+        kept = await meant(journal, wanted.resume, wanted.cwd or os.getcwd())
         if kept is not None and kept.session_id in await live_sessions():
             return await join(kept.session_id, journal, host)
     if agent is None and not program:
@@ -138,20 +137,18 @@ async def _chat(
                 "name an agent, as in `acphold chat claude`, or give its command behind `--`: "
                 "`acphold chat -- gemini --acp`"
             )
-        agent = _agent_of(kept)
-    is_known = kept is not None and agent is not None
-    cwd = _folder_of(kept) if wanted.cwd is None else wanted.cwd
-    agent, program = startable(agent, tuple(program))
-    agent_words = [agent] if agent is not None else ["--", *program]
-    command = own_command("wrap", f"--journal={path_of(journal)}", *agent_words)
+        start = start_of(kept)
+    else:
+        start = Start("wrap", agent or "", tuple(program))
+    cwd = folder_of(kept) if wanted.cwd is None else wanted.cwd
+    start = fetched(start)
     seat = Seat(permission=permission, reads_only=False, leaving="leaves")
     if on_terminal():
-        where = "" if kept is None else f" in {folder(cwd)}, to go on with {_title(kept)}"
-        called = on_one_line(agent or spoken_name(program))
-        print(f"Starting {called}{where} …", file=sys.stderr)
+        where = "" if kept is None else f" in {folder(cwd)}, to go on with {title_of(kept)}"
+        print(f"Starting {told(start)}{where} …", file=sys.stderr)
     wrap = ProgramEndpoint(
-        ProgramStart(command=command, cwd=cwd),
-        called=agent or spoken_name(program),
+        ProgramStart(command=start.served(path_of(journal)), cwd=start.folder or cwd),
+        called=start.agent or spoken_name(start.command),
         is_acphold=True,
     )
     async with connected_to(wrap, **seat.options) as there:
@@ -162,50 +159,11 @@ async def _chat(
     if on_terminal() and code == Exit.OK and session.state.timeline:
         async with opened(journal) as found:
             short = on_one_line(await short_id(found, session.id))
-        words = agent or f"-- {shlex.join(program)}"
-        how = f"resume{host} {short}" if is_known else f"chat{host} --resume {short} {words}"
+            is_known = is_startable(await found.session(session.id))
+        how = f"chat{host} --resume {short} {shlex.join(start.words)}"
+        how = f"resume{host} {short}" if is_known else how
         print(f"\nTo go on: acphold {on_one_line(how)}")
     return code
-
-
-async def _kept(wanted: Wanted, journal: str | None) -> SessionRow | None:
-    """The session that is to go on; None where there is none yet in the folder."""
-    if not exists(journal):
-        if wanted.resume:
-            raise UnknownSessionError(wanted.resume)
-        return None
-    async with opened(journal) as found:
-        if wanted.resume:
-            return await found.resolve(wanted.resume)
-        newest = await found.page(ListFilter(cwd=wanted.cwd or os.getcwd()), None, 1)
-        return newest[0] if newest else None
-
-
-def _folder_of(kept: SessionRow | None) -> str:
-    """Where to work: in the session's folder; UsageError when that is gone."""
-    if kept is None:
-        return os.getcwd()
-    if not os.path.isdir(kept.cwd):
-        raise UsageError(
-            f"the folder of this session is gone: {kept.cwd}; make it again, or a link of that name"
-        )
-    return kept.cwd
-
-
-def _agent_of(row: SessionRow) -> str:
-    """The name of the agent that a session was held with; UsageError when none is known here."""
-    names = agent_names()
-    for name in (short_name(row.agent), row.agent):
-        if name in names:
-            return name
-    raise UsageError(
-        f"this session was held with {on_one_line(row.agent)}, and acphold does not know how that "
-        f"is started: `acphold chat --resume {on_one_line(row.session_id)} -- CMD`"
-    )
-
-
-def _title(row: SessionRow) -> str:
-    return f"“{cut(on_one_line(row.title or '(no title)'), 40)}”"
 
 
 async def _session(

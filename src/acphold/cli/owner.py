@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import Exit
 from acphold.cli.log import start_log
+from acphold.cli.starts import remembered
 from acphold.cli.thin_wrap import READY
 from acphold.cli.wrap import WrapSettings, served
 from acphold.errors import AcpholdError
@@ -46,7 +47,8 @@ def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Progr
     """
     log_file = start_log(settings.log_level, settings.log_file)
     try:
-        asyncio.run(_serve(path, held, settings, launched, log_file))
+        with remembered(settings.start):
+            asyncio.run(_serve(path, held, settings, launched, log_file))
     except (AcpholdError, OSError) as exc:
         tell(str(exc))
         if launched is not None:

@@ -10,7 +10,10 @@ import sys
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
+from msgspec.structs import asdict
+
 from acphold.cli.command_line import Exit, Parser, add_log, add_options
+from acphold.cli.starts import made_here, remembered
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.serve_options import AgentOptions
 from acphold.transports.late_tls import load_asyncio
@@ -57,7 +60,15 @@ def run(*, target: str, log_level: str, log_file: str | None, **options: Any) ->
         log.error("%s", exc)
         log.debug("it was raised here", exc_info=exc.__cause__)
         return Exit.AGENT
-    run_on(agent, streams, AgentOptions(**options), AlertFile())
+    served, usual = AgentOptions(**options), asdict(AgentOptions())
+    given = [
+        f"--{key.replace('_', '-')}{'' if value is True else f'={value}'}"
+        for key, value in asdict(served).items()
+        if value != usual[key]
+    ]
+    start = made_here("run", "", [target], given)
+    with remembered(start):
+        run_on(agent, streams, served, AlertFile(), start.mark)
     return Exit.OK
 
 

@@ -15,6 +15,7 @@ import sys
 import time
 from zlib import adler32, crc32
 
+from acphold.cli.words_of_folders import FILES, mean_files_here
 from acphold.errors import AcpholdError, AgentStartError
 from acphold.processes.own_program import own_command, start_detached
 from acphold.transports.runtime_folder import background_socket, lock, noted_place
@@ -43,12 +44,8 @@ HANDED_OVER = b"\0"
 """What goes with the descriptors; see acphold.transports.unix."""
 
 SURROUNDINGS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HOME")
-FILES = ("ACPHOLD_JOURNAL", "ACPHOLD_SETTINGS")
 """Variables that say where an owner keeps its sessions, and where its settings and its log are:
-with others, it is another one."""
-
-FILE_OPTIONS = ("--journal", "--log-file")
-"""Options of `wrap` that take a path."""
+with others, it is another one. So it is with FILES."""
 
 GUARDED = "ACPHOLD_GUARD"
 """The mark of `processes.guardian`, by which it finds what it is to end."""
@@ -64,7 +61,7 @@ def owner_socket(words: list[str], command: Sequence[str] = ()) -> str:
     """
     surroundings = [os.environ.get(name, "") for name in (*SURROUNDINGS, *FILES)]
     own, behind = (words, command) if command else _parted(words)
-    if _are_others_elsewhere(own, behind):
+    if mean_files_here(own, behind):
         surroundings.append(os.getcwd())
     key = "\0".join([*words, "", *surroundings]).encode(errors="surrogateescape")
     return background_socket(f"{crc32(key):08x}{adler32(key):08x}")
@@ -73,20 +70,6 @@ def owner_socket(words: list[str], command: Sequence[str] = ()) -> str:
 def _parted(words: list[str]) -> tuple[list[str], list[str]]:
     place = words.index("--") if "--" in words else len(words)
     return words[:place], words[place + 1 :]
-
-
-def _are_others_elsewhere(own: list[str], command: Sequence[str]) -> bool:
-    """Whether the same options, variables and command would mean other files in another folder."""
-    paths = [os.environ.get(name, "") for name in FILES]
-    for option, value in zip(own, [*own, ""][1:], strict=True):
-        name, equals, given = option.partition("=")
-        if name in FILE_OPTIONS:
-            paths.append(given if equals else value)
-    if any(path and path[0] not in "/~" and ":////" not in path for path in paths):
-        return True
-    # Of the agent's words those that name a file which is here: `./agent`, `--config=agent.toml`.
-    values = [value for word in command for value in (word, word.partition("=")[2])]
-    return any(value[:1] != "/" and os.path.lexists(value) for value in values)
 
 
 def start_thin_wrap(

@@ -23,6 +23,7 @@ from acphold.cli.command_line import (
     add_start_timeout,
 )
 from acphold.cli.log import start_log
+from acphold.cli.starts import Start, made_here, remembered
 from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, SettingsError
 from acphold.journal import Journal
@@ -42,7 +43,8 @@ if TYPE_CHECKING:
 class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     """The options of one `wrap`; times in seconds, sizes in bytes.
 
-    `called` is the agent's name in the settings file; "" for a command.
+    `called` is the agent's name, in the settings file or the table; "" for a command. `given` are
+    the options as words of the command line.
     """
 
     program: tuple[str, ...]
@@ -56,6 +58,12 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     recall: bool
     recall_folder: bool
     called: str = ""
+    given: tuple[str, ...] = ()
+
+    @property
+    def start(self) -> Start:
+        """How this was started, to be remembered by its sessions."""
+        return made_here("wrap", self.called, self.program, self.given)
 
 
 def parser() -> Parser:
@@ -159,7 +167,8 @@ def wrap(
         return Exit.USAGE
     if os.isatty(streams[0]):
         print("acphold wrap: waits for an editor on stdin, because it got options", file=sys.stderr)
-    asyncio.run(_serve(settings, launched, streams))
+    with remembered(settings.start):
+        asyncio.run(_serve(settings, launched, streams))
     return Exit.OK
 
 
@@ -180,7 +189,8 @@ def read_settings(
         read: dict[str, Any] = parser().read([*given, *arguments, "--", *program])
         del read["agent"]  # it has been looked up, which gave `agent` and `program`
         # The parser has looked at each.
-        return WrapSettings(**read, called="" if agent is None else agent.name)
+        called = "" if agent is None else agent.name
+        return WrapSettings(**read, called=called, given=tuple(arguments))
     except (UsageError, SettingsError) as exc:
         if launched is not None:
             launched.abandon()
@@ -242,6 +252,7 @@ def served(
     env: Mapping[str, str] | None = None,
 ) -> Service:
     """What these settings have served; `env` is the agent's environment, None for ours."""
+    start = settings.start.mark
 
     def make_agent(listener: Listener, _: Journal) -> Agent:
         location = service.journal
@@ -257,6 +268,7 @@ def served(
             env=env,
             added=_recall(settings, location),
         )
+        agent.start = start
         agent.import_into = None if settings.no_import else location
         return agent
 

@@ -40,7 +40,7 @@ class DurableEndpoint:
     """A program behind a hub of ours: what `acphold wrap` is, without a process in between.
 
     `launched` is the program where it was started already; `called` is what error messages name
-    in place of it.
+    in place of it, `start` the mark of how it was started, for its sessions.
     """
 
     is_acphold = True
@@ -55,8 +55,10 @@ class DurableEndpoint:
         called: str | None = None,
         launched: Program | None = None,
         start_timeout: float = START_TIMEOUT,
+        start: str | None = None,
     ) -> None:
         self.name = called or spoken_name(program.command)
+        self._start = start
         self._called = called
         self.cwd = program.cwd
         self._program = program
@@ -96,6 +98,7 @@ class DurableEndpoint:
             env=program.environment,
             cwd=program.cwd,
         )
+        self._made.start = self._start
         return self._made
 
     async def _give_up(self) -> None:

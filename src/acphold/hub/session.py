@@ -19,6 +19,7 @@ from typing import Protocol
 from msgspec import UNSET
 from msgspec.structs import replace
 
+from acphold.agents import Agent
 from acphold.errors import (
     InvalidParamsError,
     JournalError,
@@ -87,6 +88,7 @@ class Session:
     ) -> None:
         self.id = row.session_id
         self.cwd = row.cwd
+        self.agent = row.agent
         self._additional_directories = row.additional_directories
         self.standing = standing
         self.last_seq = lease.next_seq - 1
@@ -217,8 +219,10 @@ class Session:
             change = replace(change, updated_at=at)
         return None if change == NO_CHANGE else change
 
-    def prompt_change(self, title: str | None) -> RowChange:
+    def prompt_change(self, title: str | None, agent: Agent) -> RowChange:
         """What a prompt changes in the list: the session is worth listing, and first in it.
+
+        How `agent` was started is noted if the session is its own.
 
         Not written at every prompt: within a second of the last one `rest` does it, unless the row
         was changed meanwhile. `title` stands in the list until a turn is over.
@@ -228,7 +232,10 @@ class Session:
             return NO_CHANGE
         self._touched = self._active
         shown = UNSET if title is None or not self.untitled else title
-        return RowChange(title=shown, updated_at=self._active, prompted=True, archived=False)
+        start = agent.start if agent.start and agent.key == self.agent else UNSET
+        return RowChange(
+            title=shown, updated_at=self._active, prompted=True, archived=False, start=start
+        )
 
     def row_changed(self) -> None:
         """Somebody else has changed its row: the next prompt writes to it whatever it changes."""

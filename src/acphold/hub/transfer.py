@@ -67,6 +67,8 @@ class Transfer:
         """The agent has answered a prompt: the session is its own now."""
         if (due := self._due) is not None:
             row = await self._journal.session(self._session.id)
-            change = RowChange(agent=self._side.agent.key, origins=(*row.origins, due))
+            agent = self._side.agent
+            change = RowChange(agent=agent.key, origins=(*row.origins, due), start=agent.start)
             await self._session.touch(change)
+            self._session.agent = agent.key
             self._due = None

@@ -242,7 +242,7 @@ class Turns:
             return
         turn.is_recorded = True
         title = first_line(turn.prompt) if self._session.untitled else None
-        change = self._session.prompt_change(title)
+        change = self._session.prompt_change(title, self._side.agent)
         if info := turn.author.client.info:
             self._session.hold(AUTHOR, [info])
         self._session.hold("prompt", [turn.prompt], turn.author, change)

@@ -73,7 +73,7 @@ class RowChange(Struct, frozen=True):
     """New values for the row of a session; what is UNSET stays as it is.
 
     `given` is a title that a person gives: no `title` takes its place, until None takes it back.
-    With `unread` as None the session is read to its end. `followers` as in SessionRow.
+    With `unread` as None the session is read to its end. `followers` and `start` as in SessionRow.
     """
 
     title: str | UnsetType | None = UNSET
@@ -88,6 +88,7 @@ class RowChange(Struct, frozen=True):
     created_at: int | UnsetType = UNSET
     unread: UnsetType | None = UNSET
     followers: int | UnsetType = UNSET
+    start: str | UnsetType | None = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -115,7 +116,9 @@ class SessionRow(Struct, frozen=True):
     for positions were there at a time; 0 if nothing came since it was settled last.
     `downstream_id` is the one by which the agent has known it last. `unread` is None but for a
     session that an import has listed, and not read to its end yet (see `Arrivals.complete`): where
-    its transcript is, as in Listed.
+    its transcript is, as in Listed. `start` is the mark of how the agent was started that was
+    prompted last: how that was, the home knows where it was done (`acphold.cli.starts`), and no
+    journal; None where nobody knows.
     """
 
     session_id: str
@@ -134,6 +137,7 @@ class SessionRow(Struct, frozen=True):
     followers: int = 0
     downstream_id: str | None = None
     unread: bytes | None = None
+    start: str | None = None
 
     @property
     def is_unread(self) -> bool:

@@ -122,6 +122,7 @@ class Agent:
             raise DeclarationError("an agent needs a name: its sessions are kept under it")
         self._definition = Definition(name, version, title, image, audio, embedded_context)
         self._alerts = NO_ALERTS
+        self._start: str | None = None
 
     @property
     def name(self) -> str:
@@ -315,7 +316,7 @@ class Agent:
         definition = definition_of(self)
         service = Service(
             make_agent=lambda listener, kept: InProcessAgent(
-                definition, listener, kept, mcp_timeout=served.mcp_timeout
+                definition, listener, kept, mcp_timeout=served.mcp_timeout, start=self._start
             ),
             options=served,
             alerts=self._alerts,
@@ -328,11 +329,14 @@ def run_on(
     streams: tuple[int, int],
     options: AgentOptions,
     rules: Callable[[], AlertRules] = AlertRules,
+    start: str | None = None,
 ) -> None:
     """Serve on two descriptors, one to read and one to write; else as `Agent.run`.
 
-    `rules` gives those of now by which the person is told of what waits for them.
+    `rules` gives those of now by which the person is told of what waits for them; `start` is the
+    mark of how the agent was started.
     """
+    agent._start = start
     gc.freeze()  # what was imported stays, the author's modules too: see `acphold.cli.start`
     ready = asyncio.Event()
 

@@ -87,8 +87,10 @@ class InProcessAgent:
         journal: Journal,
         *,
         mcp_timeout: float,
+        start: str | None = None,
     ) -> None:
         self.definition = definition
+        self.start = start
         # Not the name alone: behind `wrap` the same journal keeps that conversation under it.
         self.key = f"{definition.name} (library)"
         self.has_sign_in = bool(definition.auth_methods)

@@ -220,3 +220,16 @@ async def test_a_journal_opened_again_has_everything(location: str) -> None:
     assert await again.cursor_secret() == secret
     assert len(secret) == 32
     await again.aclose()
+
+
+async def test_the_mark_of_how_the_agent_was_started_stays_until_another_takes_its_place(
+    journal: Journal,
+) -> None:
+    lease = await begun(journal)
+    assert (await journal.session("s1")).start is None
+    await journal.append(lease, [("prompt", [PROMPT])], RowChange(start="0a", prompted=True))
+    await journal.append(lease, [("prompt", [PROMPT])], RowChange(updated_at=9))
+    [row] = await journal.page(ListFilter())
+    assert row.start == (await journal.session("s1")).start == "0a"
+    await journal.change(lease, RowChange(start=None))
+    assert (await journal.session("s1")).start is None

@@ -226,6 +226,11 @@ _ACCESS_TOKENS: Final = (
     ) WITHOUT ROWID""",
 )
 
+_STARTS: Final = (
+    # The mark of how its agent was started last: see `SessionRow`.
+    "ALTER TABLE sessions ADD COLUMN start TEXT",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -238,6 +243,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _VOLUMES,
     _CHECKSUMS,
     _ACCESS_TOKENS,
+    _STARTS,
 )
 
 VERSION: Final = len(MIGRATIONS)

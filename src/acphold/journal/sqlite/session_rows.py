@@ -47,13 +47,13 @@ SELECT_ROW: Final = (
     f" message_count, prompted, coalesce({_LAST_KEY.format('sessions.number')} & 4294967295, 0),"
     " number, settled_through, archived, renamed, origins,"
     " followers, (SELECT downstream_id FROM links WHERE session = sessions.number"
-    " ORDER BY links.number DESC LIMIT 1), unread FROM sessions"
+    " ORDER BY links.number DESC LIMIT 1), unread, start FROM sessions"
 )
 """The columns `session_row` reads."""
 
 Row = tuple[
     *tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int],
-    *tuple[str | None, bytes | None],
+    *tuple[str | None, bytes | None, str | None],
 ]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -63,7 +63,8 @@ _decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
 def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = True) -> SessionRow:
     """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
-    prompted, last, number, settled, archived, renamed, origins, followers, known, unread = row[8:]
+    prompted, last, number, settled, archived, renamed, origins = row[8:15]
+    followers, known, unread, start = row[15:]
     if counted and last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -83,6 +84,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
         followers if last > settled else 0,
         known,
         unread,
+        start,
     )
 
 

@@ -1,0 +1,130 @@
+"""How the agents of sessions were started: what this home remembers of it, to go on without asking.
+
+A session has the *mark* of a start in the journal, and nothing else of it: the words are in a file
+of that name in the user's folder for state. So a journal that comes from elsewhere, copied or
+imported, makes nobody run a command that they did not give here themselves, and who is given a
+journal reads no command lines in it. Only what our own command line meant is remembered, never what
+an agent says; no variables; and nothing with a secret among its words.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from threading import Timer
+from typing import Literal
+from zlib import adler32, crc32
+
+import msgspec
+
+from acphold.cli.words_of_folders import mean_files_here
+from acphold.processes.own_program import own_command
+from acphold.transports.runtime_folder import state_folder
+from acphold.workspace.regular_files import contents
+
+LARGEST = 1 << 20
+"""Bytes of a start."""
+
+AFTER_SECONDS = 2.0
+"""When a start is remembered: an agent that begins, and its first prompt, have the machine."""
+
+
+class Start(msgspec.Struct, frozen=True):
+    """How an agent was started: by `acphold wrap`, or by `acphold run`, whose target is `command`.
+
+    `agent` is its name, in the settings file or in the table of those we know; "" for a command.
+    `options` are what stood before that, without the journal. `folder` is where it was done, if
+    the words mean something else in another folder.
+    """
+
+    verb: Literal["wrap", "run"]
+    agent: str
+    command: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    folder: str | None = None
+
+    @property
+    def mark(self) -> str:
+        """What stands for it in a journal."""
+        raw = msgspec.json.encode(self)
+        return f"{crc32(raw):08x}{adler32(raw):08x}"
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """What stands behind the verb, but for options."""
+        if self.verb == "run":
+            return self.command
+        return (self.agent,) if self.agent else ("--", *self.command)
+
+    def served(self, journal: str) -> tuple[str, ...]:
+        """The command line that serves its sessions in this journal."""
+        return own_command(self.verb, *self.options, f"--journal={journal}", *self.words)
+
+
+def made_here(
+    verb: Literal["wrap", "run"], agent: str, command: Sequence[str], options: Sequence[str]
+) -> Start:
+    """The start that this process is."""
+    own = [*_without_journal(options)]
+    is_bound = verb == "run" or mean_files_here(own, command)  # a module is looked for here, too
+    folder = os.getcwd() if is_bound else None
+    return Start(verb, agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
+
+
+def _without_journal(options: Sequence[str]) -> Iterator[str]:
+    words = iter(options)
+    for word in words:
+        if word == "--journal":
+            next(words, None)
+        elif not word.startswith("--journal="):
+            yield word
+
+
+def _text(word: str) -> str:
+    return os.fsencode(word).decode(errors="replace")
+
+
+@contextmanager
+def remembered(start: Start) -> Iterator[None]:
+    """Remember it while the block runs, at its end at the latest."""
+    timer = Timer(AFTER_SECONDS, _remember, [start])
+    timer.daemon = True
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.cancel()
+        timer.join()
+        _remember(start)
+
+
+def _remember(start: Start) -> None:
+    path = _path(start.mark)
+    if os.path.exists(path) or not (start.agent or start.command):
+        return
+    from acphold.redaction.detector import secrets  # an agent waits for what is imported above
+
+    words = " ".join((*start.options, *start.command))
+    if "\ufffd" in words or secrets(words):  # what was no text cannot be said again
+        return
+    with suppress(OSError):  # nowhere to keep it: then the person is asked for the command
+        os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
+        beside = f"{path}.{os.getpid()}"
+        with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+            file.write(msgspec.json.encode(start))
+        os.replace(beside, path)
+
+
+def known_start(mark: str | None) -> Start | None:
+    """The start that a session has the mark of; None where this home knows of none."""
+    if mark is None or not (mark.isascii() and mark.isalnum()):
+        return None
+    try:
+        return msgspec.json.decode(contents(_path(mark), LARGEST), type=Start)
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _path(mark: str) -> str:
+    return os.path.join(state_folder(), "starts", f"{mark}.json")

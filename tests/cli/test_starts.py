@@ -1,0 +1,151 @@
+"""What a session was held with is remembered, and going on with it needs no words for that."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+from acphold.cli.command_line import Exit
+from acphold.cli.starts import Start, known_start
+from tests.cli.test_chat import ACPHOLD, Place, place  # noqa: F401 (a fixture)
+from tests.editor import SCRIPTED, scripted_agent
+
+MORE = json.dumps([{"say": "more"}])
+
+
+def held(home: Place, *words: str, cwd: Path | None = None) -> str:
+    """Have one session by `ask` with these words; its id."""
+    prompt = json.dumps([{"say": "apples"}])
+    done = subprocess.run(
+        [*ACPHOLD, "ask", prompt, *words], env=home.env, cwd=cwd, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return str(only(home)["sessionId"])
+
+
+def only(home: Place) -> dict[str, Any]:
+    """The one session that there is."""
+    [line] = home.run("list", "--json").stdout.splitlines()
+    found: dict[str, Any] = json.loads(line)
+    return found
+
+
+def test_a_session_goes_on_with_the_command_that_it_was_held_with(place: Place) -> None:  # noqa: F811
+    session = held(place, "--", *scripted_agent())
+    for words in (["resume", session], ["chat", "--resume", session], ["chat", "--continue"]):
+        done = place.run(*words, typed=MORE)
+        assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+    for words in (["--continue"], ["--session", session]):
+        done = place.run("ask", MORE, *words)
+        assert (done.returncode, done.stdout) == (0, "more\n"), done.stderr
+    assert only(place)["messageCount"] == 12
+
+
+def test_it_goes_on_in_the_folder_in_which_a_word_of_it_names_a_file(place: Place) -> None:  # noqa: F811
+    folder = place.folder / "there"
+    folder.mkdir()
+    shutil.copy(SCRIPTED, folder / "agent.py")
+    held(place, "--name", "mine", "--", sys.executable, "-S", "-E", "agent.py", "{}", cwd=folder)
+    assert not os.path.exists("agent.py")
+    done = place.run("resume", only(place)["sessionId"], typed=MORE)
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+    assert (only(place)["agent"], only(place)["messageCount"]) == ("mine", 4)
+
+
+def test_a_name_of_the_settings_means_what_they_say_now_and_else_what_it_meant(
+    place: Place,  # noqa: F811
+) -> None:
+    settings = place.folder / "config" / "acphold" / "settings.toml"
+    settings.parent.mkdir(parents=True)
+    said = '[agents.mine]\nname = "{}"\ncommand = {}\n'
+    settings.write_text(said.format("mine", json.dumps(scripted_agent())))
+    session = held(place, "mine")
+    settings.write_text(said.format("mine", json.dumps(["/nowhere/now"])))
+    done = place.run("resume", session, typed=MORE)
+    assert "mine: cannot start '/nowhere/now'" in done.stderr
+    settings.write_text("")
+    done = place.run("resume", session, typed=MORE)
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+    assert (only(place)["agent"], only(place)["messageCount"]) == ("mine", 4)
+
+
+def test_an_agent_of_run_goes_on_by_itself(place: Place) -> None:  # noqa: F811
+    folder = place.folder / "mine"
+    folder.mkdir()
+    (folder / "echo.py").write_text(
+        "from acphold import Agent\n"
+        "agent = Agent('echo', version='1')\n"
+        "@agent.prompt\n"
+        "async def answer(turn):\n"
+        "    await turn.say('heard ' + turn.text)\n"
+    )
+    lines = [
+        {"id": 1, "method": "initialize", "params": {"protocolVersion": 1}},
+        {"id": 2, "method": "session/new", "params": {"cwd": str(folder), "mcpServers": []}},
+    ]
+    with subprocess.Popen(
+        [*ACPHOLD, "run", "echo.py", "--all-agents"],
+        env=place.env,
+        cwd=folder,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as editor:
+        assert editor.stdin is not None
+        assert editor.stdout is not None
+        for line in lines:
+            print(json.dumps({"jsonrpc": "2.0", **line}), file=editor.stdin, flush=True)
+        answers = (json.loads(line) for line in editor.stdout)
+        session = next(it["result"]["sessionId"] for it in answers if it.get("id") == 2)
+        prompt = [{"type": "text", "text": "apples"}]
+        params = {"sessionId": session, "prompt": prompt}
+        last = {"jsonrpc": "2.0", "id": 3, "method": "session/prompt", "params": params}
+        print(json.dumps(last), file=editor.stdin, flush=True)
+        next(it for it in answers if it.get("id") == 3)
+        editor.stdin.close()
+    done = place.run("resume", session, typed="pears")
+    assert (done.returncode, "heard pears" in done.stdout) == (0, True), done.stderr
+    done = place.run("ask", "plums", "--session", session)
+    assert (done.returncode, done.stdout) == (0, "heard plums\n"), done.stderr
+
+
+def test_another_agent_is_taken_if_the_person_says_so(place: Place) -> None:  # noqa: F811
+    session = held(place, "--", *scripted_agent())
+    done = place.run("chat", "--resume", session, "--", "/nowhere/at/all", typed=MORE)
+    assert "/nowhere/at/all" in done.stderr
+    assert place.run("resume", session, typed=MORE).returncode == 0
+
+
+def test_a_journal_from_elsewhere_has_no_command_to_run_and_none_to_read(place: Place) -> None:  # noqa: F811
+    session = held(place, "--", *scripted_agent(memory="/tmp/not/for/others"))
+    raw = Path(place.env["ACPHOLD_JOURNAL"]).read_bytes()
+    assert b"not/for/others" not in raw
+    place.env["XDG_STATE_HOME"] = str(place.folder / "another home")
+    for words in (["resume", session], ["ask", MORE, "--continue"]):
+        done = place.run(*words, typed=MORE)
+        assert done.returncode == Exit.USAGE
+        assert f"acphold chat --resume {session} -- CMD" in done.stderr
+
+
+def test_a_command_with_a_secret_in_it_is_not_remembered(place: Place) -> None:  # noqa: F811
+    key = "sk-proj-ABCDEFGHijkl0123456789abcd"
+    session = held(place, "--", *scripted_agent(), f"--api-key={key}")
+    assert place.run("resume", session).returncode == Exit.USAGE
+    for found in place.folder.rglob("*.json"):
+        assert key not in found.read_text()
+
+
+def test_what_is_remembered_is_for_the_person_alone(place: Place) -> None:  # noqa: F811
+    held(place, "--", *scripted_agent())
+    [file] = (place.folder / "state" / "acphold" / "starts").iterdir()
+    assert (file.stat().st_mode & 0o777, file.parent.stat().st_mode & 0o777) == (0o600, 0o700)
+
+
+def test_a_mark_that_names_another_file_is_none() -> None:
+    assert [known_start(mark) for mark in (None, "", "../settings", "a/b")] == [None] * 4
+    assert Start("wrap", "", ("a", "b")).mark != Start("wrap", "a", ("b",)).mark
