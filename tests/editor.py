@@ -27,6 +27,7 @@ class Refused(Exception):
 
     def __init__(self, error: dict[str, Any]) -> None:
         super().__init__(f"{error['code']}: {error['message']}")
+        self.error = error
         self.code: int = error["code"]
         self.message: str = error["message"]
         self.data: Any = error.get("data")
@@ -50,7 +51,7 @@ class Talker:
         self.messages: list[dict[str, Any]] = []
         self.answers: dict[str, Answer] = {"session/request_permission": allow}
         self.stderr = b""
-        self._waiting: dict[Any, asyncio.Future[Any]] = {}
+        self.waiting: dict[Any, asyncio.Future[Any]] = {}
         self._asked: set[asyncio.Task[None]] = set()
         self._news = asyncio.Condition()
         self._last_id = 0
@@ -65,7 +66,7 @@ class Talker:
         if self._ended:
             future.set_exception(ConnectionError("the program has gone"))
             return future
-        self._waiting[self._last_id] = future
+        self.waiting[self._last_id] = future
         self.send({"id": self._last_id, "method": method, "params": params or {}})
         return future
 
@@ -202,18 +203,19 @@ class Talker:
             while line := await self.read_line():
                 async with self._news:
                     self.lines.append(line)
-                    self._take(json.loads(line))
+                    self.take(json.loads(line))
                     self._news.notify_all()
         finally:
             async with self._news:
                 self._ended = True
                 self._news.notify_all()
-            for future in self._waiting.values():
+            for future in self.waiting.values():
                 if not future.done():
                     future.set_exception(ConnectionError("the program has gone"))
                     future.exception()
 
-    def _take(self, message: dict[str, Any]) -> None:
+    def take(self, message: dict[str, Any]) -> None:
+        """A message has come."""
         self.messages.append(message)
         if "method" in message:
             if "id" in message:
@@ -221,7 +223,7 @@ class Talker:
                 self._asked.add(task)
                 task.add_done_callback(self._asked.discard)
             return
-        future = self._waiting.pop(message.get("id"), None)
+        future = self.waiting.pop(message.get("id"), None)
         if future is not None and not future.done():
             if "error" in message:
                 future.set_exception(Refused(message["error"]))
@@ -229,15 +231,15 @@ class Talker:
                 future.set_result(message["result"])
 
     async def _answer(self, message: dict[str, Any]) -> None:
-        handler = self.answers.get(message["method"])
-        if handler is None:
-            error = {"code": -32601, "message": "not here"}
-            self.send({"id": message["id"], "error": error})
-            return
-        result = handler(message.get("params", {}))
-        if isinstance(result, Awaitable):
-            result = await result
-        self.send({"id": message["id"], "result": result})
+        handler = self.answers.get(message["method"], no_such_method)
+        try:
+            result = handler(message.get("params", {}))
+            if isinstance(result, Awaitable):
+                result = await result
+        except Refused as refused:
+            self.send({"id": message["id"], "error": refused.error})
+        else:
+            self.send({"id": message["id"], "result": result})
 
 
 class Editor(Talker):
@@ -276,6 +278,10 @@ class Editor(Talker):
         with suppress(ProcessLookupError):  # it has ended, and is waited for already
             self.process.kill()
         await self.process.wait()
+
+
+def no_such_method(params: dict[str, Any]) -> Any:
+    raise Refused({"code": -32601, "message": "not here"})
 
 
 def allow(params: dict[str, Any]) -> Any:

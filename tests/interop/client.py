@@ -1,4 +1,4 @@
-"""A client that is nobody's library: JSON-RPC over a program's stdin and stdout."""
+"""A client that is nobody's library: permissions are given, files read, commands run."""
 
 from __future__ import annotations
 
@@ -9,149 +9,90 @@ import signal
 import subprocess
 import time
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
-from tests.interop.wire import Json, Line
+from tests.editor import DEADLINE, Answer, Editor, Refused, open_params, prompt_params
+from tests.interop.wire import Json
 
 LIMIT = 64 << 20
 """Bytes of the longest line."""
 
-ANSWER_SECONDS = 40.0
 LEAVE_SECONDS = 15.0
 LOOK_SECONDS = 0.05
 
 FILES = {"readTextFile": True, "writeTextFile": True}
 
 
-class Refused(Exception):
-    """The other side answered with an error."""
-
-    def __init__(self, method: str, error: Json) -> None:
-        super().__init__(f"{method}: {error}")
-        self.code = error.get("code")
-        self.message = error.get("message")
-
-
-class Client:
-    """Talks to one program. Permissions are given, files read and written, commands run.
-
-    `seen` has what a person at this client has seen, in order: session id and update, one's own
-    prompts among them. `asked` has the methods of what the agent asked.
+class Client(Editor):
+    """`seen` has what a person at this client has seen, in order: session id and update, one's own
+    prompts among them. `odd` has what the program wrote and ought not to have written.
     """
 
     def __init__(self, process: Process) -> None:
+        super().__init__(process)
         self.seen: list[tuple[str, Json]] = []
-        self.asked: list[str] = []
-        self.told: list[str] = []
         self.odd: list[str] = []
-        self.lines: list[Line] = []
-        self._process = process
-        self._pending: dict[int, tuple[str, asyncio.Future[Json]]] = {}
-        self._news = asyncio.Event()
+        self.answers = {**ANSWERS}
 
-    # -- asking ---------------------------------------------------------------------------
-
-    async def call(self, method: str, params: Json, seconds: float = ANSWER_SECONDS) -> Json:
-        """The result; Refused for an error, AssertionError when none comes in time."""
-        return await self.answer(self.begin(method, params), seconds)
-
-    async def answer(self, call: asyncio.Future[Json], seconds: float = ANSWER_SECONDS) -> Json:
-        """What `begin` promised."""
-        try:
-            async with asyncio.timeout(seconds):
-                return await asyncio.shield(call)
-        except TimeoutError:
-            waiting = [method for method, answer in self._pending.values() if not answer.done()]
-            raise AssertionError(f"no answer in {seconds:g} s to {waiting}") from None
-
-    def begin(self, method: str, params: Json) -> asyncio.Future[Json]:
-        """Send a request; the future gets its result."""
-        number = len(self._pending) + 1
-        answer: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-        # Whoever was killed does not answer, and nobody has to ask for that.
-        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
-        self._pending[number] = (method, answer)
+    def begin(self, method: str, params: Any = None) -> asyncio.Future[Any]:
         if method == "session/prompt":
             for block in params["prompt"]:
                 said = {"sessionUpdate": "user_message_chunk", "content": block}
                 self.seen.append((params["sessionId"], said))
-        self._send({"id": number, "method": method, "params": params})
+        answer = super().begin(method, params)
+        # Whoever was killed does not answer, and nobody has to ask for that.
+        answer.add_done_callback(lambda done: done.cancelled() or done.exception())
         return answer
 
-    def tell(self, method: str, params: Json) -> None:
-        """Send a notification."""
-        self._send({"method": method, "params": params})
+    async def answer(self, call: asyncio.Future[Any]) -> Any:
+        """What `begin` promised."""
+        return await asyncio.wait_for(asyncio.shield(call), DEADLINE)
 
-    def _send(self, message: Json) -> None:
-        line = json.dumps({"jsonrpc": "2.0", **message})
-        self.lines.append(Line("client", line))
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode() + b"\n")
+    async def until(self, what: Callable[[], Any]) -> None:
+        """Return when `what()` is true, which others than the program may bring about."""
+        deadline = time.monotonic() + DEADLINE
+        while not what():
+            assert time.monotonic() < deadline, f"in vain; the last lines: {self.lines[-3:]}"
+            await asyncio.sleep(LOOK_SECONDS)
 
-    async def until(self, condition: Callable[[], bool], seconds: float = ANSWER_SECONDS) -> None:
-        """Return when `condition()` holds: looked at with each line that comes, and in between."""
-        deadline = time.monotonic() + seconds
-        while not condition():
-            if time.monotonic() > deadline:
-                last = [line.text[:300] for line in self.lines[-3:]]
-                raise AssertionError(f"waited {seconds:g} s in vain; the last lines: {last}")
-            self._news.clear()
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._news.wait(), LOOK_SECONDS)
+    def updates(self, session_id: str | None = None) -> list[Json]:
+        """What has been seen of one session, or of all."""
+        return [update for about, update in self.seen if session_id in (None, about)]
 
-    def updates(self, session_id: str) -> list[Json]:
-        """What has been seen of one session."""
-        return [update for about, update in self.seen if about == session_id]
+    @property
+    def asked(self) -> list[str]:
+        """The methods of what the agent has asked; a client on an SDK tells what it was asked."""
+        permission = "session/request_permission"
+        return [
+            it["method"] for it in self._with_method() if "id" in it or it["method"] == permission
+        ]
 
-    # -- hearing --------------------------------------------------------------------------
+    @property
+    def told(self) -> list[str]:
+        """The methods of its notifications that are no updates."""
+        said = (message["method"] for message in self._with_method() if "id" not in message)
+        return [method for method in said if method != "session/update"]
 
-    async def listen(self) -> None:
-        """Take in what the program writes, until it ends."""
-        assert self._process.stdout is not None
-        async for raw in self._process.stdout:
-            line = Line("agent", raw.decode(errors="replace").rstrip("\n"))
-            self.lines.append(line)
-            message = line.message()
-            if message is None:
-                self.odd.append(f"not a JSON object: {line.text[:200]}")
-            elif "method" in message:
-                self._hear(message)
-            else:
-                self._settle(message)
-            self._news.set()
-        for method, answer in self._pending.values():
-            if not answer.done():
-                answer.set_exception(AssertionError(f"ended before it answered {method}"))
+    def _with_method(self) -> list[Json]:
+        return [message for message in self.messages if "method" in message]
 
-    def _settle(self, message: Json) -> None:
-        method, answer = self._pending.get(message.get("id", 0), ("", None))
-        if answer is None or answer.done():
+    async def read_line(self) -> bytes:
+        while line := await super().read_line():
+            with suppress(ValueError):
+                if isinstance(json.loads(line), dict):
+                    return line
+            self.odd.append(f"not a JSON object: {line[:200]!r}")
+        return b""
+
+    def take(self, message: Json) -> None:
+        if "method" not in message and message.get("id") not in self.waiting:
             self.odd.append(f"an answer to nothing: {json.dumps(message)[:200]}")
-        elif "error" in message:
-            answer.set_exception(Refused(method, message["error"]))
-        else:
-            answer.set_result(message["result"])
-
-    def _hear(self, message: Json) -> None:
-        method, params = message["method"], message.get("params") or {}
-        if method == "session/update":
-            self.seen.append((params["sessionId"], params["update"]))
-        elif "id" not in message:
-            self.told.append(method)
-        if "id" in message or method == "session/request_permission":
-            self.asked.append(method)
-        if "id" in message:
-            self._send({"id": message["id"], **_reply(method, params)})
-
-    async def close_stdin(self) -> None:
-        """Leave, as an editor does; the program has to end."""
-        assert self._process.stdin is not None
-        self._process.stdin.close()
-        async with asyncio.timeout(LEAVE_SECONDS):
-            await self._process.wait()
+        if message.get("method") == "session/update":
+            self.seen.append((message["params"]["sessionId"], message["params"]["update"]))
+        super().take(message)
 
 
 @asynccontextmanager
@@ -163,7 +104,7 @@ async def connected(
         *command, env=env, cwd=cwd, stdin=PIPE, stdout=PIPE, stderr=stderr, limit=LIMIT
     )
     client = Client(process)
-    listening = asyncio.create_task(client.listen(), name="client listens")
+    listening = asyncio.create_task(client.read(), name="client listens")
     try:
         yield client
     finally:
@@ -176,51 +117,66 @@ async def connected(
         listening.cancel()
 
 
-def _reply(method: str, params: Json) -> Json:
+def allowed(params: Json) -> Json:
+    """The option that allows once; without one the question is taken back."""
+    for option in params["options"]:
+        if option["kind"] == "allow_once":
+            return {"outcome": {"outcome": "selected", "optionId": option["optionId"]}}
+    return {"outcome": {"outcome": "cancelled"}}
+
+
+@contextmanager
+def missing_is_refused() -> Iterator[None]:
+    """What is not there is answered with an error."""
     try:
-        match method:
-            case "session/request_permission":
-                return {"result": {"outcome": _allowed(params["options"])}}
-            case "fs/read_text_file":
-                return {"result": {"content": Path(params["path"]).read_text(encoding="utf-8")}}
-            case "fs/write_text_file":
-                Path(params["path"]).write_text(params["content"], encoding="utf-8")
-                return {"result": {}}
-            case "terminal/create":
-                return {"result": {"terminalId": _run(params)}}
-            case "terminal/output":
-                shown = TERMINALS[params["terminalId"]]
-                status = {"exitCode": shown.returncode}
-                output = {"output": shown.stdout, "truncated": False, "exitStatus": status}
-                return {"result": output}
-            case "terminal/wait_for_exit":
-                return {"result": {"exitCode": TERMINALS[params["terminalId"]].returncode}}
-            case "terminal/release":
-                del TERMINALS[params["terminalId"]]
-                return {"result": {}}
+        yield
     except FileNotFoundError as exc:
-        return {"error": {"code": -32002, "message": f"no file {exc.filename}"}}
-    return {"error": {"code": -32601, "message": f"this client has no {method}"}}
+        raise Refused({"code": -32002, "message": f"no file {exc.filename}"}) from None
+
+
+def read(params: Json) -> Json:
+    with missing_is_refused():
+        return {"content": Path(params["path"]).read_text(encoding="utf-8")}
+
+
+def write(params: Json) -> Json:
+    Path(params["path"]).write_text(params["content"], encoding="utf-8")
+    return {}
 
 
 TERMINALS: dict[str, subprocess.CompletedProcess[str]] = {}
 """Commands that have run, by the id of their terminal."""
 
 
-def _run(params: Json) -> str:
+def run(params: Json) -> Json:
     command = [params["command"], *params.get("args", [])]
     terminal_id = f"terminal-{len(TERMINALS) + 1}"
-    TERMINALS[terminal_id] = subprocess.run(
-        command, capture_output=True, text=True, timeout=ANSWER_SECONDS, check=False
-    )
-    return terminal_id
+    with missing_is_refused():
+        TERMINALS[terminal_id] = subprocess.run(
+            command, capture_output=True, text=True, timeout=DEADLINE, check=False
+        )
+    return {"terminalId": terminal_id}
 
 
-def _allowed(options: list[Json]) -> Json:
-    for option in options:
-        if option["kind"] == "allow_once":
-            return {"outcome": "selected", "optionId": option["optionId"]}
-    return {"outcome": "cancelled"}
+def shown(params: Json) -> Json:
+    done = TERMINALS[params["terminalId"]]
+    return {"output": done.stdout, "truncated": False, "exitStatus": {"exitCode": done.returncode}}
+
+
+def release(params: Json) -> Json:
+    del TERMINALS[params["terminalId"]]
+    return {}
+
+
+ANSWERS: dict[str, Answer] = {
+    "session/request_permission": allowed,
+    "fs/read_text_file": read,
+    "fs/write_text_file": write,
+    "terminal/create": run,
+    "terminal/output": shown,
+    "terminal/wait_for_exit": lambda params: shown(params)["exitStatus"],
+    "terminal/release": release,
+}
 
 
 # --- what tests say ------------------------------------------------------------------------------
@@ -235,10 +191,8 @@ def introduction(version: int = 1, *, terminal: bool = False) -> Json:
 
 def opening(cwd: Path, session_id: str | None = None) -> Json:
     """The params of `session/new`; with an id, of `session/load` or `session/resume`."""
-    params: Json = {"cwd": str(cwd), "mcpServers": []}
-    return params if session_id is None else {"sessionId": session_id, **params}
+    params = open_params(session_id or "", cwd)
+    return params if session_id else {"cwd": params["cwd"], "mcpServers": params["mcpServers"]}
 
 
-def prompt(session_id: str, text: str) -> Json:
-    """The params of `session/prompt`."""
-    return {"sessionId": session_id, "prompt": [{"type": "text", "text": text}]}
+prompt = prompt_params

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Sequence
 from pathlib import Path
 
-from tests.interop.client import Client, Refused, introduction, opening, prompt
+from tests.editor import Refused
+from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import text, timeline
 from tests.interop.wire import Json
 

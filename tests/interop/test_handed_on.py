@@ -39,7 +39,7 @@ async def hold(agent: RealAgent, place: Place, model: ModelEndpoint) -> tuple[st
         for words in (*SAID, order):
             await client.call("session/prompt", prompt(session_id, words))
         last = text(client.updates(session_id)).rpartition("DONE: the tool said:")[2]
-        await client.close_stdin()
+        await client.leave()
     await place.family.gone()
     result = last.strip().splitlines()[0].strip()
     assert result
@@ -95,12 +95,12 @@ async def test_a_conversation_handed_over_reaches_the_model_of_the_other_agent(
         assert session_id not in await listed(client, place)
         given = await go_on(client, place, model, made)
         assert [words for words in known if words not in given] == []
-        await client.close_stdin()
+        await client.leave()
     await place.family.gone()
     async with place.client(place.wrapped(first.command()), **env(first, place, model)) as client:
         await client.call("initialize", introduction())
         assert session_id in await listed(client, place)  # as it was
-        await client.close_stdin()
+        await client.leave()
     assert place.wrong_lines() == []
 
 
@@ -115,7 +115,7 @@ async def test_a_session_loaded_in_front_of_another_agent_goes_over_to_it(
         assert session_id in await listed(client, place)
         given = await go_on(client, place, model, session_id)
         assert [words for words in known if words not in given] == []
-        await client.close_stdin()
+        await client.leave()
     await place.family.gone()
     async with place.client(place.wrapped(second.command()), **env(second, place, model)) as client:
         await client.call("initialize", introduction())
@@ -124,7 +124,7 @@ async def test_a_session_loaded_in_front_of_another_agent_goes_over_to_it(
         await client.call("session/load", opening(place.work, session_id))
         await client.call("session/prompt", prompt(session_id, "And the number?"))
         assert "ALBATROSS" in model.given_since(so_far)  # by its own memory now
-        await client.close_stdin()
+        await client.leave()
     assert place.wrong_lines() == []
 
 
@@ -144,6 +144,6 @@ async def test_a_fork_goes_on_with_the_conversation(
         await client.call("session/load", opening(place.work, session_id))
         await client.call("session/prompt", prompt(session_id, "Still here?"))
         assert "Which word was it?" not in model.given_since(so_far)  # the fork's, not this one's
-        await client.close_stdin()
+        await client.leave()
     # The fork is no part of the stable schema; it was asked for because it was advertised.
     assert [line for line in place.wrong_lines() if "session/fork" not in line] == []

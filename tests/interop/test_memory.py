@@ -43,7 +43,7 @@ async def test_a_turn_that_was_made_without_acphold_is_taken_in_once(
         session_id = (await first.call("session/new", opening(place.work)))["sessionId"]
         await first.call("session/prompt", prompt(session_id, WORD))
         before = await listed(first, place, session_id)
-        await first.close_stdin()
+        await first.leave()
     await place.family.gone()
 
     async with place.client(agent.command(), **env) as alone:
@@ -66,13 +66,13 @@ async def test_a_turn_that_was_made_without_acphold_is_taken_in_once(
         assert WORD in given
         assert "SLOW outside" in given
         seen = timeline(second.updates(session_id))
-        await second.close_stdin()
+        await second.leave()
     await place.family.gone()
 
     async with place.client(acphold, **env) as third:
         await third.call("initialize", introduction())
         assert timeline(await load(third, place, session_id)) == seen
-        await third.close_stdin()
+        await third.leave()
     assert place.wrong_lines() == []
 
 
@@ -87,7 +87,7 @@ async def test_a_conversation_that_was_handed_over_reaches_the_model_also_two_re
         session_id = (await client.call("session/new", opening(place.work)))["sessionId"]
         await client.call("session/prompt", prompt(session_id, WORD))
         title = (await listed(client, place, session_id))["title"]
-        await client.close_stdin()
+        await client.leave()
     await place.family.gone()
 
     shutil.rmtree(place.home)  # the agent has forgotten all
@@ -104,7 +104,7 @@ async def test_a_conversation_that_was_handed_over_reaches_the_model_also_two_re
             assert HANDED_OVER in given
             assert text(client.updates(session_id)).endswith(f"ECHO: {said}")
             assert (await listed(client, place, session_id))["title"] == title
-            await client.close_stdin()
+            await client.leave()
         await place.family.gone()
         assert HANDED_OVER not in text(client.updates(session_id), "user_message_chunk")
     assert place.wrong_lines() == []

@@ -97,13 +97,13 @@ async def test_a_conversation_outlives_the_death_of_everything_and_goes_on(
         assert "You said: first words" in answer, "what the agent said"
         assert "tick3 " in answer, "what had been said when all was killed"
         assert "I was given: recall it | " in answer, "their own words first"
-        await second.close_stdin()
+        await second.leave()
     await place.family.gone()
 
     async with place.client(other_client(acphold)) as third:
         again = await load(third, place, session_id)
         assert_same(second.updates(session_id), again)
-        await third.close_stdin()
+        await third.leave()
     assert first.odd == second.odd == third.odd == []
     assert place.wrong_lines() == []
 
@@ -116,7 +116,7 @@ async def test_what_a_terminal_showed_is_replayed_and_handed_over_as_text(place:
         await first.call("session/prompt", prompt(session_id, "run it"))
         assert text(first.updates(session_id)) == "It ended with 0."
         assert first.asked[-2:] == ["terminal/output", "terminal/release"]
-        await first.close_stdin()
+        await first.leave()
     await place.family.gone()
 
     async with place.client(acphold) as second:
@@ -128,7 +128,7 @@ async def test_what_a_terminal_showed_is_replayed_and_handed_over_as_text(place:
         assert call["content"] == [{"type": "content", "content": shown}]
         await second.call("session/prompt", prompt(session_id, "recall it"))
         assert "shown\nin a terminal" in text(second.updates(session_id))
-        await second.close_stdin()
+        await second.leave()
     assert place.wrong_lines() == []
 
 
@@ -159,5 +159,5 @@ async def test_two_sessions_that_the_agent_gives_the_same_id_stay_apart(place: P
             answer = text(client.updates(session_id)[before:])
             assert f"You said: {said}" in answer
             assert other not in answer
-        await client.close_stdin()
+        await client.leave()
     assert place.wrong_lines() == []

@@ -7,7 +7,8 @@ import time
 
 import pytest
 
-from tests.interop.client import Client, Refused, introduction, opening, prompt
+from tests.editor import Refused
+from tests.interop.client import Client, introduction, opening, prompt
 from tests.interop.conversation import assert_all_there, text, timeline
 from tests.interop.model_endpoint import ModelEndpoint
 from tests.interop.place import Place
@@ -82,7 +83,7 @@ async def test_an_agent_goes_on_with_a_conversation_in_whose_middle_all_was_kill
         # By its own means no agent remembers a turn that was cut off.
         assert agent.remembers or "tick3 " in given
         assert text(second.updates(session_id)).endswith("Which word was it?")
-        await second.close_stdin()
+        await second.leave()
     await place.family.gone()
     assert first.odd == second.odd == []
     assert place.wrong_lines() == []
@@ -118,7 +119,7 @@ async def test_an_agent_is_gone_within_two_seconds_of_its_client(
         session_id = await begin(client, place)
         await client.call("session/prompt", prompt(session_id, "hello"))
         began = time.monotonic()
-        await client.close_stdin()  # what some do not heed
+        await client.leave()  # what some do not heed
         await place.family.gone()
         assert time.monotonic() - began < 2
 
@@ -144,7 +145,7 @@ async def test_a_session_that_is_open_is_loaded_again_and_takes_prompts_in_a_row
         kinds = [item["sessionUpdate"] for item in timeline(replay)]
         assert kinds.count("user_message_chunk") == 3
         assert text(replay) == said
-        await client.close_stdin()
+        await client.leave()
     assert client.odd == []
     assert place.wrong_lines() == []
 
@@ -165,7 +166,7 @@ async def test_a_load_in_the_middle_of_a_turn_misses_nothing_and_doubles_nothing
         said = text(client.updates(session_id)[before:])
         assert "".join(f"tick{number} " for number in range(10)) in said
         assert said.count("tick0 ") == said.count("tick9 ") == 1
-        await client.close_stdin()
+        await client.leave()
     assert place.wrong_lines() == []
 
 
@@ -181,7 +182,7 @@ async def test_a_turn_that_an_agent_would_retry_for_minutes_ends_when_it_is_canc
         assert (await client.answer(turn))["stopReason"] == "cancelled"
         await client.call("session/prompt", prompt(session_id, "And now?"))
         assert text(client.updates(session_id)).endswith("And now?")
-        await client.close_stdin()
+        await client.leave()
     assert place.wrong_lines() == []
 
 
@@ -205,7 +206,7 @@ async def test_a_session_made_without_acphold_is_adopted(
     async with place.client(acphold, **env) as second:
         again = await come_back(second, place, session_id)
         assert timeline(again) == timeline(first.updates(session_id))
-        await second.close_stdin()
+        await second.leave()
     assert place.wrong_lines() == []
 
 
@@ -253,7 +254,7 @@ async def test_an_agent_does_what_it_does_without_acphold_but_for_what_is_added(
     env = agent.prepare(place.home, model.url)
     async with place.client(place.wrapped(agent.command()), **env) as client:
         behind = await probe(client, place.work, agent.tools)
-        await client.close_stdin()
+        await client.leave()
     assert differences(without, behind) == ALLOWED[agent.name]
     assert client.odd == alone.odd
     assert place.wrong_lines() == []

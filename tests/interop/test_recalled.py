@@ -33,5 +33,5 @@ async def test_a_model_finds_what_was_said_in_an_earlier_session(
                 break
         assert f"{earlier}@" in model.given_since(0)
         assert "DONE: the tool said:" in text(client.updates(later)[before:])
-        await client.close_stdin()
+        await client.leave()
     await place.family.gone()

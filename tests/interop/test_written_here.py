@@ -62,7 +62,7 @@ async def test_an_example_is_killed_and_goes_on(
         assert_same(first.updates(session_id), second.updates(session_id))
         ended = await second.call("session/prompt", prompt(session_id, "and again"))
         assert ended["stopReason"] == "end_turn"
-        await second.close_stdin()
+        await second.leave()
     await place.family.gone()
     assert first.odd == second.odd == []
     assert [wrong for run in read_record(record) for wrong in violations(run, "agent")] == []

@@ -17,7 +17,7 @@ import msgspec
 from acphold.schema import McpServerStdio
 from tests.editor import Editor, editor, prompt_params
 from tests.library.conftest import broken_server, mcp_server
-from tests.library.http_server import http_server
+from tests.mcp.http_faults import faulty_http
 
 AGENT = Path(__file__).with_name("everything_agent.py")
 
@@ -271,16 +271,12 @@ async def test_a_stdio_server_is_connected(journal: Path, work: Path) -> None:
 
 async def test_an_http_server_is_connected(journal: Path) -> None:
     async with talking(journal) as client:
-        with http_server() as (url, headers):
-            given = {
-                "type": "http",
-                "name": "web",
-                "url": url,
-                "headers": [{"name": "X-Key", "value": "k3y"}],
-            }
+        async with faulty_http() as server:
+            key = {"name": "X-Key", "value": "k3y"}
+            given = {"type": "http", "name": "web", "url": server.url("ok"), "headers": [key]}
             session_id = await client.new(mcpServers=[given])
-            assert await said(client, session_id, "mcp web echo") == "hello"
-        assert headers["x-key"] == "k3y"
+            assert await said(client, session_id, "mcp web t") == "called"
+        assert {headers["x-key"] for _, _, headers in server.seen} == {"k3y"}
 
 
 async def test_http_and_sse_are_advertised(journal: Path) -> None:

@@ -21,10 +21,7 @@ FAULTS = Faults()
 # -- introduction -----------------------------------------------------------------------------
 
 
-@FAULTS.breaks("initialize.answer")
-class _NoVersion(Exemplar):
-    async def initialize(self, params: Json) -> Json:
-        return {"agentCapabilities": {}}
+FAULTS.answers("initialize.answer", "initialize", lambda *_: {"agentCapabilities": {}})
 
 
 @FAULTS.breaks("initialize.same-version")
@@ -39,12 +36,9 @@ class _EchoesVersion(Exemplar):
         return asked
 
 
-@FAULTS.breaks("initialize.other-version:refused")
-class _RefusesVersion(Exemplar):
-    def version(self, asked: int) -> int:
-        if asked != 1:
-            raise RefusedError(INVALID_PARAMS, "unknown version")
-        return 1
+FAULTS.refuses(
+    "initialize.other-version:refused", "initialize", lambda it: it["protocolVersion"] != 1
+)
 
 
 @FAULTS.breaks("initialize.other-version:next")
@@ -53,20 +47,12 @@ class _EchoesTheNext(Exemplar):
         return asked if asked < 100 else 1
 
 
-@FAULTS.breaks("initialize.few-members")
-class _WantsCapabilities(Exemplar):
-    async def initialize(self, params: Json) -> Json:
-        if "clientCapabilities" not in params:
-            raise RefusedError(INVALID_PARAMS, "clientCapabilities is missing")
-        return await super().initialize(params)
-
-
-@FAULTS.breaks("initialize.new-members")
-class _StrictAboutMembers(Exemplar):
-    async def initialize(self, params: Json) -> Json:
-        if params.keys() - {"protocolVersion", "clientCapabilities", "clientInfo"}:
-            raise RefusedError(INVALID_PARAMS, "unknown members")
-        return await super().initialize(params)
+FAULTS.refuses("initialize.few-members", "initialize", lambda it: "clientCapabilities" not in it)
+FAULTS.refuses(
+    "initialize.new-members",
+    "initialize",
+    lambda it: it.keys() - {"protocolVersion", "clientCapabilities", "clientInfo"},
+)
 
 
 @FAULTS.breaks("initialize.again")
@@ -109,10 +95,7 @@ class _NoWayIn(Exemplar):
         return []
 
 
-@FAULTS.breaks("auth.unknown-method")
-class _AnyMethodDoes(Exemplar):
-    async def authenticate(self, params: Json) -> Json:
-        return {}
+FAULTS.passes_over("auth.unknown-method", "authenticate", lambda *_: True, {})
 
 
 @FAULTS.breaks("auth.signed-in")
@@ -121,12 +104,7 @@ class _NeverSignedIn(Exemplar):
         raise RefusedError(AUTH_REQUIRED, "sign in first")
 
 
-@FAULTS.breaks("auth.logout")
-class _CannotLogOut(Exemplar):
-    async def logout(self, params: Json) -> Json:
-        raise RefusedError(METHOD_NOT_FOUND, "no method logout")
-
-
+FAULTS.refuses("auth.logout", "logout", lambda _: True, METHOD_NOT_FOUND)
 # -- lines ------------------------------------------------------------------------------------
 
 
@@ -283,11 +261,7 @@ class _ReservedCode(Exemplar):
         super().refuse(request, -32150 if known else code, message)
 
 
-@FAULTS.breaks("json-rpc.string-id")
-class _NumbersOnly(Exemplar):
-    async def answer(self, request: Json) -> None:
-        if request["id"] != "check-7f3a":
-            await super().answer(request)
+FAULTS.ignores("json-rpc.string-id", lambda it: it["id"] == "check-7f3a")
 
 
 @FAULTS.breaks("json-rpc.string-id:number")
@@ -299,33 +273,10 @@ class _NumbersFromText(Exemplar):
         super().send(message)
 
 
-@FAULTS.breaks("json-rpc.zero-id:negative")
-class _NaturalIds(Exemplar):
-    async def answer(self, request: Json) -> None:
-        if isinstance(request["id"], str) or request["id"] >= 0:
-            await super().answer(request)
-
-
-@FAULTS.breaks("json-rpc.zero-id")
-class _ZeroIsNone(Exemplar):
-    async def answer(self, request: Json) -> None:
-        if request["id"]:
-            await super().answer(request)
-
-
-@FAULTS.breaks("json-rpc.large-id")
-class _ShortIds(Exemplar):
-    async def answer(self, request: Json) -> None:
-        if isinstance(request["id"], str) or request["id"] < 2**31:
-            await super().answer(request)
-
-
-@FAULTS.breaks("json-rpc.unknown-method")
-class _KnowsEverything(Exemplar):
-    async def result(self, method: str, request: Json) -> object:
-        if method == "check/no_such_method":
-            return None
-        return await super().result(method, request)
+FAULTS.ignores("json-rpc.zero-id:negative", lambda it: isinstance(it["id"], int) and it["id"] < 0)
+FAULTS.ignores("json-rpc.zero-id", lambda it: not it["id"])
+FAULTS.ignores("json-rpc.large-id", lambda it: isinstance(it["id"], int) and it["id"] >= 2**31)
+FAULTS.passes_over("json-rpc.unknown-method", "check/no_such_method", lambda *_: True, None)
 
 
 @FAULTS.breaks("json-rpc.invalid-params")
@@ -384,14 +335,7 @@ class _SulksAfterErrors(Exemplar):
         return await super().new_session(params)
 
 
-@FAULTS.breaks("json-rpc.many-at-once")
-class _FewAtOnce(Exemplar):
-    working = 0
-
-    async def answer(self, request: Json) -> None:
-        number = (request.get("params") or {}).get("number", 0)
-        if number < 40:
-            await super().answer(request)
+FAULTS.ignores("json-rpc.many-at-once", lambda it: (it.get("params") or {}).get("number", 0) >= 40)
 
 
 @FAULTS.breaks("json-rpc.parse-error")

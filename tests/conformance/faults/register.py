@@ -1,20 +1,53 @@
-"""Agents with one fault each, by the id of the rule that they break."""
+"""Agents with one fault each, by the id of the rule that they break.
+
+A fault is a class of its own, or, where many agents go wrong in one shape, a line: what is refused,
+what is answered, listed, replayed, told or asked in another way.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 
-from acphold.conformance.exemplar import Exemplar
-from acphold.conformance.exemplar_turns import Script
+from acphold.conformance.exemplar import Exemplar, RefusedError
+from acphold.conformance.exemplar_turns import Kept, Script
+from acphold.conformance.record import Json
+from acphold.errors import INVALID_PARAMS
+from acphold.schema import AGENT_METHODS
 
 Broken = type[Exemplar]
 
 
-class Faults(dict[str, Broken]):
-    """Agents with one fault each, by the id of the rule that they break.
+def fitting(agent: Exemplar, method: str, request: Json) -> Json:
+    """The params of a request; InvalidParamsError for those that the schema does not allow."""
+    params: Json = request.get("params") or {}
+    if method in AGENT_METHODS:
+        agent.fits(method, params)
+    return params
 
-    Where one rule is broken in several ways, `:` and a word stand behind the id.
-    """
+
+async def tell_later(agent: Exemplar, seconds: float, session_id: str, *updates: Json) -> None:
+    """Tell updates that are not remembered, after a while."""
+    await asyncio.sleep(seconds)
+    for update in updates:
+        agent.update(session_id, update, remembered=False)
+
+
+def chunk(text: str) -> Json:
+    return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+
+
+class Faults(dict[str, Broken]):
+    """Where one rule is broken in several ways, `:` and a word stand behind the id."""
+
+    def breaks(self, name: str) -> Callable[[Broken], Broken]:
+        """The decorated class breaks this rule."""
+
+        def declare(agent: Broken) -> Broken:
+            self[name] = agent
+            return agent
+
+        return declare
 
     def scripted(self, name: str) -> Callable[[type[Script]], type[Script]]:
         """The decorated script is that of an agent that breaks this rule."""
@@ -25,11 +58,112 @@ class Faults(dict[str, Broken]):
 
         return declare
 
-    def breaks(self, name: str) -> Callable[[Broken], Broken]:
-        """The decorated class breaks this rule."""
+    # -- by what becomes of a request -------------------------------------------------------
 
-        def declare(agent: Broken) -> Broken:
-            self[name] = agent
-            return agent
+    def refuses(
+        self, name: str, method: str, when: Callable[[Json], object], code: int = INVALID_PARAMS
+    ) -> None:
+        """Requests with such params are refused."""
 
-        return declare
+        @self.breaks(name)
+        class Refusing(Exemplar):
+            async def result(self, asked: str, request: Json) -> object:
+                if asked == method and when(fitting(self, method, request)):
+                    raise RefusedError(code, "not with me")
+                return await super().result(asked, request)
+
+    def answers(
+        self, name: str, method: str, changed: Callable[[Exemplar, Json, Json], object]
+    ) -> None:
+        """What is done is done; `changed` makes another answer of agent, params and answer."""
+
+        @self.breaks(name)
+        class Answering(Exemplar):
+            async def result(self, asked: str, request: Json) -> object:
+                found = await super().result(asked, request)
+                if asked != method or not isinstance(found, dict):
+                    return found
+                return changed(self, request.get("params") or {}, found)
+
+    def passes_over(
+        self, name: str, method: str, when: Callable[[Exemplar, Json], object], answer: object
+    ) -> None:
+        """Requests with such params are answered so, and nothing is done."""
+
+        @self.breaks(name)
+        class PassingOver(Exemplar):
+            async def result(self, asked: str, request: Json) -> object:
+                if asked == method and when(self, fitting(self, method, request)):
+                    return answer
+                return await super().result(asked, request)
+
+    def ignores(self, name: str, when: Callable[[Json], object]) -> None:
+        """Such requests are never answered."""
+
+        @self.breaks(name)
+        class Ignoring(Exemplar):
+            async def answer(self, request: Json) -> None:
+                if not when(request):
+                    await super().answer(request)
+
+    # -- by what is told --------------------------------------------------------------------
+
+    def lists(self, name: str, fits: Callable[[Kept, str], bool]) -> None:
+        """A list for one folder has the sessions that `fits` says."""
+
+        @self.breaks(name)
+        class Listing(Exemplar):
+            def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
+                return cwd is None or fits(kept, cwd)
+
+    def describes(self, name: str, changes: Callable[[Kept], Json]) -> None:
+        """What a list says of a session has these members instead."""
+
+        @self.breaks(name)
+        class Describing(Exemplar):
+            def listed(self, session_id: str, kept: Kept) -> Json:
+                return {**super().listed(session_id, kept), **changes(kept)}
+
+    def replays(self, name: str, replayed: Callable[[list[Json]], list[Json]]) -> None:
+        """A load replays this of the history."""
+
+        @self.breaks(name)
+        class Replaying(Exemplar):
+            def replayed(self, kept: Kept) -> list[Json]:
+                return replayed(kept.history)
+
+    def tells(self, name: str, kind: str, changed: Callable[[Json], Json]) -> None:
+        """Updates of this kind have these members instead."""
+
+        @self.breaks(name)
+        class Telling(Exemplar):
+            def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
+                if update["sessionUpdate"] == kind:
+                    update = {**update, **changed(update)}
+                super().update(session_id, update, remembered=remembered)
+
+    def offers_modes(self, name: str, edited: Callable[[Json], Json]) -> None:
+        """The modes of a session are these."""
+
+        @self.breaks(name)
+        class OfferingModes(Exemplar):
+            def modes(self, session_id: str) -> Json:
+                return edited(super().modes(session_id))
+
+    def offers_options(self, name: str, edited: Callable[[list[Json]], list[Json]]) -> None:
+        """The options of a session are these."""
+
+        @self.breaks(name)
+        class OfferingOptions(Exemplar):
+            def options(self, session_id: str) -> list[Json]:
+                return edited(super().options(session_id))
+
+    def asks(self, name: str, method: str, changed: Callable[[Json], Json]) -> None:
+        """What the client is asked by this method has these params instead."""
+
+        @self.scripted(name)
+        class Asking(Script):
+            async def ask(self, asked: str, params: Json) -> Json:
+                if asked == method:
+                    params = {**params, **changed(params)}
+                return await super().ask(asked, params)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,9 +13,35 @@ from acphold.conformance.exemplar_turns import Kept, Memory, Script, Turn
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
 from acphold.rpc.transport import Transport
-from tests.conformance.faults.register import Faults
+from tests.conformance.faults.register import Faults, chunk, tell_later
 
 FAULTS = Faults()
+
+
+def is_unknown(agent: Exemplar, params: Json) -> bool:
+    return params["sessionId"] not in agent.memory.sessions
+
+
+def is_prompt(update: Json) -> bool:
+    return bool(update["sessionUpdate"] == "user_message_chunk")
+
+
+def text_of(update: Json) -> str:
+    """The text of a chunk; "" for all else."""
+    is_chunk = str(update["sessionUpdate"]).endswith("_chunk")
+    return str(update["content"].get("text", "")) if is_chunk else ""
+
+
+def said(text: str) -> Json:
+    return {"content": {"type": "text", "text": text}}
+
+
+def bare(update: Json, name: str) -> Json:
+    return {key: value for key, value in update.items() if key != name}
+
+
+def without(*kinds: str) -> Callable[[list[Json]], list[Json]]:
+    return lambda history: [it for it in history if it["sessionUpdate"] not in kinds]
 
 
 @FAULTS.breaks("new.answer")
@@ -80,28 +107,9 @@ class _OneAtATime(Exemplar):
             self.making -= is_new
 
 
-@FAULTS.breaks("new.new-members")
-class _StrictAboutMembers(Exemplar):
-    async def new_session(self, params: Json) -> Json:
-        if "weather" in params:
-            raise RefusedError(INVALID_PARAMS, "unknown member")
-        return await super().new_session(params)
-
-
-@FAULTS.breaks("new.directories")
-class _NoDirectories(Exemplar):
-    async def new_session(self, params: Json) -> Json:
-        if params.get("additionalDirectories"):
-            raise RefusedError(INVALID_PARAMS, "one folder is enough")
-        return await super().new_session(params)
-
-
-@FAULTS.breaks("new.odd-folder")
-class _PlainFolders(Exemplar):
-    async def new_session(self, params: Json) -> Json:
-        if not params["cwd"].isascii():
-            raise RefusedError(INVALID_PARAMS, "no such folder")
-        return await super().new_session(params)
+FAULTS.refuses("new.new-members", "session/new", lambda it: "weather" in it)
+FAULTS.refuses("new.directories", "session/new", lambda it: it.get("additionalDirectories"))
+FAULTS.refuses("new.odd-folder", "session/new", lambda it: not it["cwd"].isascii())
 
 
 @FAULTS.breaks("session.known-id")
@@ -112,31 +120,13 @@ class _OtherId(Exemplar):
         super().update(session_id, update, remembered=remembered)
 
 
-@FAULTS.breaks("session.unknown-id")
-class _AnySession(Exemplar):
-    async def prompt(self, request: Json, params: Json) -> Json:
-        if params["sessionId"] not in self.memory.sessions:
-            return {"stopReason": "end_turn"}
-        return await super().prompt(request, params)
-
-
+FAULTS.passes_over("session.unknown-id", "session/prompt", is_unknown, {"stopReason": "end_turn"})
 # -- list -------------------------------------------------------------------------------------
 
 
-class _Lister(Exemplar):
-    """Changes what is listed of a session."""
-
-    def listed(self, session_id: str, kept: Kept) -> Json:
-        return {**super().listed(session_id, kept), **self.changes(kept)}
-
-    def changes(self, kept: Kept) -> Json:
-        return {}
-
-
-@FAULTS.breaks("list.answer")
-class _NullForEmpty(Exemplar):
-    async def list_sessions(self, params: Json) -> Json:
-        return {"sessions": None} if not params else await super().list_sessions(params)
+FAULTS.answers(
+    "list.answer", "session/list", lambda _, asked, found: found if asked else {"sessions": None}
+)
 
 
 @FAULTS.breaks("list.answer:params")
@@ -148,11 +138,12 @@ class _WantsParams(Exemplar):
             await super().answer(request)
 
 
-@FAULTS.breaks("list.answer:null")
-class _NullIsAFolder(Exemplar):
-    async def list_sessions(self, params: Json) -> Json:
-        found = await super().list_sessions(params)
-        return {"sessions": []} if params.get("cwd", "") is None else found
+FAULTS.passes_over(
+    "list.answer:null",
+    "session/list",
+    lambda _, asked: asked.get("cwd", "") is None,
+    {"sessions": []},
+)
 
 
 @FAULTS.breaks("list.known-session")
@@ -174,46 +165,17 @@ class _ListsItsOwn(Exemplar):
         return super().fits_filter(kept, cwd) and not is_lost
 
 
-@FAULTS.breaks("list.filter")
-class _ListsTheRest(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
-        return cwd is None or "nobody" not in cwd
-
-
-@FAULTS.breaks("list.filter:prefix")
-class _ListsByPrefix(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
-        return cwd is None or kept.cwd.startswith(cwd)
-
-
-@FAULTS.breaks("list.filter:below")
-class _ListsWhatIsBelow(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
-        return cwd is None or Path(cwd) in (Path(kept.cwd), *Path(kept.cwd).parents)
-
-
-@FAULTS.breaks("list.filter:above")
-class _ListsWhatIsAbove(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
-        return cwd is None or Path(kept.cwd) in (Path(cwd), *Path(cwd).parents)
-
-
-@FAULTS.breaks("list.filter:name")
-class _ListsByName(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
-        return cwd is None or Path(kept.cwd).name == Path(cwd).name
-
-
-@FAULTS.breaks("list.filter:capitals")
-class _ListsAnyCase(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
-        return cwd is None or kept.cwd.lower() == cwd.lower()
-
-
-@FAULTS.breaks("list.filter:directories")
-class _ListsByAnyFolder(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
-        return super().fits_filter(kept, cwd) or cwd in kept.directories
+FAULTS.lists("list.filter", lambda kept, cwd: "nobody" not in cwd)
+FAULTS.lists("list.filter:prefix", lambda kept, cwd: kept.cwd.startswith(cwd))
+FAULTS.lists(
+    "list.filter:below", lambda kept, cwd: Path(cwd) in (Path(kept.cwd), *Path(kept.cwd).parents)
+)
+FAULTS.lists(
+    "list.filter:above", lambda kept, cwd: Path(kept.cwd) in (Path(cwd), *Path(cwd).parents)
+)
+FAULTS.lists("list.filter:name", lambda kept, cwd: Path(kept.cwd).name == Path(cwd).name)
+FAULTS.lists("list.filter:capitals", lambda kept, cwd: kept.cwd.lower() == cwd.lower())
+FAULTS.lists("list.filter:directories", lambda kept, cwd: cwd in (kept.cwd, *kept.directories))
 
 
 @FAULTS.breaks("list.filter:second-page")
@@ -224,10 +186,7 @@ class _ForgetsTheFilter(Exemplar):
         return await super().list_sessions(params)
 
 
-@FAULTS.breaks("list.no-match")
-class _ListsAnything(Exemplar):
-    def fits_filter(self, kept: Kept, cwd: str | None) -> bool:
-        return super().fits_filter(kept, cwd) or "nobody" in (cwd or "")
+FAULTS.lists("list.no-match", lambda kept, cwd: kept.cwd == cwd or "nobody" in cwd)
 
 
 @FAULTS.breaks("list.pages")
@@ -254,18 +213,10 @@ class _EndlessPages(Exemplar):
         return found
 
 
-@FAULTS.breaks("list.no-match:missing-folder")
-class _WantsTheFolder(Exemplar):
-    async def list_sessions(self, params: Json) -> Json:
-        if "never made" in str(params.get("cwd")):
-            raise RefusedError(INVALID_PARAMS, "no such folder")
-        return await super().list_sessions(params)
-
-
-@FAULTS.breaks("list.last-activity")
-class _ListsOddTimes(_Lister):
-    def changes(self, kept: Kept) -> Json:
-        return {"updatedAt": "1970-01-01T00:00:00Z"}
+FAULTS.refuses(
+    "list.no-match:missing-folder", "session/list", lambda it: "never made" in str(it.get("cwd"))
+)
+FAULTS.describes("list.last-activity", lambda _: {"updatedAt": "1970-01-01T00:00:00Z"})
 
 
 @FAULTS.breaks("list.only-lists:touches")
@@ -294,24 +245,12 @@ class _TellsWhatItLists(Exemplar):
         return found
 
 
-@FAULTS.breaks("list.absolute-folders")
-class _RelativeFolders(_Lister):
-    def changes(self, kept: Kept) -> Json:
-        return {"additionalDirectories": ["more"]} if kept.directories else {}
-
-
-@FAULTS.breaks("list.times")
-class _SecondsSince1970(_Lister):
-    def changes(self, kept: Kept) -> Json:
-        return {"updatedAt": "1763654400"}
-
-
-@FAULTS.breaks("list.titles")
-class _OtherTitles(_Lister):
-    def changes(self, kept: Kept) -> Json:
-        return {"title": "Untitled"}
-
-
+FAULTS.describes(
+    "list.absolute-folders",
+    lambda kept: {"additionalDirectories": ["more"]} if kept.directories else {},
+)
+FAULTS.describes("list.times", lambda _: {"updatedAt": "1763654400"})
+FAULTS.describes("list.titles", lambda _: {"title": "Untitled"})
 # -- load and resume --------------------------------------------------------------------------
 
 
@@ -327,125 +266,63 @@ class _LoadsItsOwn(Exemplar):
         return await super().load_session(params)
 
 
-class _Replayer(Exemplar):
-    """Leaves something out of a replay, or changes it."""
-
-    def replayed(self, kept: Kept) -> list[Json]:
-        return [update for update in kept.history if self.keeps(update)]
-
-    def keeps(self, update: Json) -> bool:
-        return True
-
-
-@FAULTS.breaks("load.user-messages")
-class _WithoutTheFirstPrompt(_Replayer):
-    def keeps(self, update: Json) -> bool:
-        is_prompt = update["sessionUpdate"] == "user_message_chunk"
-        return not is_prompt or "code word" not in update["content"].get("text", "")
-
-
-@FAULTS.breaks("load.agent-messages")
-class _TextIsCut(_Replayer):
-    def replayed(self, kept: Kept) -> list[Json]:
-        return [self._cut(update) for update in kept.history]
-
-    def _cut(self, update: Json) -> Json:
-        if update.get("content") != {"type": "text", "text": "That is all."}:
-            return update
-        return {**update, "content": {"type": "text", "text": "That …"}}
-
-
-@FAULTS.breaks("load.exact-text")
-class _TrimsTexts(_Replayer):
-    def replayed(self, kept: Kept) -> list[Json]:
-        return [self._trimmed(update) for update in kept.history]
-
-    def _trimmed(self, update: Json) -> Json:
-        if not str(update["sessionUpdate"]).endswith("_chunk") or "text" not in update["content"]:
-            return update
-        text = str(update["content"]["text"]).strip()
-        return {**update, "content": {**update["content"], "text": text}}
+FAULTS.replays(
+    "load.user-messages",
+    lambda history: [it for it in history if not (is_prompt(it) and "code word" in text_of(it))],
+)
+FAULTS.replays(
+    "load.agent-messages",
+    lambda history: [
+        {**it, **said("That …")} if text_of(it) == "That is all." else it for it in history
+    ],
+)
+FAULTS.replays(
+    "load.exact-text",
+    lambda history: [{**it, **said(text_of(it).strip())} if text_of(it) else it for it in history],
+)
+FAULTS.replays(
+    "load.exact-text:blanks",
+    lambda history: msgspec.json.decode(msgspec.json.encode(history).replace(b"  ", b" ")),
+)
+FAULTS.replays("load.thoughts", without("agent_thought_chunk"))
+FAULTS.replays("load.tool-calls", lambda history: [bare(it, "status") for it in history])
+FAULTS.replays(
+    "load.tool-details",
+    lambda history: [bare(it, "content") if "toolCallId" in it else it for it in history],
+)
+FAULTS.replays("load.tool-calls:gone", without("tool_call", "tool_call_update"))
+FAULTS.replays("load.plan", without("plan"))
+FAULTS.replays("load.order", lambda history: sorted(history, key=lambda it: not is_prompt(it)))
+FAULTS.replays(
+    "load.order:calls-first",
+    lambda history: sorted(history, key=lambda it: "toolCallId" not in it),
+)
+FAULTS.replays(
+    "load.user-messages:twice",
+    lambda history: [it for one in history for it in ([one, one] if is_prompt(one) else [one])],
+)
 
 
-@FAULTS.breaks("load.exact-text:blanks")
-class _JoinsBlanks(_Replayer):
-    def replayed(self, kept: Kept) -> list[Json]:
-        found = msgspec.json.encode(kept.history).replace(b"  ", b" ")
-        history: list[Json] = msgspec.json.decode(found)
-        return history
-
-
-@FAULTS.breaks("load.thoughts")
-class _WithoutThoughts(_Replayer):
-    def keeps(self, update: Json) -> bool:
-        return bool(update["sessionUpdate"] != "agent_thought_chunk")
-
-
-@FAULTS.breaks("load.tool-calls")
-class _NeverEnded(_Replayer):
-    def replayed(self, kept: Kept) -> list[Json]:
-        names = {"status"}
-        return [{key: it[key] for key in it.keys() - names} for it in kept.history]
-
-
-@FAULTS.breaks("load.tool-details")
-class _WithoutResults(_Replayer):
-    def replayed(self, kept: Kept) -> list[Json]:
-        calls = ("tool_call", "tool_call_update")
-        return [
-            {key: it[key] for key in it.keys() - {"content"}}
-            if it["sessionUpdate"] in calls
-            else it
-            for it in kept.history
-        ]
-
-
-@FAULTS.breaks("load.tool-calls:gone")
-class _WithoutTools(_Replayer):
-    def keeps(self, update: Json) -> bool:
-        return not update["sessionUpdate"].startswith("tool_call")
-
-
-@FAULTS.breaks("load.plan")
-class _WithoutPlan(_Replayer):
-    def keeps(self, update: Json) -> bool:
-        return bool(update["sessionUpdate"] != "plan")
-
-
-@FAULTS.breaks("load.order")
-class _OneSideAfterTheOther(_Replayer):
-    def replayed(self, kept: Kept) -> list[Json]:
-        return sorted(kept.history, key=lambda it: it["sessionUpdate"] != "user_message_chunk")
-
-
-@FAULTS.breaks("load.order:calls-first")
-class _CallsFirst(_Replayer):
-    def replayed(self, kept: Kept) -> list[Json]:
-        calls = [it for it in kept.history if "toolCallId" in it]
-        return [*calls, *(it for it in kept.history if it not in calls)]
-
-
-@FAULTS.breaks("load.user-messages:twice")
-class _PromptsTwice(_Replayer):
-    def replayed(self, kept: Kept) -> list[Json]:
-        is_first = [it["sessionUpdate"] == "user_message_chunk" for it in kept.history]
-        twice = [
-            [it, it] if first else [it] for it, first in zip(kept.history, is_first, strict=True)
-        ]
-        return [it for both in twice for it in both]
-
-
-@FAULTS.breaks("load.folder")
-class _LoadsElsewhere(Exemplar):
-    """Works in the folder of its process in sessions that it has loaded."""
+class _Opener(Exemplar):
+    """Knows which sessions were opened again in its process."""
 
     def __init__(self, transport: Transport, memory: Memory) -> None:
         super().__init__(transport, memory)
         self.loaded: set[str] = set()
+        self.resumed: set[str] = set()
 
     async def load_session(self, params: Json) -> Json:
         self.loaded.add(params["sessionId"])
         return await super().load_session(params)
+
+    async def resume_session(self, params: Json) -> Json:
+        self.resumed.add(params["sessionId"])
+        return await super().resume_session(params)
+
+
+@FAULTS.breaks("load.folder")
+class _LoadsElsewhere(_Opener):
+    """Works in the folder of its process in sessions that it has loaded."""
 
     def script(self, turn: Turn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
@@ -455,16 +332,8 @@ class _LoadsElsewhere(Exemplar):
 
 
 @FAULTS.breaks("load.grows")
-class _ForgetsWhatFollows(Exemplar):
+class _ForgetsWhatFollows(_Opener):
     """What is said in a session that was loaded is not written down."""
-
-    def __init__(self, transport: Transport, memory: Memory) -> None:
-        super().__init__(transport, memory)
-        self.loaded: set[str] = set()
-
-    async def load_session(self, params: Json) -> Json:
-        self.loaded.add(params["sessionId"])
-        return await super().load_session(params)
 
     async def prompt(self, request: Json, params: Json) -> Json:
         kept = self.kept(params["sessionId"])
@@ -482,15 +351,12 @@ class _AnswersTooSoon(Exemplar):
         history = self.replayed(self.kept(session_id))
         for update in history:
             self.update(session_id, update, remembered=False)
-        self.start(self._later(session_id, history[-1:]))
+        again = [
+            {"sessionUpdate": "agent_thought_chunk", "content": update.get("content")}
+            for update in history[-1:]
+        ]
+        self.start(tell_later(self, 0.0, session_id, *again))
         return self.settings(session_id)
-
-    async def _later(self, session_id: str, history: list[Json]) -> None:
-        await asyncio.sleep(0)
-        for update in history:
-            content = update.get("content")
-            again = {"sessionUpdate": "agent_thought_chunk", "content": content}
-            self.update(session_id, again, remembered=False)
 
 
 @FAULTS.breaks("load.replay-first:late")
@@ -498,13 +364,8 @@ class _TellsTheRestLater(Exemplar):
     async def load_session(self, params: Json) -> Json:
         history = self.kept(params["sessionId"]).history
         plans = [it for it in history if it["sessionUpdate"] == "plan"]
-        self.start(self._later(params["sessionId"], plans[-1:]))
+        self.start(tell_later(self, 0.9, params["sessionId"], *plans[-1:]))
         return await super().load_session(params)
-
-    async def _later(self, session_id: str, updates: list[Json]) -> None:
-        await asyncio.sleep(0.9)
-        for update in updates:
-            self.update(session_id, update, remembered=False)
 
 
 @FAULTS.breaks("load.again")
@@ -517,42 +378,25 @@ class _RemembersReplays(Exemplar):
 
 
 @FAULTS.breaks("load.goes-on")
-class _ReadOnly(Exemplar):
-    loaded = ""
-
-    async def load_session(self, params: Json) -> Json:
-        self.loaded = params["sessionId"]
-        return await super().load_session(params)
-
+class _ReadOnly(_Opener):
     async def prompt(self, request: Json, params: Json) -> Json:
-        if params["sessionId"] == self.loaded and len(params["prompt"][0]["text"]) < 60:
+        if params["sessionId"] in self.loaded and len(params["prompt"][0]["text"]) < 60:
             raise RefusedError(INTERNAL_ERROR, "this session is over")
         return await super().prompt(request, params)
 
 
 @FAULTS.breaks("load.remembers")
-class _Forgetful(Exemplar):
+class _Forgetful(_Opener):
     """Knows nothing of what was said before a load."""
-
-    loaded = ""
-
-    async def load_session(self, params: Json) -> Json:
-        self.loaded = params["sessionId"]
-        return await super().load_session(params)
 
     def script(self, turn: Turn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
-        if turn.session_id == self.loaded:
+        if turn.session_id in self.loaded:
             made.recalled = lambda: ""  # type: ignore[method-assign]
         return made
 
 
-@FAULTS.breaks("load.unknown-id")
-class _LoadsAnything(Exemplar):
-    async def load_session(self, params: Json) -> Json:
-        if params["sessionId"] not in self.memory.sessions:
-            return {}
-        return await super().load_session(params)
+FAULTS.passes_over("load.unknown-id", "session/load", is_unknown, {})
 
 
 @FAULTS.breaks("load.after-kill")
@@ -575,25 +419,14 @@ class _WritesTurnByTurn(Exemplar):
         return await super().load_session(params)
 
 
-@FAULTS.breaks("resume.after-restart")
-class _WantsServers(Exemplar):
-    async def resume_session(self, params: Json) -> Json:
-        if "mcpServers" not in params:
-            raise RefusedError(INVALID_PARAMS, "mcpServers is missing")
-        return await super().resume_session(params)
+FAULTS.refuses("resume.after-restart", "session/resume", lambda it: "mcpServers" not in it)
 
 
 @FAULTS.breaks("resume.remembers")
-class _ResumesEmpty(Exemplar):
-    resumed = ""
-
-    async def resume_session(self, params: Json) -> Json:
-        self.resumed = params["sessionId"]
-        return await super().resume_session(params)
-
+class _ResumesEmpty(_Opener):
     def script(self, turn: Turn, blocks: list[Json]) -> Script:
         made = super().script(turn, blocks)
-        if turn.session_id == self.resumed:
+        if turn.session_id in self.resumed:
             made.recalled = lambda: ""  # type: ignore[method-assign]
         return made
 
@@ -607,37 +440,20 @@ class _ReplaysOnResume(Exemplar):
 @FAULTS.breaks("resume.no-history:late")
 class _ReplaysSoonAfter(Exemplar):
     async def resume_session(self, params: Json) -> Json:
-        self.start(self._later(params["sessionId"]))
+        history = self.kept(params["sessionId"]).history
+        self.start(tell_later(self, 0.2, params["sessionId"], *history))
         return await super().resume_session(params)
-
-    async def _later(self, session_id: str) -> None:
-        await asyncio.sleep(0.2)
-        for update in [*self.kept(session_id).history]:
-            self.update(session_id, update, remembered=False)
 
 
 @FAULTS.breaks("resume.goes-on")
-class _ResumesNothing(Exemplar):
-    resumed = ""
-
-    async def resume_session(self, params: Json) -> Json:
-        self.resumed = params["sessionId"]
-        return await super().resume_session(params)
-
+class _ResumesNothing(_Opener):
     async def prompt(self, request: Json, params: Json) -> Json:
-        if params["sessionId"] == self.resumed:
+        if params["sessionId"] in self.resumed:
             raise RefusedError(INTERNAL_ERROR, "this session is over")
         return await super().prompt(request, params)
 
 
-@FAULTS.breaks("resume.unknown-id")
-class _ResumesAnything(Exemplar):
-    async def resume_session(self, params: Json) -> Json:
-        if params["sessionId"] not in self.memory.sessions:
-            return {}
-        return await super().resume_session(params)
-
-
+FAULTS.passes_over("resume.unknown-id", "session/resume", is_unknown, {})
 # -- close and delete -------------------------------------------------------------------------
 
 
@@ -650,11 +466,9 @@ class _CannotCloseIdle(Exemplar):
         return await super().close_session(params)
 
 
-@FAULTS.breaks("close.cancels")
-class _ClosesAndGoesOn(Exemplar):
-    async def close_session(self, params: Json) -> Json:
-        self.kept(params["sessionId"])
-        return {}
+FAULTS.passes_over(
+    "close.cancels", "session/close", lambda agent, it: not is_unknown(agent, it), {}
+)
 
 
 @FAULTS.breaks("close.no-other")
@@ -669,14 +483,8 @@ class _ClosesAll(Exemplar):
 class _SpeaksWhenClosed(Exemplar):
     async def close_session(self, params: Json) -> Json:
         closed = await super().close_session(params)
-        self.start(self._later(params["sessionId"]))
+        self.start(tell_later(self, 0.4, params["sessionId"], chunk("Good bye.")))
         return closed
-
-    async def _later(self, session_id: str) -> None:
-        await asyncio.sleep(0.4)
-        content = {"type": "text", "text": "Good bye."}
-        chunk = {"sessionUpdate": "agent_message_chunk", "content": content}
-        self.update(session_id, chunk, remembered=False)
 
 
 @FAULTS.breaks("close.load-again")
@@ -704,10 +512,7 @@ class _AnswersWithAWord(Exemplar):
             await super().answer(request)
 
 
-@FAULTS.breaks("delete.gone")
-class _KeepsTheDeleted(Exemplar):
-    async def delete_session(self, params: Json) -> Json:
-        return {}
+FAULTS.passes_over("delete.gone", "session/delete", lambda _, it: True, {})
 
 
 @FAULTS.breaks("delete.gone:from-one-folder")

@@ -6,7 +6,7 @@ import asyncio
 import os
 from contextlib import suppress
 
-from acphold.conformance.exemplar import Exemplar, RefusedError
+from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import InVainError, Memory, Script, Turn
 from acphold.conformance.record import Json
 from acphold.errors import INTERNAL_ERROR, METHOD_NOT_FOUND
@@ -18,12 +18,12 @@ FAULTS = Faults()
 # -- tool calls -------------------------------------------------------------------------------
 
 
-@FAULTS.breaks("tool.turns")
-class _FailsWithTools(Exemplar):
-    async def prompt(self, request: Json, params: Json) -> Json:
-        if "Run the command" in str(params["prompt"]):
-            raise RefusedError(INTERNAL_ERROR, "no shell")
-        return await super().prompt(request, params)
+FAULTS.refuses(
+    "tool.turns",
+    "session/prompt",
+    lambda it: "Run the command" in str(it["prompt"]),
+    INTERNAL_ERROR,
+)
 
 
 @FAULTS.scripted("tool.reported")
@@ -168,28 +168,12 @@ class _WaitsForEver(Script):
         return allowed
 
 
-class _OptionEditor(Script):
-    def edited(self, options: list[Json]) -> list[Json]:
-        return options
-
-    async def ask(self, method: str, params: Json) -> Json:
-        if "options" in params:
-            params = {**params, "options": self.edited(params["options"])}
-        return await super().ask(method, params)
-
-
-@FAULTS.scripted("permission.options")
-class _OneOptionId(_OptionEditor):
-    def edited(self, options: list[Json]) -> list[Json]:
-        return [*options, {**options[0], "kind": "allow_always"}]
-
-
-@FAULTS.scripted("permission.options:none")
-class _NoOptions(_OptionEditor):
-    def edited(self, options: list[Json]) -> list[Json]:
-        return []
-
-
+FAULTS.asks(
+    "permission.options",
+    "session/request_permission",
+    lambda it: {"options": [*it["options"], {**it["options"][0], "kind": "allow_always"}]},
+)
+FAULTS.asks("permission.options:none", "session/request_permission", lambda _: {"options": []})
 # -- what clients serve -----------------------------------------------------------------------
 
 
@@ -223,34 +207,9 @@ class _ShowsForms(_Asker):
     )
 
 
-class _Rewriter(Script):
-    """Changes what is asked of the client in one method."""
-
-    method = ""
-    changes: Json = {}  # noqa: RUF012  (never changed)
-
-    async def ask(self, method: str, params: Json) -> Json:
-        if method == self.method:
-            params = {**params, **self.changes}
-        return await super().ask(method, params)
-
-
-@FAULTS.scripted("fs.absolute")
-class _ReadsRelative(_Rewriter):
-    method = "fs/read_text_file"
-    changes = {"path": "walnut.txt"}  # noqa: RUF012
-
-
-@FAULTS.scripted("fs.lines")
-class _ReadsLineZero(_Rewriter):
-    method = "fs/read_text_file"
-    changes = {"line": 0}  # noqa: RUF012
-
-
-@FAULTS.scripted("terminal.absolute")
-class _RelativeTerminal(_Rewriter):
-    method = "terminal/create"
-    changes = {"cwd": "."}  # noqa: RUF012
+FAULTS.asks("fs.absolute", "fs/read_text_file", lambda _: {"path": "walnut.txt"})
+FAULTS.asks("fs.lines", "fs/read_text_file", lambda _: {"line": 0})
+FAULTS.asks("terminal.absolute", "terminal/create", lambda _: {"cwd": "."})
 
 
 @FAULTS.scripted("terminal.released")
@@ -278,72 +237,31 @@ class _ShowsWhatIsNotThere(Script):
 # -- modes ------------------------------------------------------------------------------------
 
 
-class _ModeEditor(Exemplar):
-    def modes(self, session_id: str) -> Json:
-        return self.edited(super().modes(session_id))
-
-    def edited(self, modes: Json) -> Json:
-        return modes
-
-
-@FAULTS.breaks("modes.current")
-class _InNoMode(_ModeEditor):
-    def edited(self, modes: Json) -> Json:
-        current = modes["currentModeId"]
-        others = [mode for mode in modes["availableModes"] if mode["id"] != current]
-        return {**modes, "availableModes": others}
-
-
-@FAULTS.breaks("modes.unique-ids")
-class _ModeTwice(_ModeEditor):
-    def edited(self, modes: Json) -> Json:
-        return {**modes, "availableModes": [*modes["availableModes"], {"id": "ask", "name": "Ask"}]}
-
-
-@FAULTS.breaks("modes.known-updates")
-class _TellsAnotherMode(Exemplar):
-    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
-        if update["sessionUpdate"] == "current_mode_update":
-            update = {**update, "currentModeId": "secret"}
-        super().update(session_id, update, remembered=remembered)
-
-
-@FAULTS.breaks("modes.set")
-class _CannotSetModes(Exemplar):
-    async def set_mode(self, params: Json) -> Json:
-        if params["modeId"] == "code":
-            raise RefusedError(METHOD_NOT_FOUND, "no method session/set_mode")
-        return await super().set_mode(params)
-
-
-@FAULTS.breaks("modes.unknown")
-class _AnyMode(Exemplar):
-    async def set_mode(self, params: Json) -> Json:
-        return {}
-
-
+FAULTS.offers_modes(
+    "modes.current",
+    lambda it: {
+        **it,
+        "availableModes": [m for m in it["availableModes"] if m["id"] != it["currentModeId"]],
+    },
+)
+FAULTS.offers_modes(
+    "modes.unique-ids",
+    lambda it: {**it, "availableModes": [*it["availableModes"], {"id": "ask", "name": "Ask"}]},
+)
+FAULTS.tells("modes.known-updates", "current_mode_update", lambda _: {"currentModeId": "secret"})
+FAULTS.refuses("modes.set", "session/set_mode", lambda it: it["modeId"] == "code", METHOD_NOT_FOUND)
+FAULTS.passes_over("modes.unknown", "session/set_mode", lambda _, it: True, {})
 # -- options ----------------------------------------------------------------------------------
 
 
-class _OptionsEditor(Exemplar):
-    def options(self, session_id: str) -> list[Json]:
-        return self.edited(super().options(session_id))
-
-    def edited(self, options: list[Json]) -> list[Json]:
-        return options
-
-
-@FAULTS.breaks("options.unique-ids")
-class _OptionTwice(_OptionsEditor):
-    def edited(self, options: list[Json]) -> list[Json]:
-        return [*options, options[1]]
-
-
-@FAULTS.breaks("options.current")
-class _OddValue(_OptionsEditor):
-    def edited(self, options: list[Json]) -> list[Json]:
-        odd = {**options[1], "id": "odd", "category": None, "currentValue": "huge"}
-        return [*options, odd]
+FAULTS.offers_options("options.unique-ids", lambda options: [*options, options[1]])
+FAULTS.offers_options(
+    "options.current",
+    lambda options: [
+        *options,
+        {**options[1], "id": "odd", "category": None, "currentValue": "huge"},
+    ],
+)
 
 
 @FAULTS.breaks("options.boolean-offered")
@@ -352,10 +270,10 @@ class _BooleansForAll(Exemplar):
         return True
 
 
-@FAULTS.breaks("options.categories")
-class _OwnCategory(_OptionsEditor):
-    def edited(self, options: list[Json]) -> list[Json]:
-        return [options[0], {**options[1], "category": "brain"}, *options[2:]]
+FAULTS.offers_options(
+    "options.categories",
+    lambda options: [options[0], {**options[1], "category": "brain"}, *options[2:]],
+)
 
 
 @FAULTS.breaks("options.and-modes")
@@ -364,10 +282,7 @@ class _OptionsOnly(Exemplar):
         return {"configOptions": self.options(session_id)}
 
 
-@FAULTS.breaks("options.in-step")
-class _OutOfStep(_ModeEditor):
-    def edited(self, modes: Json) -> Json:
-        return {**modes, "currentModeId": "code"}
+FAULTS.offers_modes("options.in-step", lambda it: {**it, "currentModeId": "code"})
 
 
 @FAULTS.breaks("options.set")
@@ -378,12 +293,13 @@ class _ForgetsTheValue(Exemplar):
         return {"configOptions": before}
 
 
-@FAULTS.breaks("options.complete")
-class _OnlyTheOne(Exemplar):
-    async def set_option(self, params: Json) -> Json:
-        found = await super().set_option(params)
-        options = [it for it in found["configOptions"] if it["id"] == params["configId"]]
-        return {"configOptions": options}
+FAULTS.answers(
+    "options.complete",
+    "session/set_config_option",
+    lambda _, asked, found: {
+        "configOptions": [it for it in found["configOptions"] if it["id"] == asked["configId"]]
+    },
+)
 
 
 @FAULTS.breaks("options.own-session")
@@ -412,12 +328,12 @@ class _AnyValue(Exemplar):
         return await super().set_option(params)
 
 
-@FAULTS.breaks("options.set-boolean")
-class _StuckSwitch(Exemplar):
-    async def set_option(self, params: Json) -> Json:
-        if isinstance(params["value"], bool):
-            raise RefusedError(INTERNAL_ERROR, "it cannot be switched")
-        return await super().set_option(params)
+FAULTS.refuses(
+    "options.set-boolean",
+    "session/set_config_option",
+    lambda it: isinstance(it["value"], bool),
+    INTERNAL_ERROR,
+)
 
 
 @FAULTS.breaks("commands.names")
@@ -430,10 +346,10 @@ class _Slashes(Exemplar):
 # -- schema and extensions --------------------------------------------------------------------
 
 
-@FAULTS.breaks("schema.results")
-class _ModesWithoutNames(_ModeEditor):
-    def edited(self, modes: Json) -> Json:
-        return {**modes, "availableModes": [{"id": it["id"]} for it in modes["availableModes"]]}
+FAULTS.offers_modes(
+    "schema.results",
+    lambda it: {**it, "availableModes": [{"id": mode["id"]} for mode in it["availableModes"]]},
+)
 
 
 @FAULTS.breaks("schema.empty-results")
@@ -446,13 +362,11 @@ class _Nulls(Exemplar):
             await super().answer(request)
 
 
-@FAULTS.breaks("schema.updates")
-class _OddPriority(Exemplar):
-    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
-        if update["sessionUpdate"] == "plan":
-            entries = [{**entry, "priority": "urgent"} for entry in update["entries"]]
-            update = {**update, "entries": entries}
-        super().update(session_id, update, remembered=remembered)
+FAULTS.tells(
+    "schema.updates",
+    "plan",
+    lambda it: {"entries": [{**entry, "priority": "urgent"} for entry in it["entries"]]},
+)
 
 
 @FAULTS.breaks("schema.updates:kind")
@@ -461,10 +375,7 @@ class _OwnKind(Exemplar):
         return {"sessionUpdate": "mood_update", "mood": "fine"}
 
 
-@FAULTS.scripted("schema.requests")
-class _WordForLimit(_Rewriter):
-    method = "terminal/create"
-    changes = {"outputByteLimit": "much"}  # noqa: RUF012
+FAULTS.asks("schema.requests", "terminal/create", lambda _: {"outputByteLimit": "much"})
 
 
 @FAULTS.breaks("schema.offered-updates")
@@ -473,12 +384,7 @@ class _NoticesForAll(Exemplar):
         return {"sessionUpdate": "notice", "severity": "info", "title": "Welcome"}
 
 
-@FAULTS.breaks("extension.members")
-class _CustomMembers(Exemplar):
-    def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
-        if update["sessionUpdate"] == "usage_update":
-            update = {**update, "percent": 1}
-        super().update(session_id, update, remembered=remembered)
+FAULTS.tells("extension.members", "usage_update", lambda _: {"percent": 1})
 
 
 @FAULTS.breaks("extension.members:drafted")

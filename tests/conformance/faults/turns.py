@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from acphold.conformance.exemplar import Exemplar, RefusedError
 from acphold.conformance.exemplar_turns import Memory, Script, Turn
 from acphold.conformance.record import Json
-from acphold.errors import INTERNAL_ERROR, INVALID_PARAMS
+from acphold.errors import INTERNAL_ERROR
 from acphold.rpc.transport import Transport
-from tests.conformance.faults.register import Faults
+from tests.conformance.faults.register import Faults, chunk, tell_later
 
 FAULTS = Faults()
+
+
+def has_block(kind: str, params: Json) -> bool:
+    return kind in [block["type"] for block in params["prompt"]]
 
 
 @FAULTS.breaks("prompt.answer")
@@ -42,51 +47,21 @@ class _OneTurnOnly(Exemplar):
         return await super().prompt(request, params)
 
 
-class _Chooser(Exemplar):
-    """Refuses prompts with a block of this kind."""
-
-    refused = ""
-
-    async def prompt(self, request: Json, params: Json) -> Json:
-        if any(block["type"] == self.refused for block in params["prompt"]):
-            raise RefusedError(INVALID_PARAMS, f"no {self.refused} here")
-        return await super().prompt(request, params)
+for rule, kind in (
+    ("prompt.resource-link", "resource_link"),
+    ("prompt.image", "image"),
+    ("prompt.audio", "audio"),
+    ("prompt.embedded", "resource"),
+):
+    FAULTS.refuses(rule, "session/prompt", partial(has_block, kind))
 
 
-@FAULTS.breaks("prompt.resource-link")
-class _NoLinks(_Chooser):
-    refused = "resource_link"
-
-
-@FAULTS.breaks("prompt.image")
-class _NoImages(_Chooser):
-    refused = "image"
-
-
-@FAULTS.breaks("prompt.audio")
-class _NoSounds(_Chooser):
-    refused = "audio"
-
-
-@FAULTS.breaks("prompt.embedded")
-class _NoFiles(_Chooser):
-    refused = "resource"
-
-
-@FAULTS.breaks("prompt.text-blocks")
-class _OneText(Exemplar):
-    async def prompt(self, request: Json, params: Json) -> Json:
-        if len([block for block in params["prompt"] if block["type"] == "text"]) > 1:
-            raise RefusedError(INVALID_PARAMS, "one text at a time")
-        return await super().prompt(request, params)
-
-
-@FAULTS.breaks("prompt.meta")
-class _NoMeta(Exemplar):
-    async def prompt(self, request: Json, params: Json) -> Json:
-        if "_meta" in params:
-            raise RefusedError(INVALID_PARAMS, "unknown member _meta")
-        return await super().prompt(request, params)
+FAULTS.refuses(
+    "prompt.text-blocks",
+    "session/prompt",
+    lambda it: [block["type"] for block in it["prompt"]].count("text") > 1,
+)
+FAULTS.refuses("prompt.meta", "session/prompt", lambda it: "_meta" in it)
 
 
 @FAULTS.breaks("prompt.two-sessions")
@@ -134,7 +109,8 @@ class _LateChunk(Exemplar):
 
     def end_of(self, turn: Turn) -> Json:
         if self.speaks_after(turn):
-            self.start(self._later(turn.session_id))
+            by_the_way = chunk("By the way.")
+            self.start(tell_later(self, self.seconds, turn.session_id, by_the_way))
         return super().end_of(turn)
 
     def speaks_after(self, turn: Turn) -> bool:
@@ -142,12 +118,6 @@ class _LateChunk(Exemplar):
 
     def offers_files(self) -> bool:
         return bool(self.client.get("fs"))
-
-    async def _later(self, session_id: str) -> None:
-        await asyncio.sleep(self.seconds)
-        content = {"type": "text", "text": "By the way."}
-        chunk = {"sessionUpdate": "agent_message_chunk", "content": content}
-        self.update(session_id, chunk, remembered=False)
 
 
 @FAULTS.breaks("prompt.updates-first:late")
@@ -221,13 +191,8 @@ class _CancelIsAnError(Exemplar):
 class _GoesOnSpeaking(Exemplar):
     def end_of(self, turn: Turn) -> Json:
         if turn.cancelled:
-            self.start(self._later(turn.session_id))
+            self.start(tell_later(self, 0.05, turn.session_id, chunk("I was not ready.")))
         return super().end_of(turn)
-
-    async def _later(self, session_id: str) -> None:
-        await asyncio.sleep(0.05)
-        content = {"type": "text", "text": "I was not ready."}
-        self.update(session_id, {"sessionUpdate": "agent_message_chunk", "content": content})
 
 
 @FAULTS.breaks("cancel.updates-first:late")
