@@ -17,7 +17,7 @@ from acphold.cli.command_line import (
 from acphold.cli.fork import told
 from acphold.cli.journals import opened, place
 from acphold.cli.settings import chosen_agent
-from acphold.cli.terminal_text import on_one_line
+from acphold.cli.terminal_text import on_one_line, visible
 from acphold.errors import MethodNotFoundError
 from acphold.hub.forks import fork
 from acphold.schema import PROTOCOL_VERSION, InitializeRequest, encode
@@ -90,6 +90,7 @@ async def _hand_over(
                 f"`acphold fork {text}` makes a copy of it"
             )
         made = await fork(journal, found.row, at=found.seq, agent=agent)
+        print(visible(made.session_id))
         print(await told(journal, found.row, made))
         print("  it is handed over with your next prompt there")
 
