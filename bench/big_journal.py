@@ -19,9 +19,10 @@ from random import Random
 
 from acphold.history import PastEntry
 from acphold.history.entries import PROMPT, TURN_END, UPDATE
-from acphold.journal import Listed, NewSession, RowChange, SqliteJournal
+from acphold.journal import Listed, NewSession, RowChange
 from acphold.journal.sqlite import search_index, segments
 from acphold.journal.sqlite.migrations import SEQ_BITS
+from acphold.journal.stores import open_journal
 
 TEMPLATES = 500
 """Conversations that are taken in; a journal has a multiple of them."""
@@ -88,7 +89,7 @@ def name_of(number: int) -> str:
 
 
 async def _take_in(path: Path, count: int) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     random = Random(5)
     words = [_word(random) for _ in range(WORDS)]
     weights = [*accumulate(1 / rank for rank in range(1, WORDS + 1))]

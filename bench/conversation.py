@@ -6,7 +6,7 @@ import json
 import random
 from collections.abc import Iterator, Sequence
 
-from acphold.journal import Lease, NewSession, RowChange, SqliteJournal
+from acphold.journal import Journal, Lease, NewSession, RowChange
 
 WORDS = (
     "the",
@@ -82,7 +82,7 @@ def _encode(update: dict[str, object]) -> bytes:
 
 
 async def keep(
-    journal: SqliteJournal,
+    journal: Journal,
     session_id: str,
     conversation: Sequence[Sequence[bytes]],
     *,

@@ -12,8 +12,8 @@ from pathlib import Path
 import zstandard
 
 from acphold.imports import Home, Intake, reader
-from acphold.journal import SqliteJournal
 from acphold.journal.sqlite.packed_rows import LEVEL, packed, plain
+from acphold.journal.stores import open_journal
 from bench.conversation import keep, turns
 from bench.homes import fill
 from bench.run import Run
@@ -68,7 +68,7 @@ def _imported(run: Run) -> Iterator[Figure]:
 
 
 async def _import(home: Path, path: Path) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     intake = Intake(journal)
     for name in ("claude", "codex"):
         for source in reader(name).find(Home(home)):
@@ -96,9 +96,9 @@ def _with_dictionary(rows: Sequence[bytes]) -> float:
 
 async def _grown(path: Path, conversation: list[list[bytes]], at_once: int, settle: bool) -> int:
     """By how much a conversation makes the file grow, once all of the log is in it."""
-    await SqliteJournal.open(path).aclose()
+    await open_journal(path).aclose()
     empty = os.stat(path).st_size
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     await keep(journal, "a-session", conversation, at_once=at_once, settle=settle)
     await journal.aclose()
     return os.stat(path).st_size - empty

@@ -11,7 +11,8 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
-from acphold.journal import ListFilter, ListKey, SqliteJournal
+from acphold.journal import Journal, ListFilter, ListKey
+from acphold.journal.stores import open_journal
 from bench.programs import scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal
@@ -43,7 +44,7 @@ def figures(run: Run) -> Iterator[Figure]:
     files = run.size(10_000, 1_000)
     transcripts = _transcripts(run.fresh("files"), files)
     scans = [_scan(transcripts) for _ in range(run.rounds)]
-    journals = {name: SqliteJournal.open(path) for name, path in paths.items()}
+    journals = {name: open_journal(path) for name, path in paths.items()}
     try:
         yield from _pages(run, journals, sizes, scans, files)
     finally:
@@ -54,7 +55,7 @@ def figures(run: Run) -> Iterator[Figure]:
 
 def _pages(
     run: Run,
-    journals: dict[str, SqliteJournal],
+    journals: dict[str, Journal],
     sizes: dict[str, int],
     scans: list[float],
     files: int,
@@ -86,7 +87,7 @@ def _pages(
             )
 
 
-def _page(journal: SqliteJournal, cwd: str | None, below: int) -> Callable[[], float]:
+def _page(journal: Journal, cwd: str | None, below: int) -> Callable[[], float]:
     """A measurement of one page; microseconds."""
     filter = ListFilter(agent=AGENT, cwd=cwd)
     after = ListKey(below, "")
@@ -105,7 +106,7 @@ def _page(journal: SqliteJournal, cwd: str | None, below: int) -> Callable[[], f
 
 def _filled(path: Path, sessions: int) -> Path:
     """A journal with so many sessions, one entry each."""
-    asyncio.run(SqliteJournal.open(path).aclose())
+    asyncio.run(open_journal(path).aclose())
     # Straight into the tables: a million sessions one by one would take minutes.
     connection = sqlite3.connect(path)
     connection.execute("PRAGMA synchronous = OFF")

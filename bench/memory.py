@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from bench.programs import python_sdk, scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal
@@ -52,7 +52,7 @@ def wait_until_settled(path: Path, wire: Wire) -> None:
     """Until the turn is compacted, a second after its end: that needs memory too."""
 
     async def messages() -> int:
-        journal = SqliteJournal.open(path)
+        journal = open_journal(path)
         try:
             return (await journal.session(wire.session_id)).message_count
         finally:

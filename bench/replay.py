@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import perf_counter
 
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from bench.conversation import keep, turns
 from bench.programs import PEERS, Command, python_sdk, scripted_agent, wrap
 from bench.run import Run
@@ -36,7 +36,7 @@ def figures(run: Run) -> Iterator[Figure]:
 
 
 async def _fill(path: Path, conversation: list[list[bytes]], *, settle: bool) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     await keep(journal, SESSION, conversation, at_once=1, settle=settle)
     await journal.aclose()
 

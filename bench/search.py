@@ -12,8 +12,9 @@ from random import Random
 from statistics import median
 from time import perf_counter
 
-from acphold.journal import Sought, SqliteJournal
+from acphold.journal import Sought
 from acphold.journal.sqlite.search import newest
+from acphold.journal.stores import open_journal
 from bench.run import Run
 from bench.table import Figure, Goal
 
@@ -141,10 +142,10 @@ class _Filled:
         self.text_bytes = 0
         self._path = path
         self._loop = asyncio.new_event_loop()
-        self._loop.run_until_complete(SqliteJournal.open(path).aclose())
+        self._loop.run_until_complete(open_journal(path).aclose())
         self._fill(words)
         before = path.stat().st_size
-        self._journal = SqliteJournal.open(path)
+        self._journal = open_journal(path)
         began = perf_counter()
         self._loop.run_until_complete(self._journal.catch_up(3600))
         self.seconds = perf_counter() - began

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from acphold.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.editor import DEADLINE
 
 
@@ -23,7 +24,7 @@ def die(journal: SqliteJournal) -> None:
 
 OWNING = """
 import asyncio, sys
-from acphold.journal import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 
 async def own():
     journal = SqliteJournal.open(sys.argv[1])

@@ -162,7 +162,6 @@ STORES = re.compile(r"journal/(stores\.py|sqlite/.*)")
 
 OTHERS = {
     "imports/databases.py": {"sqlite3"},  # what other agents keep
-    "journal/__init__.py": {"acphold.journal.sqlite.store", "SqliteJournal"},  # for tests
 }
 
 

@@ -60,7 +60,7 @@ PUBLIC = {
     "acphold.journal": """
         Archived Arrivals At Entries Free Here Index Journal Lease Links ListFilter ListKey Listed
         NewSession Origin Owner Owners Part Readable RowChange SearchHit SessionRow
-        Sessions Silent Sought SqliteJournal Tokens Whose
+        Sessions Silent Sought Tokens Whose
         default_location history is_forgotten session_of state_of
     """,
     "acphold.mcp": """

@@ -6,7 +6,8 @@ import asyncio
 import json
 from pathlib import Path
 
-from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal import NewSession, RowChange
+from acphold.journal.stores import open_journal
 
 Raw = tuple[str, bytes]
 """Kind and bytes of a journal entry."""
@@ -69,7 +70,7 @@ def remember(
 
 
 async def _remember(path: Path, new: NewSession, entries: tuple[Raw, ...]) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     try:
         lease = await journal.create(new)
         for kind, raw in entries:

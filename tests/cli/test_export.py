@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from acphold.history import Segment
-from acphold.journal import SessionRow, SqliteJournal
+from acphold.journal import SessionRow
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, remember, said, update
 

@@ -17,8 +17,8 @@ import zstandard
 
 from acphold.cli import index_beside
 from acphold.errors import RuntimeFolderError
-from acphold.journal import SqliteJournal
 from acphold.journal.sqlite import search_index
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.conftest import Until
 from tests.imports.claude_home import SESSION, Transcript

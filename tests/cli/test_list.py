@@ -10,7 +10,8 @@ import pytest
 from acphold.cli.list import COLUMNS, SHORT_ID, fitted, short_id, styled
 from acphold.cli.terminal_text import STYLES
 from acphold.errors import AmbiguousIdError
-from acphold.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession
+from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember
 
@@ -169,7 +170,7 @@ def test_on_a_terminal_a_folder_is_its_last_name(acphold: CommandLine, journal: 
 
 
 async def test_a_session_that_is_deleted_while_it_is_listed_is_no_error(journal: Path) -> None:
-    kept = SqliteJournal.open(journal)
+    kept = open_journal(journal)
     await kept.create(NewSession("0123456789-other", "scripted", "/"))
     assert await short_id(kept, "gone-456789-abcdef") == "gone-456789-abcdef"[:SHORT_ID]
     await kept.aclose()
@@ -179,7 +180,7 @@ async def test_the_short_id_of_a_session_fits_no_other_however_alike_they_are(
     journal: Path,
 ) -> None:
     names = ["abcdef", "abcdefg", "abcdefgh-1", "abcdefgh-2", "abcdeé", "z", "éé", "éè-123456"]
-    kept = SqliteJournal.open(journal)
+    kept = open_journal(journal)
     for name in names:
         await kept.create(NewSession(name, "scripted", "/"))
     for name, short in zip(names, await kept.short_ids(names, SHORT_ID), strict=True):

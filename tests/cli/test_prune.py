@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import SqliteJournal, Whose
+from acphold.journal import Whose
 from acphold.journal.sqlite import connection
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import CONVERSATION, remember
 from tests.journal.sqlite.test_file import file_size_limit

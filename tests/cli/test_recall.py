@@ -17,7 +17,8 @@ import pytest
 from acphold.cli.journals import exists
 from acphold.cli.mcp_command import made_server, recall_server
 from acphold.cli.recall import ANSWER_CHARACTERS, QUERY_CHARACTERS, RECORD
-from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.schema import encode
 from mcp import Client, StdioServerParameters, stdio_client
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said, update
@@ -33,7 +34,7 @@ TOKENS = 500
 async def remember(
     path: Path, session_id: str, *entries: Raw, cwd: str = "/w/web", title: str = "A title"
 ) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     lease = await journal.create(NewSession(session_id, "coder", cwd, title=title))
     for kind, raw in entries:
         await journal.append(lease, [(kind, [raw])])
@@ -139,7 +140,7 @@ async def test_earlier_answers_and_the_question_itself_are_no_hits(journal: Path
         for name in ("mcp__acphold__search", "acphold_read", "Read acphold/search.py")
     ]
     await remember(journal, "aaaa-1", prompt("a needle"), *calls, ended())
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     lease = await opened.create(NewSession("bbbb-2", "coder", "/w"))
     await opened.append(lease, [_prompt("needle")], RowChange(prompted=True))
     await opened.aclose()
@@ -169,7 +170,7 @@ async def test_of_other_folders_nothing_is_told(journal: Path) -> None:
     await remember(journal, "aaaa-1", prompt("x"), ended())
     await remember(journal, "aaaa-2", prompt("x"), ended())
     await remember(journal, "aaab-3", prompt("x"), ended(), cwd="/w/api")
-    opened = SqliteJournal.open(journal)  # what is not searchable yet is none of theirs either
+    opened = open_journal(journal)  # what is not searchable yet is none of theirs either
     lease = await opened.create(NewSession("cccc-4", "coder", "/w/web"))
     await opened.append(lease, [_prompt("x")], RowChange(prompted=True))
     await opened.aclose()

@@ -14,8 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession
 from acphold.journal.sqlite import free_pages
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
 

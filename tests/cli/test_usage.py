@@ -12,8 +12,9 @@ from typing import Any
 import pytest
 
 from acphold.history import PastEntry
-from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal import NewSession, RowChange
 from acphold.journal.sqlite import search_index
+from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import Raw, ended, prompt, update
 
@@ -38,7 +39,7 @@ def remember(journal: Path, session_id: str, agent: str, cwd: str, *days: list[R
 
 
 async def _remember(path: Path, new: NewSession, days: tuple[list[Raw], ...]) -> None:
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     lease = await journal.create(new)
     for number, entries in enumerate(days):
         at = YEAR_2026 + number * DAY

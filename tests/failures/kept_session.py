@@ -10,7 +10,8 @@ from pathlib import Path
 
 from acphold.history import Entry, SessionState
 from acphold.history.timeline import Message
-from acphold.journal import At, Silent, SqliteJournal, state_of
+from acphold.journal import At, Journal, Silent, state_of
+from acphold.journal.stores import open_journal
 
 
 class KeptSession:
@@ -69,8 +70,8 @@ class KeptSession:
 
 
 @asynccontextmanager
-async def _opened(path: Path) -> AsyncIterator[SqliteJournal]:
-    journal = SqliteJournal.open(path)
+async def _opened(path: Path) -> AsyncIterator[Journal]:
+    journal = open_journal(path)
     try:
         yield journal
     finally:

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.editor import Editor, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import agent_pid, below, gone, methods, until, written_pid
 
@@ -22,7 +22,7 @@ Leave = Callable[[Editor], Awaitable[None]]
 
 async def journalled(journal: Path, session: str) -> list[tuple[str, str]]:
     """Kind and bytes of every entry of a session."""
-    opened = SqliteJournal.open(journal, create=False)
+    opened = open_journal(journal, create=False)
     segments = await opened.read(session, 0)
     await opened.aclose()
     entries = [entry for segment in segments for entry in segment.entries()]

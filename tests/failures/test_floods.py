@@ -10,7 +10,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from acphold.journal import Sought, SqliteJournal
+from acphold.journal import Sought
+from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, introduced, prompt_params, scripted_agent, wrap_command
 from tests.failures.processes import below, gone, methods, until
 from tests.failures.slow_client import MEBIBYTE, SlowClient, slow_client
@@ -51,7 +52,7 @@ async def test_what_was_said_to_a_client_that_reads_nothing_is_listed_and_found_
         params = prompt_params(session, *steps)
         await client.send({"id": 1, "method": "session/prompt", "params": params})
         await until(flag.exists)
-        other = SqliteJournal.open(journal)
+        other = open_journal(journal)
         try:
             async with asyncio.timeout(DEADLINE):
                 while not await other.search(  # noqa: ASYNC110

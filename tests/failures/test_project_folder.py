@@ -24,7 +24,7 @@ import pytest
 
 from acphold.imports import Intake
 from acphold.imports.claude import READER
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from acphold.processes.own_program import own_command
 from tests.editor import DEADLINE, introduced, scripted_agent
 from tests.failures.processes import until
@@ -152,7 +152,7 @@ def test_a_large_import_reads_and_indexes_in_processes_of_its_own(project: Proje
 
 async def test_reading_what_was_only_listed(project: Project, journal: Path) -> None:
     conversation().write(project.home)
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     await Intake(opened).list_first(sources(READER, project.home))
     await opened.aclose()
     for words in (["show"], ["export"]):

@@ -12,7 +12,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from acphold.journal import At, SqliteJournal
+from acphold.journal import At
+from acphold.journal.stores import open_journal
 from tests.editor import (
     Editor,
     Refused,
@@ -96,7 +97,7 @@ class Neighbour(Talker):
 @asynccontextmanager
 async def neighbour(journal: Path, session: str) -> AsyncIterator[Neighbour]:
     """One that has loaded this session, in the process that has it."""
-    kept = SqliteJournal.open(journal)
+    kept = open_journal(journal)
     whose = await kept.owner(session)
     await kept.aclose()
     assert isinstance(whose, At)

@@ -15,7 +15,7 @@ from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
 from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.journal import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.rpc.pending_call import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.serve_options import ServeOptions

@@ -11,7 +11,7 @@ import pytest
 
 from acphold.agents import Asked, Updates
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
-from acphold.journal import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.owners import die
 

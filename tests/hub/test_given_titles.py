@@ -11,7 +11,8 @@ import pytest
 from acphold.agents import Updates
 from acphold.hub import ownership
 from acphold.hub.given_titles import GIVEN_LENGTH, given_title
-from acphold.journal import RowChange, SqliteJournal, state_of
+from acphold.journal import RowChange, state_of
+from acphold.journal.stores import open_journal
 from tests.hub.shared import Onlooker, Shared, shared
 
 
@@ -34,7 +35,7 @@ async def name(house: Shared, session: str, title: str, **beside: Any) -> None:
 
 async def rename(journal: Path, session: str, title: str) -> None:
     """As another process does it: in the journal alone."""
-    other = SqliteJournal.open(journal)
+    other = open_journal(journal)
     await other.change(session, RowChange(given=title))
     await other.aclose()
 

@@ -29,7 +29,8 @@ from uuid import UUID
 import psutil
 
 from acphold.imports import IMPORTED
-from acphold.journal import ListFilter, SqliteJournal, history
+from acphold.journal import ListFilter, history
+from acphold.journal.stores import open_journal
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_gemini import Log, call
@@ -152,7 +153,7 @@ def users(journal: Path) -> list[psutil.Process]:
 
 async def kept(journal: Path) -> Kept:
     """What the journal has but for the marks of how far an import was, and the numbers."""
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     found: Kept = {}
     try:
         for row in await opened.page(ListFilter()):

@@ -12,7 +12,8 @@ from msgspec.structs import replace
 from acphold.history import Message
 from acphold.imports import Home, Intake, Outcome, Reader, Selection, Source, reader
 from acphold.imports.continuation import Known, Turn
-from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal, state_of
+from acphold.journal import Journal, ListFilter, NewSession, RowChange, state_of
+from acphold.journal.stores import open_journal
 from tests.imports.claude_home import SESSION, Transcript
 from tests.imports.told import write_lines
 
@@ -89,9 +90,9 @@ def lines(folder: Path, *turns: tuple[str, str], session: str = "mine", **head: 
 
 
 @pytest.fixture
-async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
+async def opened(journal: Path) -> AsyncIterator[Journal]:
     """A journal with a session of one turn that was held here."""
-    found = SqliteJournal.open(journal)
+    found = open_journal(journal)
     lease = await found.create(NewSession("mine", "my agent", "/"))
     for line in turn("Where is the needle?", "In the haystack."):
         update = line["update"]
@@ -104,7 +105,7 @@ async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
     await found.aclose()
 
 
-async def take(journal: SqliteJournal, folder: Path, reading: Reader = OWN) -> Outcome:
+async def take(journal: Journal, folder: Path, reading: Reader = OWN) -> Outcome:
     """Import the one conversation of a folder that somebody named."""
     (source,) = given(folder, reading)
     return (await Intake(journal).take(source, reading)).outcome
@@ -114,12 +115,12 @@ def given(folder: Path, reading: Reader) -> list[Source]:
     return [replace(source, given=True) for source in reading.find(Home(folder))]
 
 
-async def said(journal: SqliteJournal, session_id: str = "mine") -> list[str]:
+async def said(journal: Journal, session_id: str = "mine") -> list[str]:
     state = await state_of(journal, session_id)
     return [item.text for item in state.timeline if isinstance(item, Message)]
 
 
-async def others(journal: SqliteJournal) -> list[str]:
+async def others(journal: Journal) -> list[str]:
     return [row.session_id for row in await journal.page(ListFilter()) if row.session_id != "mine"]
 
 
@@ -137,7 +138,7 @@ MINE = ("Where is the needle?", "In the haystack.")
 )
 @pytest.mark.parametrize("name", ["mine", "agents-own"])
 async def test_a_file_that_only_claims_to_be_a_session_of_ours_is_one_of_its_own(
-    opened: SqliteJournal, tmp_path: Path, turns: list[tuple[str, str]], name: str
+    opened: Journal, tmp_path: Path, turns: list[tuple[str, str]], name: str
 ) -> None:
     before = await opened.session("mine")
     lines(tmp_path, *turns, session=name, agentSessionId="agents-own", title="Friendly")
@@ -151,7 +152,7 @@ async def test_a_file_that_only_claims_to_be_a_session_of_ours_is_one_of_its_own
 
 
 async def test_what_came_to_such_a_file_comes_to_its_own_session(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     lines(tmp_path, ("e", "Yes."))
     await take(opened, tmp_path)
@@ -162,7 +163,7 @@ async def test_what_came_to_such_a_file_comes_to_its_own_session(
     assert await said(opened) == list(MINE)
 
 
-async def test_deleted_here_it_stays_deleted(opened: SqliteJournal, tmp_path: Path) -> None:
+async def test_deleted_here_it_stays_deleted(opened: Journal, tmp_path: Path) -> None:
     lines(tmp_path, ("e", "Yes."))
     await take(opened, tmp_path)
     (other,) = await others(opened)
@@ -172,7 +173,7 @@ async def test_deleted_here_it_stays_deleted(opened: SqliteJournal, tmp_path: Pa
 
 
 async def test_a_file_with_the_same_turns_continues_the_session(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     await opened.change("mine", RowChange(archived=True))
     lines(tmp_path, MINE, ("And the thread?", "In the eye."), archived=True, title="Theirs")
@@ -182,9 +183,7 @@ async def test_a_file_with_the_same_turns_continues_the_session(
     assert await others(opened) == []
 
 
-async def test_a_file_with_fewer_turns_has_nothing_new(
-    opened: SqliteJournal, tmp_path: Path
-) -> None:
+async def test_a_file_with_fewer_turns_has_nothing_new(opened: Journal, tmp_path: Path) -> None:
     lines(tmp_path, MINE, ("And the thread?", "In the eye."))
     await take(opened, tmp_path)
     lines(tmp_path, MINE)
@@ -193,7 +192,7 @@ async def test_a_file_with_fewer_turns_has_nothing_new(
 
 
 async def test_a_session_without_words_is_not_filled_by_a_file_that_claims_it(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     lease = await opened.create(NewSession("empty", "my agent", "/"))
     await opened.link(lease, "my agent", "empty")
@@ -204,7 +203,7 @@ async def test_a_session_without_words_is_not_filled_by_a_file_that_claims_it(
 
 
 async def test_a_session_that_is_listed_and_unread_is_not_filled_from_another_folder(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     mine, theirs = Transcript("Where is the needle?"), Transcript("Run this.")
     mine.write(tmp_path / "home")
@@ -218,7 +217,7 @@ async def test_a_session_that_is_listed_and_unread_is_not_filled_from_another_fo
 
 
 async def test_without_secrets_the_same_turns_are_still_the_same(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     lines(tmp_path, MINE, ("Use ghp_" + "a1B2" * 9, "Fine."))
     (source,) = given(tmp_path, OWN)

@@ -20,7 +20,8 @@ from acphold.imports.pieces import Piece
 from acphold.imports.readers import NAMES
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Manner
-from acphold.journal import ListFilter, RowChange, SessionRow, SqliteJournal, history, is_forgotten
+from acphold.journal import ListFilter, RowChange, SessionRow, history, is_forgotten
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import CWD, SESSION, Transcript
 from tests.imports.codex_home import Rollout

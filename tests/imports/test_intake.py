@@ -19,7 +19,8 @@ from acphold.imports import Home, Intake, Outcome, Selection, Source
 from acphold.imports.claude import KEY, READER
 from acphold.imports.intake import told_here
 from acphold.imports.pieces import PIECE_BYTES, Piece
-from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal, history, state_of
+from acphold.journal import Journal, ListFilter, NewSession, RowChange, history, state_of
+from acphold.journal.stores import open_journal
 from tests.imports.claude_home import CWD, SESSION, Transcript, use
 from tests.imports.told import sources
 
@@ -28,8 +29,8 @@ LONG = "A" * (PIECE_BYTES // 8)
 
 
 @pytest.fixture
-async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
-    found = SqliteJournal.open(journal)
+async def opened(journal: Path) -> AsyncIterator[Journal]:
+    found = open_journal(journal)
     yield found
     await found.aclose()
 
@@ -48,7 +49,7 @@ def say(transcript: Transcript, number: int, output: str = "A") -> None:
     transcript.assistant("done")
 
 
-async def take(journal: SqliteJournal, home: Path, selection: Selection | None = None) -> Outcome:
+async def take(journal: Journal, home: Path, selection: Selection | None = None) -> Outcome:
     (source,) = sources(READER, home)
     intake = Intake(journal, selection) if selection else Intake(journal)
     # Asked for with many others, it is the same to be told.
@@ -57,7 +58,7 @@ async def take(journal: SqliteJournal, home: Path, selection: Selection | None =
     return (await intake.take(source, READER)).outcome
 
 
-async def said(journal: SqliteJournal, session_id: str = SESSION) -> list[str]:
+async def said(journal: Journal, session_id: str = SESSION) -> list[str]:
     state = await state_of(journal, session_id)
     return [
         item.text
@@ -75,7 +76,7 @@ def whole(turns: int) -> list[str]:
 
 
 async def test_a_conversation_is_listed_under_the_agents_key_with_its_own_times(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
     assert await take(opened, tmp_path) == "new"
@@ -90,7 +91,7 @@ async def test_a_conversation_is_listed_under_the_agents_key_with_its_own_times(
 
 
 async def test_each_entry_has_the_time_at_which_it_happened(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
     await take(opened, tmp_path)
@@ -100,7 +101,7 @@ async def test_each_entry_has_the_time_at_which_it_happened(
     assert entries[-1].at == 1767322810000
 
 
-async def test_taken_again_nothing_is_doubled(opened: SqliteJournal, tmp_path: Path) -> None:
+async def test_taken_again_nothing_is_doubled(opened: Journal, tmp_path: Path) -> None:
     conversation().write(tmp_path)
     await take(opened, tmp_path)
     before = await opened.session(SESSION)
@@ -109,7 +110,7 @@ async def test_taken_again_nothing_is_doubled(opened: SqliteJournal, tmp_path: P
 
 
 async def test_of_many_conversations_those_that_are_as_they_were_are_told_at_once(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
     await take(opened, tmp_path)
@@ -124,7 +125,7 @@ async def test_of_many_conversations_those_that_are_as_they_were_are_told_at_onc
     ]  # fmt: skip
 
 
-async def test_what_came_to_a_conversation_is_added(opened: SqliteJournal, tmp_path: Path) -> None:
+async def test_what_came_to_a_conversation_is_added(opened: Journal, tmp_path: Path) -> None:
     transcript = conversation(1)
     transcript.write(tmp_path)
     await take(opened, tmp_path)
@@ -136,7 +137,7 @@ async def test_what_came_to_a_conversation_is_added(opened: SqliteJournal, tmp_p
 
 
 async def test_the_rest_of_a_turn_that_was_not_over_is_added(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(1)
     transcript.user("prompt 2")
@@ -149,7 +150,7 @@ async def test_the_rest_of_a_turn_that_was_not_over_is_added(
 
 
 async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     finished = Selection(whole_turns=True)
     transcript = conversation(1)
@@ -166,7 +167,7 @@ async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
 
 
 async def test_a_turn_that_was_left_and_never_went_on_is_taken_by_who_takes_all(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(1)
     transcript.user("prompt 2")
@@ -178,7 +179,7 @@ async def test_a_turn_that_was_left_and_never_went_on_is_taken_by_who_takes_all(
 
 
 async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     lease = await opened.create(NewSession("ours", KEY, CWD))
     await opened.append(lease, [("prompt", [b'[{"type":"text","text":"prompt 1"}]'])])
@@ -195,7 +196,7 @@ async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
 
 
 async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(1)
     transcript.write(tmp_path)
@@ -215,7 +216,7 @@ async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
 
 
 async def test_a_session_in_which_only_the_agents_own_program_was_talked_to_gets_it_all(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     lease = await opened.create(NewSession("ours", KEY, CWD))
     await opened.link(lease, KEY, SESSION)
@@ -226,7 +227,7 @@ async def test_a_session_in_which_only_the_agents_own_program_was_talked_to_gets
 
 
 async def test_a_long_conversation_is_taken_in_piece_by_piece_each_with_where_it_ends(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(9, LONG)
     transcript.write(tmp_path)
@@ -244,7 +245,7 @@ async def test_a_long_conversation_is_taken_in_piece_by_piece_each_with_where_it
     assert await take(opened, tmp_path) == "same"
 
 
-async def take_one_piece(journal: SqliteJournal, home: Path) -> None:
+async def take_one_piece(journal: Journal, home: Path) -> None:
     """An import that ends behind the first piece."""
 
     async def telling(*given: Any) -> AsyncIterator[Piece]:
@@ -263,7 +264,7 @@ class Quicker:
     With `pieces`, it ends behind so many of them.
     """
 
-    def __init__(self, journal: SqliteJournal, source: Source, pieces: int = 1_000) -> None:
+    def __init__(self, journal: Journal, source: Source, pieces: int = 1_000) -> None:
         self._journal = journal
         self._source = source
         self._pieces: int | None = pieces
@@ -293,7 +294,7 @@ class Quicker:
 )
 @pytest.mark.parametrize("listed", [False, True])
 async def test_of_two_imports_at_once_each_conversation_is_taken_in_by_one(
-    opened: SqliteJournal,
+    opened: Journal,
     journal: Path,
     tmp_path: Path,
     pieces: int,
@@ -304,7 +305,7 @@ async def test_of_two_imports_at_once_each_conversation_is_taken_in_by_one(
     (source,) = sources(READER, tmp_path)
     if listed:
         await Intake(opened).list_first([source])
-    other = SqliteJournal.open(journal)
+    other = open_journal(journal)
     quicker = Quicker(other, source, pieces)
     taken = await Intake(opened).take(source, READER, quicker.telling)
     await other.aclose()
@@ -315,7 +316,7 @@ async def test_of_two_imports_at_once_each_conversation_is_taken_in_by_one(
 
 
 async def test_of_two_imports_at_once_one_adds_what_has_come(
-    opened: SqliteJournal, journal: Path, tmp_path: Path
+    opened: Journal, journal: Path, tmp_path: Path
 ) -> None:
     transcript = conversation(1)
     transcript.write(tmp_path)
@@ -323,7 +324,7 @@ async def test_of_two_imports_at_once_one_adds_what_has_come(
     say(transcript, 2)
     transcript.write(tmp_path)
     (source,) = sources(READER, tmp_path)
-    other = SqliteJournal.open(journal)
+    other = open_journal(journal)
     quicker = Quicker(other, source)
     taken = await Intake(opened).take(source, READER, quicker.telling)
     await other.aclose()
@@ -332,7 +333,7 @@ async def test_of_two_imports_at_once_one_adds_what_has_come(
 
 
 async def test_what_an_import_only_began_with_is_taken_in_by_the_next(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     conversation(1).write(tmp_path)
     await opened.create(NewSession(SESSION, KEY, CWD), yields=True)
@@ -341,7 +342,7 @@ async def test_what_an_import_only_began_with_is_taken_in_by_the_next(
     assert row.session_id == SESSION
 
 
-async def held_here(journal: SqliteJournal, *prompts: str) -> None:
+async def held_here(journal: Journal, *prompts: str) -> None:
     """A session with the id of the transcript, in which somebody said this through `wrap`."""
     lease = await journal.create(NewSession("ours", KEY, CWD))
     for words in prompts:
@@ -353,7 +354,7 @@ async def held_here(journal: SqliteJournal, *prompts: str) -> None:
 
 
 async def test_a_conversation_with_nothing_in_common_is_a_session_of_its_own(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     await held_here(opened, "quite another")
     conversation(2).write(tmp_path)
@@ -366,7 +367,7 @@ async def test_a_conversation_with_nothing_in_common_is_a_session_of_its_own(
 
 
 async def test_a_conversation_that_went_another_way_here_is_left_as_it_is(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     await held_here(opened, "prompt 1", "quite another")
     conversation(2).write(tmp_path)
@@ -376,7 +377,7 @@ async def test_a_conversation_that_went_another_way_here_is_left_as_it_is(
 
 
 async def test_a_session_that_somebody_holds_is_left_for_later(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(1)
     transcript.write(tmp_path)
@@ -388,7 +389,7 @@ async def test_a_session_that_somebody_holds_is_left_for_later(
 
 
 async def test_a_conversation_that_was_deleted_here_stays_deleted(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     conversation(1).write(tmp_path)
     await take(opened, tmp_path)
@@ -397,7 +398,7 @@ async def test_a_conversation_that_was_deleted_here_stays_deleted(
 
 
 async def test_a_file_in_which_nobody_said_anything_is_no_conversation(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = Transcript()
     transcript.beside(type="mode", mode="normal")
@@ -407,7 +408,7 @@ async def test_a_file_in_which_nobody_said_anything_is_no_conversation(
 
 
 async def test_only_conversations_of_the_folder_asked_for_are_taken(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     conversation(1).write(tmp_path)
     assert await take(opened, tmp_path, Selection(cwd="/elsewhere")) == "elsewhere"
@@ -415,7 +416,7 @@ async def test_only_conversations_of_the_folder_asked_for_are_taken(
 
 
 async def test_an_id_that_another_agent_has_already_is_told_apart(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     await opened.create(NewSession(SESSION, "another", "/x"))
     conversation(1).write(tmp_path)
@@ -424,7 +425,7 @@ async def test_an_id_that_another_agent_has_already_is_told_apart(
     assert await take(opened, tmp_path) == "same"
 
 
-async def test_a_name_that_a_person_gave_here_stays(opened: SqliteJournal, tmp_path: Path) -> None:
+async def test_a_name_that_a_person_gave_here_stays(opened: Journal, tmp_path: Path) -> None:
     transcript = conversation(1)
     transcript.write(tmp_path)
     await take(opened, tmp_path)
@@ -437,7 +438,7 @@ async def test_a_name_that_a_person_gave_here_stays(opened: SqliteJournal, tmp_p
 
 
 async def test_a_conversation_that_goes_on_outside_is_archived_no_longer(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(1)
     transcript.write(tmp_path)
@@ -451,9 +452,7 @@ async def test_a_conversation_that_goes_on_outside_is_archived_no_longer(
     assert not (await opened.session(SESSION)).archived
 
 
-async def test_words_of_an_imported_conversation_are_found(
-    opened: SqliteJournal, tmp_path: Path
-) -> None:
+async def test_words_of_an_imported_conversation_are_found(opened: Journal, tmp_path: Path) -> None:
     conversation(1).write(tmp_path)
     await take(opened, tmp_path)
     await opened.catch_up(20)
@@ -461,7 +460,7 @@ async def test_words_of_an_imported_conversation_are_found(
 
 
 async def test_of_what_is_imported_the_last_30_days_are_searchable_at_once(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = Transcript()
     transcript.user("An old question", timestamp="2016-01-02T03:04:05.000Z")

@@ -20,7 +20,8 @@ from acphold.imports.intake import told_here
 from acphold.imports.opencode import READER as OPENCODE
 from acphold.imports.pieces import Piece
 from acphold.imports.sources import Manner
-from acphold.journal import ListFilter, SqliteJournal
+from acphold.journal import Journal, ListFilter
+from acphold.journal.stores import open_journal
 from tests.failures.test_journal import file_limit
 from tests.imports.claude_home import SESSION
 from tests.imports.test_intake import LONG, conversation, said, say, take, whole
@@ -32,8 +33,8 @@ SECONDS = 60.0
 
 
 @pytest.fixture
-async def opened(journal: Path) -> AsyncIterator[SqliteJournal]:
-    found = SqliteJournal.open(journal)
+async def opened(journal: Path) -> AsyncIterator[Journal]:
+    found = open_journal(journal)
     yield found
     await found.aclose()
 
@@ -57,7 +58,7 @@ def acphold_import(journal: Path, home: Path, limit: int = 0) -> subprocess.Comp
 
 
 async def test_what_is_written_while_it_is_read_comes_with_this_import_or_the_next(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(12, LONG)
     transcript.write(tmp_path)
@@ -81,7 +82,7 @@ async def test_what_is_written_while_it_is_read_comes_with_this_import_or_the_ne
 
 
 async def test_what_is_cut_off_while_it_is_read_costs_nothing_that_was_taken(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     conversation(12, LONG).write(tmp_path)
     (source,) = sources(READER, tmp_path)
@@ -104,7 +105,7 @@ async def test_what_is_cut_off_while_it_is_read_costs_nothing_that_was_taken(
 
 
 async def test_a_file_that_has_gone_before_it_is_read_costs_only_itself(
-    opened: SqliteJournal, tmp_path: Path
+    opened: Journal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
     conversation().write(tmp_path, str(UUID(int=1)))

@@ -13,7 +13,8 @@ from acphold.imports import Home, Intake, Outcome, Selection, Source, Taken
 from acphold.imports.acphold import READER as OWN
 from acphold.imports.claude import READER as CLAUDE
 from acphold.imports.crew import each
-from acphold.journal import SqliteJournal, state_of
+from acphold.journal import state_of
+from acphold.journal.stores import open_journal
 from acphold.redaction.redactor import Redactor
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.told import write_lines
@@ -32,7 +33,7 @@ def transcript() -> Transcript:
 
 
 async def take(path: Path, home: Path, selection: Selection = REDACT) -> list[Taken]:
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     intake = Intake(journal, selection)
     taken = [await intake.take(source, CLAUDE) for source in CLAUDE.find(Home(home))]
     await journal.aclose()
@@ -44,7 +45,7 @@ async def outcomes(path: Path, home: Path, selection: Selection = REDACT) -> lis
 
 
 async def said(path: Path, session_id: str = SESSION) -> list[str]:
-    journal = SqliteJournal.open(path)
+    journal = open_journal(path)
     state = await state_of(journal, session_id)
     await journal.aclose()
     return [item.text for item in state.timeline if isinstance(item, Message)]
@@ -101,7 +102,7 @@ async def test_a_conversation_that_was_held_here_is_known_by_its_redacted_prompt
     made.write(tmp_path)
     journal = tmp_path / "j.db"
     await outcomes(journal, tmp_path)
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     lease = await opened.acquire(SESSION)
     await opened.append(
         lease, [("prompt", [b'[{"type":"text","text":"My key is [removed: API key]"}]'])]
@@ -139,7 +140,7 @@ async def test_a_key_that_came_in_pieces_is_found(
         {"seq": 1, "kind": "prompt", "at": "", "update": prompt},
         *[line(seq, update) for seq, update in enumerate(updates, 2)],
     )
-    journal = SqliteJournal.open(tmp_path / "j.db")
+    journal = open_journal(tmp_path / "j.db")
     for source in OWN.find(Home(tmp_path)):
         await Intake(journal, REDACT).take(source, OWN)
     await journal.aclose()
@@ -210,7 +211,7 @@ async def test_processes_that_read_leave_secrets_out_too(
 ) -> None:
     monkeypatch.setattr("acphold.imports.crew.WORTH_A_WORKER", 1)
     transcript().write(tmp_path)
-    journal = SqliteJournal.open(tmp_path / "j.db")
+    journal = open_journal(tmp_path / "j.db")
     intake = Intake(journal, REDACT)
     taken: list[Taken] = []
 

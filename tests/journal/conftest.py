@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from acphold.journal import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 
 
 @pytest.fixture

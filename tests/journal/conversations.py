@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import strategies as st
 
 from acphold.history.entries import Entry, PastEntry, Segment
-from acphold.journal import Journal, Lease, NewSession, SqliteJournal
+from acphold.journal import Journal, Lease, NewSession
 from acphold.journal.sqlite import token_usage
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.sqlite.token_usage import SessionUsage
 
 Json = dict[str, object]

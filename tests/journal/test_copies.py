@@ -15,12 +15,12 @@ from acphold.journal import (
     NewSession,
     Origin,
     RowChange,
-    SqliteJournal,
     copies,
     history,
     state_of,
 )
 from acphold.journal.copies import copy
+from acphold.journal.sqlite.store import SqliteJournal
 
 EVERYTHING = ListFilter(include_unprompted=True, archived="include")
 

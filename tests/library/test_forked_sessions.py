@@ -8,7 +8,8 @@ from pathlib import Path
 import acphold
 from acphold.history import Message
 from acphold.hub.forks import fork
-from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from acphold.testing import connect
 from acphold.transports.memory import memory_pair
 from tests.library.test_turn import agent_that
@@ -34,7 +35,7 @@ async def test_a_fork_has_the_history_and_the_store_of_the_session_it_was_made_o
         session = await client.new_session()
         await session.prompt("one")
         first = session.id
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     made = await fork(opened, await opened.session(first))
     await opened.aclose()
     async with connect(remembering(), journal=journal) as client:
@@ -46,7 +47,7 @@ async def test_a_fork_has_the_history_and_the_store_of_the_session_it_was_made_o
 
 
 async def test_a_session_of_another_agent_is_a_history_like_its_own(journal: Path) -> None:
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     lease = await opened.create(NewSession("theirs", "codex", str(journal.parent)))
     await opened.append(lease, [("prompt", [b'[{"type":"text","text":"one"}]'])])
     await opened.append(lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])

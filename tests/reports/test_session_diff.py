@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from acphold.history.turn_spans import turn_spans
-from acphold.journal import NewSession, SqliteJournal, history
+from acphold.journal import Journal, NewSession, history
 from acphold.reports.file_edits import ABSENT, Edit, FileText, around
 from acphold.reports.session_diff import FileDiff, Gap, session_diff
 
@@ -30,7 +30,7 @@ def edit(old: str | None, new: str, path: str = "/w/a.txt") -> dict[str, Any]:
 
 
 async def changed(
-    journal: SqliteJournal,
+    journal: Journal,
     *entries: tuple[str, Any],
     disk: FileText | None = None,
     turn: int | None = None,
@@ -50,7 +50,7 @@ def body(diff: FileDiff) -> str:
     return diff.patch.partition("\n@@")[2].partition("@@\n")[2]
 
 
-async def test_the_edits_of_a_file_are_one_patch(journal: SqliteJournal) -> None:
+async def test_the_edits_of_a_file_are_one_patch(journal: Journal) -> None:
     [found] = await changed(
         journal,
         PROMPT,
@@ -66,7 +66,7 @@ async def test_the_edits_of_a_file_are_one_patch(journal: SqliteJournal) -> None
     assert body(found) == "+one\n+second\n"
 
 
-async def test_a_turn_has_what_it_changed_and_no_more(journal: SqliteJournal) -> None:
+async def test_a_turn_has_what_it_changed_and_no_more(journal: Journal) -> None:
     entries = (
         PROMPT,
         call("1", edit(None, "one\ntwo\n"), edit(None, "other\n", "/w/b.txt")),
@@ -80,7 +80,7 @@ async def test_a_turn_has_what_it_changed_and_no_more(journal: SqliteJournal) ->
     assert found.path == "a.txt"
 
 
-async def test_what_was_changed_and_changed_back_is_no_change(journal: SqliteJournal) -> None:
+async def test_what_was_changed_and_changed_back_is_no_change(journal: Journal) -> None:
     found = await changed(
         journal,
         PROMPT,
@@ -94,7 +94,7 @@ async def test_what_was_changed_and_changed_back_is_no_change(journal: SqliteJou
 
 @pytest.mark.parametrize("disk", ["1\nwas\n3\n", "1\nis now\n3\n"])
 async def test_what_the_journal_lacks_of_a_file_is_taken_from_the_disk(
-    journal: SqliteJournal, disk: str
+    journal: Journal, disk: str
 ) -> None:
     [found] = await changed(
         journal, PROMPT, call("1", edit("was", "is now"), rawInput={"old_string": "was"}), disk=disk
@@ -105,7 +105,7 @@ async def test_what_the_journal_lacks_of_a_file_is_taken_from_the_disk(
 
 @pytest.mark.parametrize("disk", [None, ABSENT, "neither\n", "is now\nis now\n"])
 async def test_of_a_piece_that_is_nowhere_or_in_two_places_there_is_no_patch(
-    journal: SqliteJournal, disk: FileText | None
+    journal: Journal, disk: FileText | None
 ) -> None:
     [found] = await changed(
         journal, PROMPT, call("1", edit("was", "is now"), rawInput={"old_string": "was"}), disk=disk
@@ -114,7 +114,7 @@ async def test_of_a_piece_that_is_nowhere_or_in_two_places_there_is_no_patch(
     assert found.is_missing
 
 
-async def test_lines_that_are_shown_are_a_patch_by_themselves(journal: SqliteJournal) -> None:
+async def test_lines_that_are_shown_are_a_patch_by_themselves(journal: Journal) -> None:
     [found] = await changed(
         journal,
         PROMPT,
@@ -125,7 +125,7 @@ async def test_lines_that_are_shown_are_a_patch_by_themselves(journal: SqliteJou
     assert body(found) == " 1\n-2\n+II\n 3\n"
 
 
-async def test_lines_that_are_told_by_their_number_are_put_there(journal: SqliteJournal) -> None:
+async def test_lines_that_are_told_by_their_number_are_put_there(journal: Journal) -> None:
     [found] = await changed(
         journal,
         PROMPT,
@@ -136,7 +136,7 @@ async def test_lines_that_are_told_by_their_number_are_put_there(journal: Sqlite
 
 
 async def test_two_places_of_a_file_without_the_rest_of_it_are_no_patch(
-    journal: SqliteJournal,
+    journal: Journal,
 ) -> None:
     [found] = await changed(
         journal, PROMPT, call("1", edit("1\n2\n3\n", "1\ntwo\n3\n"), edit("8\n9\n", "8\nnine\n"))
@@ -144,7 +144,7 @@ async def test_two_places_of_a_file_without_the_rest_of_it_are_no_patch(
     assert found.gap is Gap.UNKNOWN
 
 
-async def test_a_file_that_was_deleted_is_deleted_in_the_patch(journal: SqliteJournal) -> None:
+async def test_a_file_that_was_deleted_is_deleted_in_the_patch(journal: Journal) -> None:
     [found] = await changed(
         journal, PROMPT, call("1", edit("gone\n", ""), kind="delete"), disk=ABSENT
     )
@@ -153,7 +153,7 @@ async def test_a_file_that_was_deleted_is_deleted_in_the_patch(journal: SqliteJo
 
 
 async def test_what_failed_is_left_out_and_what_never_ended_is_said(
-    journal: SqliteJournal,
+    journal: Journal,
 ) -> None:
     found = await changed(
         journal,
@@ -184,13 +184,13 @@ async def test_what_failed_is_left_out_and_what_never_ended_is_said(
     ],
 )
 async def test_a_patch_reaches_no_further_than_the_folder_of_the_session(
-    journal: SqliteJournal, told: str, shown: str, gap: Gap | None
+    journal: Journal, told: str, shown: str, gap: Gap | None
 ) -> None:
     [found] = await changed(journal, PROMPT, call("1", edit(None, "x\n", told)))
     assert (found.path, found.gap) == (shown, gap)
 
 
-async def test_updates_of_a_call_count_where_it_began(journal: SqliteJournal) -> None:
+async def test_updates_of_a_call_count_where_it_began(journal: Journal) -> None:
     update = {
         "sessionUpdate": "tool_call_update",
         "toolCallId": "1",
@@ -203,7 +203,7 @@ async def test_updates_of_a_call_count_where_it_began(journal: SqliteJournal) ->
     assert body(found) == "+late\n"
 
 
-async def test_nonsense_changes_nothing(journal: SqliteJournal) -> None:
+async def test_nonsense_changes_nothing(journal: Journal) -> None:
     nonsense = call("1", {"type": "diff"}, {"type": "diff", "path": 1, "newText": "x"})
     assert await changed(journal, PROMPT, nonsense, call("", edit(None, "x"))) == []
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from acphold.journal import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.server.neighbours import PRESENCE
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import runtime_folder

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.editor import open_params, prompt_params, received
 from tests.served import wrapped
 
@@ -17,7 +17,7 @@ OWN = {"loadSession": True, "sessionCapabilities": {"list": {}, "delete": {}, "r
 
 async def gone(journal: Path, *words: str) -> bool:
     """Whether none of these words can be found in the journal any more."""
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     hits = [hit for word in words for hit in await opened.search(word)]
     await opened.aclose()
     return not hits

@@ -13,7 +13,8 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import At, Free, SqliteJournal, Whose
+from acphold.journal import At, Free, Whose
+from acphold.journal.stores import open_journal
 from acphold.server import elsewhere, owner_line
 from acphold.transports import unix
 from acphold.transports.runtime_folder import runtime_folder
@@ -344,7 +345,7 @@ async def test_what_a_dead_owner_had_is_free_at_once_and_nobody_is_waited_for(
 
 async def owner(journal: Path, session: str) -> Whose:
     """Who owns the session, as somebody sees it who has nothing to do with it."""
-    reader = SqliteJournal.open(journal)
+    reader = open_journal(journal)
     try:
         return await reader.owner(session)
     finally:
@@ -386,7 +387,7 @@ async def test_an_owner_that_was_stopped_loses_the_session_and_cannot_write_when
 
 async def until_running(journal: Path, session: str, seq: int) -> None:
     """Wait until the journal has this entry."""
-    reader = SqliteJournal.open(journal)
+    reader = open_journal(journal)
     async with asyncio.timeout(DEADLINE):
         while (await reader.session(session)).last_seq < seq:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.01)

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal import NewSession, RowChange
+from acphold.journal.stores import open_journal
 from tests.editor import received
 from tests.served import wrapped
 
@@ -20,7 +21,7 @@ INVALID_PARAMS = -32602
 
 async def filled(journal: Path, count: int, cwd: str = "/", agent: str = "scripted") -> list[str]:
     """So many prompted sessions, a second apart, the newest last."""
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     ids = []
     for number in range(count):
         session_id = f"{cwd.strip('/')}-{number:03}"

@@ -13,7 +13,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from acphold.server import elsewhere
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
 from tests.owners import owning
@@ -127,14 +127,14 @@ async def test_a_session_that_its_owner_lost_and_has_again_is_opened_there_anew(
 
 async def had_by_another(journal: Path, session: str) -> None:
     """Another process takes the session, and ends."""
-    taker = SqliteJournal.open(journal)
+    taker = open_journal(journal)
     await taker.acquire(session)
     await taker.aclose()
 
 
 async def test_an_owner_that_is_about_to_end_is_not_waited_for(journal: Path) -> None:
     async with kept(journal) as (other, session):
-        leaving = SqliteJournal.open(journal)
+        leaving = open_journal(journal)
         await leaving.acquire(session)
         await leaving.renew(retiring=True)
         await other.load(session)

@@ -18,7 +18,7 @@ from acphold.errors import LeaseLostError
 from acphold.hub import Conversation
 from acphold.hub.attachment import LAG
 from acphold.hub.readiness import Readiness
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived
 from acphold.server import owner_line
 from acphold.server.owner_line import OwnerLine
@@ -202,7 +202,7 @@ async def test_a_prompt_that_is_cancelled_while_its_session_is_opened_again_is_n
 async def test_a_client_is_told_when_its_session_cannot_be_opened_again(journal: Path) -> None:
     async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
         await opened_at(owner, other, session)
-        writer = SqliteJournal.open(journal)
+        writer = open_journal(journal)
         await writer.delete(session)
         await writer.aclose()
         owner.die()

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.editor import Refused, prompt_params, received, say
 from tests.editor import wrapped as program
 from tests.served import wrapped
@@ -62,7 +62,7 @@ async def test_the_prompt_and_its_updates_are_in_the_journal_before_they_are_del
         client.begin_prompt(session, {"say": "seen"}, {"until": "cancel"})
         await client.until_text("seen")
         await client.kill()
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     kinds = [segment.kind for segment in await opened.read(session, 0)]
     await opened.aclose()
     assert kinds == ["settings", "prompt", "update"]

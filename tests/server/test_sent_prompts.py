@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from acphold.history import Entry
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.editor import Editor, Refused, received, scripted_agent
 from tests.editor import wrapped as program
 from tests.served import Guest, guest
@@ -34,7 +34,7 @@ async def sharing(
 
 
 async def entries(journal: Path, session: str) -> list[Entry]:
-    reader = SqliteJournal.open(journal)
+    reader = open_journal(journal)
     found: list[Entry] = []
     try:
         while page := await reader.read(session, found[-1].seq if found else 0):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from acphold.server import elsewhere, owner_line
 from acphold.server.neighbours import is_answering
 from tests.editor import DEADLINE, Editor, Refused
@@ -90,7 +90,7 @@ async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_r
     async with sharing(journal) as (owner, client, session):
         with stopped(owner):
             turn = client.begin_prompt(session, {"say": "you"})
-            other = SqliteJournal.open(journal)
+            other = open_journal(journal)
             await other.release(await other.acquire(session))
             await other.aclose()
         assert await turn == {"stopReason": "end_turn"}

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from acphold.history.children import MOST_CHILDREN
-from acphold.journal import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.editor import Editor, say, update_line, wrapped
 from tests.hub.shared import PERMISSION, shared
 from tests.hub.test_positions import POSITIONS, after
@@ -102,7 +102,7 @@ def whole_turn(session: str, child: str = "kid") -> list[tuple[str, str]]:
 
 
 async def entries(journal: Path, session: str, kind: str) -> list[Any]:
-    async with aclosing(SqliteJournal(journal)) as opened:
+    async with aclosing(open_journal(journal)) as opened:
         segments = await opened.read(session, 0)
         return [
             json.loads(entry.raw)
@@ -188,7 +188,7 @@ async def test_what_a_crash_cut_off_in_a_sub_agent_is_closed_there(tmp_path: Pat
             (session, announced(**over)),
             (session, {**failed, "toolCallId": "made"}),
         ]
-    async with aclosing(SqliteJournal(journal)) as opened:
+    async with aclosing(open_journal(journal)) as opened:
         assert (await opened.summary(session)).open_children == ()
 
 

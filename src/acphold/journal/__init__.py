@@ -31,7 +31,6 @@ from acphold.journal.journal import (
 )
 from acphold.journal.location import default_location
 from acphold.journal.owners import At, Free, Here, Owner, Silent, Whose
-from acphold.journal.sqlite.store import SqliteJournal
 
 __all__ = [
     "Archived",
@@ -59,7 +58,6 @@ __all__ = [
     "Sessions",
     "Silent",
     "Sought",
-    "SqliteJournal",
     "Tokens",
     "Whose",
     "default_location",

@@ -11,10 +11,11 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NewerJournalError
-from acphold.journal import Lease, RowChange, SqliteJournal
+from acphold.journal import Lease, RowChange
 from acphold.journal.sqlite import background
 from acphold.journal.sqlite.connection import PIECE_SECONDS, Connection, connect, writing
 from acphold.journal.sqlite.migrations import VERSION
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import append, begun, turn
 
 DEADLINE = 60.0

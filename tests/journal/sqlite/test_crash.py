@@ -11,11 +11,12 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.journal import NewSession, SqliteJournal
+from acphold.journal import NewSession
+from acphold.journal.sqlite.store import SqliteJournal
 
 WRITER = """
 import asyncio, random, sys
-from acphold.journal import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 
 async def main(path, seed):
     random.seed(seed)

@@ -12,10 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import ListFilter, NewSession, RowChange, SqliteJournal, is_forgotten
+from acphold.journal import ListFilter, NewSession, RowChange, is_forgotten
 from acphold.journal.sqlite import connection, deletion, search_index
 from acphold.journal.sqlite.connection import Connection, connect
 from acphold.journal.sqlite.search_index import Indexed, unindex
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import append, begun, chunk, encode, turn
 
 

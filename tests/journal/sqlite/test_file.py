@@ -27,10 +27,11 @@ from acphold.errors import (
     NotAJournalError,
 )
 from acphold.history import Segment
-from acphold.journal import Lease, NewSession, SqliteJournal, state_of
+from acphold.journal import Lease, NewSession, state_of
 from acphold.journal.sqlite import file as journal_file
 from acphold.journal.sqlite.connection import Access, Connection, connect
 from acphold.journal.sqlite.migrations import VERSION
+from acphold.journal.sqlite.store import SqliteJournal
 
 RAW = b'{"sessionUpdate":"from_the_future"}'
 NOBODY = 65534
@@ -530,7 +531,7 @@ async def test_who_closes_a_journal_that_was_replaced_leaves_the_log_of_the_new_
 
 CLOSER = """
 import asyncio, sys
-from acphold.journal import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 
 async def main():
     journal = SqliteJournal.open(sys.argv[1])
@@ -653,7 +654,7 @@ async def test_a_log_that_its_last_user_copied_while_we_open_the_journal_is_no_l
 
 HOLDER = """
 import asyncio, sys
-from acphold.journal import SqliteJournal
+from acphold.journal.sqlite.store import SqliteJournal
 async def main():
     journal = SqliteJournal.open(sys.argv[1])
     await journal.session("s1")

@@ -9,16 +9,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from acphold.journal import (
-    ListFilter,
-    ListKey,
-    RowChange,
-    SessionRow,
-    SqliteJournal,
-    cursor,
-)
+from acphold.journal import ListFilter, ListKey, RowChange, SessionRow, cursor
 from acphold.journal.sqlite.file import JournalFile
 from acphold.journal.sqlite.list_page import page
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.listing import put
 
 SESSIONS = st.lists(

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import ListFilter, SqliteJournal, state_of
+from acphold.journal import ListFilter, state_of
 from acphold.journal.sqlite.migrations import MIGRATIONS, SEQ_BITS, VERSION
 from acphold.journal.sqlite.segments import CODES
-from acphold.journal.sqlite.store import appending
+from acphold.journal.sqlite.store import SqliteJournal, appending
 from tests.journal.conversations import usage_reports
 from tests.journal.earlier_release import made_by
 

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.journal import NewSession, SqliteJournal, state_of
+from acphold.journal import NewSession, state_of
 from acphold.journal.sqlite.online_copy import copy_to
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import chunk, encode
 
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import JournalUnavailableError, LeaseLostError
-from acphold.journal import At, Free, Journal, NewSession, Silent, SqliteJournal
+from acphold.journal import At, Free, Journal, NewSession, Silent
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.owners import die, killed, owning
 
 ODD = "../../etc/passwd"

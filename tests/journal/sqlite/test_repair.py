@@ -9,9 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from acphold.journal import NewSession, RowChange, SqliteJournal
+from acphold.journal import NewSession, RowChange
 from acphold.journal.in_file import Repaired
 from acphold.journal.sqlite import upkeep
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import chunk, encode
 
 

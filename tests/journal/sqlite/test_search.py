@@ -15,13 +15,14 @@ from acphold.history import PastEntry
 from acphold.history.compaction import compact
 from acphold.history.entries import Entry
 from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, document
-from acphold.journal import NewSession, Sought, SqliteJournal
+from acphold.journal import NewSession, Sought
 from acphold.journal.hits import Term, terms
 from acphold.journal.sqlite import connection, search_index, segments, session_rows
 from acphold.journal.sqlite import store as sqlite
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import MIGRATIONS, take_step
 from acphold.journal.sqlite.search import search
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 from tests.journal.earlier_release import taken_back
 from tests.journal.searching import found, running, said, told

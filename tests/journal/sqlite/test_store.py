@@ -14,11 +14,8 @@ from acphold.errors import (
     JournalUnavailableError,
 )
 from acphold.history import Segment
-from acphold.journal import (
-    NewSession,
-    RowChange,
-    SqliteJournal,
-)
+from acphold.journal import NewSession, RowChange
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import begun
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'

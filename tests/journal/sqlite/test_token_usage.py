@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from acphold.history.entries import Segment
-from acphold.journal import NewSession, RowChange, SqliteJournal, Tokens
+from acphold.journal import NewSession, RowChange, Tokens
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.sqlite.token_usage import reports
 from tests.journal.conversations import cost, encode, usage_reports, used
 

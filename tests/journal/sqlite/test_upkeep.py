@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from acphold.history import Segment
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
-from acphold.journal import NewSession, RowChange, SqliteJournal, session_of, state_of
+from acphold.journal import NewSession, RowChange, session_of, state_of
 from acphold.journal.sqlite import upkeep
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import (
     CONVERSATIONS,
     Pieces,

@@ -5,12 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from acphold.history import PastEntry
-from acphold.journal import (
-    NewSession,
-    Origin,
-    RowChange,
-    SqliteJournal,
-)
+from acphold.journal import NewSession, Origin, RowChange
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.sqlite.token_usage import SessionUsage
 from tests.journal.conversations import cost, encode, usage_reports, used
 

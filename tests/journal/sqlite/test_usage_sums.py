@@ -12,8 +12,9 @@ from random import Random
 import pytest
 
 from acphold.history import PastEntry
-from acphold.journal import NewSession, Origin, RowChange, SqliteJournal
+from acphold.journal import NewSession, Origin, RowChange
 from acphold.journal.journal import Grouping, Tokens, UsageSum
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.sqlite.token_usage import COUNTS, SessionUsage, UsageReport
 from tests.journal.conversations import usage_reports
 
