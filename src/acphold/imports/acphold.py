@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +26,7 @@ from acphold.history.raw_update import members, update_kind
 from acphold.history.speakers import without_marks
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
-from acphold.imports.records import Line, lines, readable
+from acphold.imports.records import lines, readable
 from acphold.imports.scribe import Scribe
 from acphold.imports.session_writer import IMPORTED
 from acphold.imports.sources import Home, Kept, Source, files_below, source_of
@@ -66,113 +67,79 @@ _decode_origins: Final = msgspec.json.Decoder(tuple[Origin, ...]).decode
 
 def find(home: Home) -> Iterator[Source]:
     """The sessions in the files of lines, in the folder itself, that are ours."""
-    if not home.is_given:
-        return
-    for path in files_below(home.path, "*.jsonl"):
-        for offset, head in _heads(path):
-            about = obj(head, "session")
-            session_id = text(about, "sessionId") or path.stem
-            agents_id = text(about, "agentSessionId") or session_id
-            if source := source_of(NAME, agents_id, [path], str(offset) if offset else ""):
-                yield replace(source, agent=text(about, "agent"), kept_as=session_id)
-
-
-def _heads(path: Path) -> Iterator[tuple[int, Object]]:
-    """Where each session begins in a file, and its head; none in a file that is not ours."""
-    for number, line in enumerate(lines(path, Missed())):
-        if number and not line.raw.startswith(HEAD):
-            continue
-        head = readable(line.raw, Missed())
-        is_head = head is not None and "session" in head
-        if head is None or not (is_head or (not number and head.keys() >= {"seq", "kind"})):
-            if number == 0:
-                return
-            continue
-        yield line.offset, head
+    for path in files_below(home.path, "*.jsonl") if home.is_given else ():
+        for number, line in enumerate(lines(path, Missed())):
+            if number and not line.raw.startswith(HEAD):
+                continue
+            head = readable(line.raw, Missed()) or {}
+            if "session" in head or (not number and head.keys() >= {"seq", "kind"}):
+                about = obj(head, "session")
+                session_id = text(about, "sessionId") or path.stem
+                agents_id = text(about, "agentSessionId") or session_id
+                item = str(line.offset) if line.offset else ""
+                if source := source_of(NAME, agents_id, [path], item):
+                    yield replace(source, agent=text(about, "agent"), kept_as=session_id)
+            elif not number:
+                break  # the file is not ours
 
 
 # -- reading ----------------------------------------------------------------------------------
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the entries of one session."""
+    """Tell the entries of one session: from its head to that of the next one."""
     head: Object = {}
-    for line in _lines_of(source, scribe.missed):
+    facts = scribe.facts
+    begin = int(source.item or "0")
+    for line in lines(Path(source.paths[0]), scribe.missed):
+        if line.offset < begin:
+            continue
         if line.raw.startswith(HEAD):
+            if line.offset > begin:
+                break
             head = obj(readable(line.raw, Missed()), "session")
-            _tell_head(head, source, scribe)
+            # Where the home folder was taken out of an export, it is that of whoever imports it.
+            facts.cwd = os.path.expanduser(text(head, "cwd"))
+            facts.created_at = milliseconds(head.get("createdAt"))
+            origins: tuple[Origin, ...] = ()
+            with suppress(msgspec.ValidationError):
+                origins = _decode_origins(msgspec.json.encode(head.get("origins", [])))
+            facts.kept = Kept(
+                source.kept_as,
+                tuple(strings(head, "additionalDirectories")),
+                head.get("renamed") is True,
+                head.get("archived") is True,
+                origins,
+            )
+            scribe.call_it(text(head, "title"))
             continue
         try:
-            entry = _entry(line.raw)
+            if not line.raw.isascii():
+                line.raw.decode()
+            try:
+                entry = _decode(line.raw)
+            except msgspec.ValidationError:
+                raise
+            except msgspec.DecodeError:
+                entry = _decode(repaired(line.raw))
         except UNREADABLE:
             scribe.missed.add("lines that are no entries", line.raw)
             continue
         scribe.clock(milliseconds(entry.at))
+        raw = bytes(entry.update)
+        if entry.kind == UPDATE and update_kind(raw) == "notice":
+            raw = without_marks(raw)  # a file does not speak for acphold, whoever wrote it
+        elif entry.kind == PROMPT and raw[:1] == b"{":
+            try:
+                raw = bytes(_decode_prompt(raw).prompt)
+            except UNREADABLE:
+                raw = members(raw).get("prompt", b"[]")
         if entry.kind != IMPORTED:
             seq = entry.seq if 0 < entry.seq < NUMBERS else 0
-            scribe.keep(entry.kind, within(source.kept_as, entry.kind, _raw(entry)), seq)
+            scribe.keep(entry.kind, within(source.kept_as, entry.kind, raw), seq)
         yield
     if updated_at := milliseconds(head.get("updatedAt")):
-        scribe.facts.updated_at = updated_at
-
-
-def _lines_of(source: Source, missed: Missed) -> Iterator[Line]:
-    """The lines from the head of a session to that of the next one."""
-    begin = int(source.item or "0")
-    for line in lines(Path(source.paths[0]), missed):
-        if line.offset > begin and line.raw.startswith(HEAD):
-            return
-        if line.offset >= begin:
-            yield line
-
-
-def _tell_head(head: Object, source: Source, scribe: Scribe) -> None:
-    facts = scribe.facts
-    # Where the home folder was taken out of an export, it is that of whoever imports it.
-    facts.cwd = os.path.expanduser(text(head, "cwd"))
-    facts.created_at = milliseconds(head.get("createdAt"))
-    facts.kept = Kept(
-        source.kept_as,
-        tuple(strings(head, "additionalDirectories")),
-        head.get("renamed") is True,
-        head.get("archived") is True,
-        _origins(head),
-    )
-    scribe.call_it(text(head, "title"))
-
-
-def _origins(head: Object) -> tuple[Origin, ...]:
-    try:
-        return _decode_origins(msgspec.json.encode(head.get("origins", [])))
-    except msgspec.ValidationError:
-        return ()
-
-
-def _entry(raw: bytes) -> _Line:
-    """The entry of a line; raises one of UNREADABLE."""
-    if not raw.isascii():
-        raw.decode()
-    try:
-        return _decode(raw)
-    except msgspec.ValidationError:
-        raise
-    except msgspec.DecodeError:
-        return _decode(repaired(raw))
-
-
-def _raw(entry: _Line) -> bytes:
-    """What an entry says."""
-    raw = bytes(entry.update)
-    if entry.kind == UPDATE and update_kind(raw) == "notice":
-        return without_marks(raw)  # a file does not speak for acphold, whoever wrote it
-    if entry.kind != PROMPT:
-        return raw
-    if raw[:1] == b"{":
-        try:
-            raw = bytes(_decode_prompt(raw).prompt)
-        except UNREADABLE:
-            raw = members(raw).get("prompt", b"[]")
-    return raw
+        facts.updated_at = updated_at
 
 
 READER: Final = Reader(NAME, KEY, find, read)

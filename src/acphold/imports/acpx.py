@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -17,7 +18,7 @@ import msgspec
 from msgspec import Raw, Struct
 from msgspec.structs import replace
 
-from acphold.history.entries import PARAMS, PROMPT, SETTINGS, TURN_END, UPDATE
+from acphold.history.entries import PARAMS, SETTINGS, UPDATE
 from acphold.imports.content_blocks import content, text_block
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
@@ -92,28 +93,19 @@ def find(home: Home) -> Iterator[Source]:
         if not text(record, "schema").startswith("acpx.session."):
             continue
         session_id = text(record, "acp_session_id") or path.stem
-        if source := source_of(NAME, session_id, [path, *_segments(path)]):
-            yield replace(source, agent=_agent(source, text(record, "agent_command")))
-
-
-def _segments(path: Path) -> list[Path]:
-    """The segments of the journal, oldest first."""
-    found = files_below(path.parent, f"{path.stem}.stream*.ndjson")
-    numbered = [
-        (number(next(records(segment, Missed()), {}), "sequence") or 0, segment)
-        for segment in found
-    ]
-    return [segment for _, segment in sorted(numbered)]
-
-
-def _agent(source: Source, command: str) -> str:
-    """The name in the agent's introduction, else what its command tells."""
-    for path in map(Path, source.paths[1:2]):
-        for line in islice(records(path, Missed()), HEAD_LINES):
-            if name := text(line, "result", "agentInfo", "name"):
-                return name
-    program = os.path.basename(command.split()[0]) if command.split() else ""
-    return KEYS.get(program, command or KEY)
+        numbered = [
+            (number(next(records(segment, Missed()), {}), "sequence") or 0, segment)
+            for segment in files_below(path.parent, f"{path.stem}.stream*.ndjson")
+        ]
+        segments = [segment for _, segment in sorted(numbered)]
+        # The name in the agent's introduction, else what its command tells.
+        begun = islice(records(segments[0], Missed()), HEAD_LINES) if segments else ()
+        named = (text(line, "result", "agentInfo", "name") for line in begun)
+        command = text(record, "agent_command")
+        program = os.path.basename(command.split()[0]) if command.split() else ""
+        agent = next(filter(None, named), "") or KEYS.get(program, command or KEY)
+        if source := source_of(NAME, session_id, [path, *segments]):
+            yield replace(source, agent=agent)
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
@@ -145,55 +137,50 @@ class _Wire:
 
     def line(self, raw: bytes) -> None:
         try:
-            self._message(_decode(raw), raw)
+            message = _decode(raw)
+            if message.method == "session/update":
+                self._updated(message)
+            elif message.method and message.id is not None:
+                # Both sides number their requests: of an agent's, only that it waits.
+                asked = self._asked if message.method in _OURS else self._asked_by_agent
+                asked[message.id] = message.method
+                if message.method == "session/prompt" and (
+                    prompt := bytes(_decode_params(message.params).prompt)
+                ):
+                    self._scribe.relay_prompt(prompt)
+            elif not message.method and message.id is not None:
+                # One that the agent waits for, which may have used the number of our own request?
+                of_prompt = self._asked.get(message.id) == "session/prompt"
+                ends = of_prompt and b'"stopReason"' in bytes(message.result)
+                is_of_client = message.id in self._asked_by_agent and not ends
+                asked = self._asked_by_agent if is_of_client else self._asked
+                self._answered(asked.pop(message.id, ""), message)
+            elif not message.method and message.type not in _OWN:
+                self._scribe.missed.kind("records", message.type, raw)
         except UNREADABLE:
             self._scribe.missed.add("lines that cannot be read", raw)
-
-    def _message(self, message: _Message, raw: bytes) -> None:
-        if message.method == "session/update":
-            self._updated(message)
-        elif message.method and message.id is not None:
-            # Both sides number their requests: of an agent's, only that it waits for an answer.
-            asked = self._asked if message.method in _OURS else self._asked_by_agent
-            asked[message.id] = message.method
-            if message.method == "session/prompt":
-                self._prompted(message)
-        elif not message.method and message.id is not None:
-            asked = self._asked
-            if self._is_of_client(message):
-                asked = self._asked_by_agent
-            self._answered(asked.pop(message.id, ""), message)
-        elif not message.method and message.type not in _OWN:
-            self._scribe.missed.kind("records", message.type, raw)
-
-    def _is_of_client(self, message: _Message) -> bool:
-        """Whether this answers the agent, which may have used the number of our own request."""
-        if message.id not in self._asked_by_agent:
-            return False
-        of_prompt = self._asked.get(message.id) == "session/prompt"
-        return not (of_prompt and b'"stopReason"' in bytes(message.result))
-
-    def _prompted(self, message: _Message) -> None:
-        if prompt := bytes(_decode_params(message.params).prompt):
-            _relay(self._scribe, PROMPT, prompt)
 
     def _updated(self, message: _Message) -> None:
         update = bytes(_decode_params(message.params).update)
         if not update or "session/load" in self._asked.values():
             return
+        told: Object = {}
+        if any(mark in update for mark in _TELLING):
+            with suppress(*UNREADABLE):
+                told = decoded(update)
         plain = _decode_names(message.params).keys() <= {"sessionId", "update"}
         raw = update if plain else bytes(message.params)
-        _relay(self._scribe, UPDATE if plain else PARAMS, raw)
+        self._scribe.relay_update(raw, UPDATE if plain else PARAMS, told)
 
     def _answered(self, method: str, message: _Message) -> None:
         result, error = bytes(message.result), bytes(message.error)
         if method == "session/prompt":
-            _relay(self._scribe, TURN_END, b'{"error":%b}' % error if error else result)
+            self._scribe.relay_end(b'{"error":%b}' % error if error else result)
         elif method in ("session/new", "session/load", "session/resume") and result:
             settings = _decode_names(result)
             kept = {name: settings[name] for name in ("modes", "configOptions") if name in settings}
             if kept:
-                _relay(self._scribe, SETTINGS, msgspec.json.encode(kept))
+                self._scribe.relay(SETTINGS, msgspec.json.encode(kept))
 
 
 def _tell(message: Object, scribe: Scribe) -> None:
@@ -207,48 +194,20 @@ def _tell(message: Object, scribe: Scribe) -> None:
     said = objects(message, "User", "content")
     scribe.prompt([text_block(text(part, "Text")) for part in said if text(part, "Text")])
     agent = obj(message, "Agent")
-    results = obj(agent, "tool_results")
     for part in objects(agent, "content"):
         scribe.say(text(part, "Text"))
         scribe.think(text(part, "Thinking", "text"))
         if use := obj(part, "ToolUse"):
             call_id = text(use, "id")
             scribe.call(call_id, {"title": text(use, "name"), "rawInput": use.get("input")})
-            if result := obj(results, call_id):
-                _result(scribe, call_id, result)
+            if result := obj(agent, "tool_results", call_id):
+                status = "failed" if result.get("is_error") is True else "completed"
+                fields: Object = {"status": status, "rawOutput": result.get("output")}
+                if words := text(result, "content", "Text"):
+                    fields["content"] = [content(words)]
+                scribe.update(call_id, fields)
     if agent:
         scribe.done()
-
-
-def _result(scribe: Scribe, call_id: str, result: Object) -> None:
-    status = "failed" if result.get("is_error") is True else "completed"
-    fields: Object = {"status": status, "rawOutput": result.get("output")}
-    if words := text(result, "content", "Text"):
-        fields["content"] = [content(words)]
-    scribe.update(call_id, fields)
-
-
-def _relay(scribe: Scribe, kind: str, raw: bytes) -> None:
-    """Hand on one entry of this kind, as the journal has it."""
-    if kind == PROMPT:
-        scribe.relay_prompt(raw)
-    elif kind == TURN_END:
-        scribe.relay_end(raw)
-    elif kind in (UPDATE, PARAMS):
-        scribe.relay_update(raw, kind, _update(raw, kind))
-    else:
-        scribe.relay(kind, raw)
-
-
-def _update(raw: bytes, kind: str) -> Object:
-    if not any(mark in raw for mark in _TELLING):
-        return {}
-    try:
-        whole = decoded(raw)
-    except UNREADABLE:
-        return {}
-    inner = whole.get("update") if kind == PARAMS else whole
-    return inner if isinstance(inner, dict) else {}
 
 
 READER: Final = Reader(NAME, KEY, find, read)

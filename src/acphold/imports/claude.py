@@ -230,7 +230,16 @@ class _Telling:
             elif kind == "user":
                 self._user_said(record)
             elif kind == "system":
-                self._program_said(record)
+                subtype = text(record, "subtype")
+                if subtype == "compact_boundary":
+                    self._compact()
+                    self._compaction = record
+                    if text(record, "compactMetadata", "trigger") == "auto":
+                        self._compact()
+                elif subtype == "local_command":
+                    self._command(text(record, "content"))
+                elif subtype not in _SYSTEM_PASSED:
+                    self._scribe.missed.kind("system records", subtype, record)
             elif text(record, "attachment", "type") == "queued_command":
                 queued = obj(record, "attachment")
                 if text(queued, "commandMode") in ("", "prompt"):
@@ -374,18 +383,6 @@ class _Telling:
         elif "bash-stdout" in tags:
             self._scribe.say(tags["bash-stdout"] + tags.get("bash-stderr", ""))
         return bool(tags.keys() & _COMMAND_TAGS)
-
-    def _program_said(self, record: Object) -> None:
-        subtype = text(record, "subtype")
-        if subtype == "compact_boundary":
-            self._compact()
-            self._compaction = record
-            if text(record, "compactMetadata", "trigger") == "auto":
-                self._compact()
-        elif subtype == "local_command":
-            self._command(text(record, "content"))
-        elif subtype not in _SYSTEM_PASSED:
-            self._scribe.missed.kind("system records", subtype, record)
 
     def _compact(self) -> None:
         """The conversation was summed up: shown as a call, where the person asked for it."""

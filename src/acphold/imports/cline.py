@@ -109,7 +109,27 @@ class _Telling:
         if text(message, "role") == "user":
             self._user_said(parts)
         elif text(message, "role") == "assistant":
-            self._agent_said(message, parts)
+            for part in parts:
+                kind = text(part, "type")
+                if kind == "tool_use":
+                    call_id, name, given = text(part, "id"), text(part, "name"), obj(part, "input")
+                    self._calls[call_id] = name, given
+                    shown: Object = {"title": _title(name, given), "rawInput": given}
+                    self._scribe.call(call_id, shown | {"kind": KINDS.get(name, "other")})
+                elif kind == "text":
+                    self._scribe.say(text(part, "text"), text(message, "id"))
+                elif kind == "thinking":
+                    self._scribe.think(text(part, "thinking"), text(message, "id"))
+                elif kind != "redacted_thinking":
+                    self._missed.kind("parts", kind, part)
+            metrics = obj(message, "metrics")
+            self._scribe.model(text(message, "modelInfo", "id"))
+            self._scribe.tokens(
+                inputTokens=number(metrics, "inputTokens"),
+                outputTokens=number(metrics, "outputTokens"),
+                cachedReadTokens=number(metrics, "cacheReadTokens"),
+                cachedWriteTokens=number(metrics, "cacheWriteTokens"),
+            )
         else:
             self._missed.kind("messages", text(message, "role"), message)
 
@@ -139,30 +159,6 @@ class _Telling:
         words = " ".join("".join(text(block, "text") for block in blocks).split())
         self.first_prompt = self.first_prompt or words
         self._scribe.prompt(prompt_blocks(blocks))
-
-    def _agent_said(self, message: Object, parts: list[Object]) -> None:
-        message_id = text(message, "id")
-        for part in parts:
-            kind = text(part, "type")
-            if kind == "tool_use":
-                call_id, name, given = text(part, "id"), text(part, "name"), obj(part, "input")
-                self._calls[call_id] = name, given
-                fields: Object = {"title": _title(name, given), "kind": KINDS.get(name, "other")}
-                self._scribe.call(call_id, fields | {"rawInput": given})
-            elif kind == "text":
-                self._scribe.say(text(part, "text"), message_id)
-            elif kind == "thinking":
-                self._scribe.think(text(part, "thinking"), message_id)
-            elif kind != "redacted_thinking":
-                self._missed.kind("parts", kind, part)
-        metrics = obj(message, "metrics")
-        self._scribe.model(text(message, "modelInfo", "id"))
-        self._scribe.tokens(
-            inputTokens=number(metrics, "inputTokens"),
-            outputTokens=number(metrics, "outputTokens"),
-            cachedReadTokens=number(metrics, "cacheReadTokens"),
-            cachedWriteTokens=number(metrics, "cacheWriteTokens"),
-        )
 
     def _result(self, part: Object) -> None:
         call_id = text(part, "tool_use_id")

@@ -116,11 +116,9 @@ def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[Tu
                 unsure.add(len(prompts) - 1)
     if not is_over:
         unsure.add(len(prompts) - 1)
-    return [
-        Turn(squeezed(read(prompt)), _digest(read(" ".join(said))), place in unsure)
-        for place, (prompt, said) in enumerate(zip(prompts, answers, strict=True))
-    ]
-
-
-def _digest(words: str) -> str:
-    return blake2b(squeezed(words).encode(errors="replace"), digest_size=16).hexdigest()
+    told: list[Turn] = []
+    for place, (prompt, said) in enumerate(zip(prompts, answers, strict=True)):
+        answer = squeezed(read(" ".join(said))).encode(errors="replace")
+        digest = blake2b(answer, digest_size=16).hexdigest()
+        told.append(Turn(squeezed(read(prompt)), digest, place in unsure))
+    return told

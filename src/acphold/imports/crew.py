@@ -18,6 +18,7 @@ from acphold.imports.sources import Manner, Source
 from acphold.imports.worker import (
     LENGTH_BYTES,
     Answer,
+    End,
     Failed,
     More,
     Task,
@@ -89,67 +90,57 @@ class _Worker:
         if self._owes:  # of the source before, which was given up
             await self._answer()
         await self._ask(Task(source, known, manner))
-        while (piece := _piece(await self._answer())) is not None:
-            if not piece.is_last:
-                await self._ask(More())
-            yield piece
-            if piece.is_last:
-                return
+        while True:
+            match await self._answer():
+                case Told(piece):
+                    if not piece.is_last:
+                        await self._ask(More())
+                    yield piece
+                    if piece.is_last:
+                        return
+                case Unreadable(errno, message, filename):
+                    raise OSError(errno, message, filename)
+                case Failed(message):
+                    raise TranscriptError(message)
+                case End():
+                    return
 
     async def _ask(self, message: Task | More) -> None:
-        process = self._process or await self._started()
-        assert process.stdin is not None
-        process.stdin.write(frame(message))
+        if self._process is None:
+            # One that starts while we are cancelled is known, and ended, too.
+            starting = asyncio.ensure_future(
+                start_own(own_python("-c", _WORKER), stdin=PIPE, stdout=PIPE)
+            )
+            try:
+                await asyncio.shield(starting)
+            finally:
+                self._process = await starting
+        assert self._process.stdin is not None
+        self._process.stdin.write(frame(message))
         self._owes = True
 
-    async def _started(self) -> Process:
-        """A new process; one that starts while we are cancelled is known, and ended, too."""
-        starting = asyncio.ensure_future(
-            start_own(own_python("-c", _WORKER), stdin=PIPE, stdout=PIPE)
-        )
-        try:
-            return await asyncio.shield(starting)
-        finally:
-            self._process = await starting
-
     async def _answer(self) -> Answer:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        pipe = self._process.stdout
+        process = self._process
+        assert process is not None
+        assert process.stdout is not None
         try:
-            length = await pipe.readexactly(LENGTH_BYTES)
-            body = await pipe.readexactly(int.from_bytes(length, "big"))
+            length = await process.stdout.readexactly(LENGTH_BYTES)
+            body = await process.stdout.readexactly(int.from_bytes(length, "big"))
         except asyncio.IncompleteReadError:
-            status = await _status(self._process)
             self._process = None
+            # Not killed at once: that reads the status of one that has ended, and asyncio finds
+            # none then.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(END_SECONDS):
+                    await process.wait()
+            status = await _ended(process)
             return Failed(f"the process that read it ended: {describe(status)}")
         finally:
             self._owes = False
         return decode_answer(body)
 
 
-async def _status(process: Process) -> int:
-    """How a process ended that has closed its stdout; one that stays is killed."""
-    # Not killed at once: that reads the status of one that has ended, and asyncio finds none then.
-    with suppress(TimeoutError):
-        async with asyncio.timeout(END_SECONDS):
-            return await process.wait()
-    return await _ended(process)
-
-
 async def _ended(process: Process) -> int:
     if process.returncode is None:
         process.kill()
     return await process.wait()
-
-
-def _piece(answer: Answer) -> Piece | None:
-    match answer:
-        case Told(piece):
-            return piece
-        case Unreadable(errno, message, filename):
-            raise OSError(errno, message, filename)
-        case Failed(message):
-            raise TranscriptError(message)
-        case _:
-            return None

@@ -130,7 +130,19 @@ class _Snapshot:
 
     def __init__(self, path: Path) -> None:
         os.close(opened(path))  # whatever it is, it is a file
-        self._connection = connection = _connected(path)
+        if not any(_mark(file)[0] for file in _beside(path)):
+            self._connection = _immutable(path)
+        else:
+            with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
+                needed = 2 * sum(_mark(file)[0] for file in (path, *_beside(path)))
+                if shutil.disk_usage(folder).free < needed:
+                    why = f"there is no room for a copy of it in {folder}"
+                    raise OSError(ENOSPC, why, str(path))
+                copy = _copied(path, Path(folder, "copy.db"))
+                with closing(sqlite3.connect(copy)) as connection:
+                    connection.execute("PRAGMA journal_mode = DELETE").fetchone()
+                self._connection = _immutable(copy)
+        connection = self._connection
         self._left = SECONDS + path.stat().st_size / SLOW_BYTES
         self._until = 0.0
         # What a broken program wrote is read as far as it can be.
@@ -170,18 +182,6 @@ class _Snapshot:
             connection.close()
 
 
-def _connected(path: Path) -> sqlite3.Connection:
-    if not any(_mark(file)[0] for file in _beside(path)):
-        return _immutable(path)
-    with tempfile.TemporaryDirectory(prefix="acphold-") as folder:
-        if shutil.disk_usage(folder).free < 2 * sum(_mark(f)[0] for f in (path, *_beside(path))):
-            raise OSError(ENOSPC, f"there is no room for a copy of it in {folder}", str(path))
-        copy = _copied(path, Path(folder, "copy.db"))
-        with closing(sqlite3.connect(copy)) as connection:
-            connection.execute("PRAGMA journal_mode = DELETE").fetchone()
-        return _immutable(copy)
-
-
 @lru_cache(maxsize=2)
 def _snapshot(path: str, marks: tuple[_Mark, ...]) -> _Snapshot:
     return _Snapshot(Path(path))
@@ -196,13 +196,15 @@ def _immutable(path: Path) -> sqlite3.Connection:
 
 def _copied(path: Path, copy: Path) -> Path:
     for _ in range(ATTEMPTS):
-        before = _mark(path)
+        before, is_whole = _mark(path), True
         _copy(path, copy)
-        unchanged = [
-            _copied_beside(file, ours)
-            for file, ours in zip(_beside(path), _beside(copy), strict=True)
-        ]
-        if all(unchanged) and _mark(path) == before:
+        for file, ours in zip(_beside(path), _beside(copy), strict=True):
+            try:
+                _copy(file, ours)
+                is_whole = is_whole and _head(file) == _head(ours)  # it is of one log
+            except FileNotFoundError:
+                ours.unlink(missing_ok=True)  # what was in it was put into the database
+        if is_whole and _mark(path) == before:
             return copy
     raise OSError(EBUSY, "it changes too quickly to be read; close its program", str(path))
 
@@ -210,16 +212,6 @@ def _copied(path: Path, copy: Path) -> Path:
 def _copy(file: Path, copy: Path) -> None:
     with open(opened(file), "rb") as read, copy.open("wb") as written:
         shutil.copyfileobj(read, written, 1 << 20)
-
-
-def _copied_beside(file: Path, copy: Path) -> bool:
-    """Whether the copy is of one log; one that is not there any more was put into the database."""
-    try:
-        _copy(file, copy)
-        return _head(file) == _head(copy)
-    except FileNotFoundError:
-        copy.unlink(missing_ok=True)
-        return True
 
 
 def _beside(path: Path) -> list[Path]:

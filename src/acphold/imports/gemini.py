@@ -127,7 +127,18 @@ class _Telling:
             lines = records(path, self._missed)
         for line in lines:
             if "$set" in line:
-                self._set(objects(line, "$set", "messages"))
+                messages = objects(line, "$set", "messages")
+                ids = {text(message, "id") for message in messages}
+                summary = next((s for m in messages if (s := _words(m)).startswith(_SUMMARY)), "")
+                if summary:
+                    self._summaries += 1
+                    self._scribe.compacted(f"compacted-{self._summaries}", summary)
+                elif not self._prompt_id:
+                    for message in messages:
+                        self._message(message)
+                elif messages and self._prompt_id not in ids:
+                    # The program forgets a turn that was cancelled.
+                    self._scribe.end_turn("cancelled")
             elif "type" in line and "id" in line:
                 self._message(line)
             elif "sessionId" in line:
@@ -135,18 +146,6 @@ class _Telling:
             elif "$rewindTo" not in line:
                 self._missed.add("records of an unknown form", line)
             yield
-
-    def _set(self, messages: list[Object]) -> None:
-        """All messages anew: after a compaction, a load, or when a turn was cancelled."""
-        summary = next((s for m in messages if (s := _words(m)).startswith(_SUMMARY)), "")
-        if summary:
-            self._summaries += 1
-            self._scribe.compacted(f"compacted-{self._summaries}", summary)
-        elif not self._prompt_id:
-            for message in messages:
-                self._message(message)
-        elif messages and self._prompt_id not in {text(message, "id") for message in messages}:
-            self._scribe.end_turn("cancelled")  # the program forgets a turn that was cancelled
 
     def _message(self, message: Object) -> None:
         kind, message_id, words = text(message, "type"), text(message, "id"), _words(message)

@@ -169,30 +169,9 @@ class _Telling:
             self._result(text(part, "id"), obj(part, "toolResult"))
         if row.role == "user" and not responses and not self._scribe.caller:
             self._prompt(row.content)
-        elif row.role == "assistant":
-            self._agent_said(row)
-        elif row.role != "user":
+        elif row.role not in ("user", "assistant"):
             self._missed.kind("messages", row.role, row.content)
-
-    def _prompt(self, parts: list[Object]) -> None:
-        """What a person sent: files that goose put in as text are links and resources again."""
-        blocks: list[Object] = []
-        for part in parts:
-            words = text(part, "text")
-            if text(part, "type") == "image":
-                blocks.append(_picture(part))
-            elif linked := _LINKED.fullmatch(words):
-                blocks.append(link(linked[1]))
-            elif embedded := _EMBEDDED.fullmatch(words):
-                blocks.append(resource(embedded[1], embedded[2]))
-            elif words:
-                blocks.append(text_block(words))
-            elif text(part, "type") not in ("text", "toolConfirmationResponse"):
-                self._missed.kind("parts of prompts", text(part, "type"), part)
-        self._scribe.prompt(blocks)
-
-    def _agent_said(self, row: _Row) -> None:
-        for part in row.content:
+        for part in row.content if row.role == "assistant" else ():
             kind = text(part, "type")
             if kind == "toolRequest":
                 self._call(part)
@@ -212,6 +191,23 @@ class _Telling:
                 self._scribe.show(_picture(part), row.message_id)
             elif kind not in ("redactedThinking", "toolConfirmationRequest"):
                 self._missed.kind("parts", kind, part)
+
+    def _prompt(self, parts: list[Object]) -> None:
+        """What a person sent: files that goose put in as text are links and resources again."""
+        blocks: list[Object] = []
+        for part in parts:
+            words = text(part, "text")
+            if text(part, "type") == "image":
+                blocks.append(_picture(part))
+            elif linked := _LINKED.fullmatch(words):
+                blocks.append(link(linked[1]))
+            elif embedded := _EMBEDDED.fullmatch(words):
+                blocks.append(resource(embedded[1], embedded[2]))
+            elif words:
+                blocks.append(text_block(words))
+            elif text(part, "type") not in ("text", "toolConfirmationResponse"):
+                self._missed.kind("parts of prompts", text(part, "type"), part)
+        self._scribe.prompt(blocks)
 
     def _call(self, part: Object) -> None:
         call_id, asked = text(part, "id"), obj(part, "toolCall", "value")

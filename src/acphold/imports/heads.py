@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
+from itertools import chain
 from typing import Final, Protocol
 
 import msgspec
@@ -117,8 +118,13 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) ->
     None when that does not tell, cannot be read, or is of another folder than `cwd`.
     """
     facts = Facts(source.agent or reading.key, source.session_id)
-    with only_beginnings(HEAD_BYTES):
-        prompt = _first_prompt(source, reading, facts)
+    scribe, prompt = Scribe(facts), None
+    # Whatever is wrong with it is told when it is read as a whole.
+    with suppress(Exception), only_beginnings(HEAD_BYTES):
+        for _ in chain(reading.read(source, scribe), [None]):
+            prompt = next((told.raw for told in scribe.taken() if told.kind == PROMPT), None)
+            if prompt is not None:
+                break
     if prompt is None or cwd not in (None, facts.cwd):
         return None
     title = None if redact else facts.title or first_line(prompt)
@@ -137,18 +143,3 @@ def unread_in(unread: bytes, *, redact: bool = False) -> tuple[Source, bool]:
     """
     found = msgspec.msgpack.decode(unread, type=_Unread)
     return found.source, found.redact or redact
-
-
-def _first_prompt(source: Source, reading: Reader, facts: Facts) -> bytes | None:
-    scribe = Scribe(facts)
-    try:
-        for _ in reading.read(source, scribe):
-            if prompt := _prompt_in(scribe):
-                return prompt
-        return _prompt_in(scribe)
-    except Exception:  # whatever is wrong with it is told when it is read as a whole
-        return None
-
-
-def _prompt_in(scribe: Scribe) -> bytes | None:
-    return next((entry.raw for entry in scribe.taken() if entry.kind == PROMPT), None)

@@ -173,7 +173,9 @@ class Intake:
             return "deleted" if gone else "new"
         if _is_only_listed(row):
             return "new"
-        return "same" if is_as_it_was(await self._last_marker(row), source) else "grown"
+        end = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
+        last = _marker_of(end[-1].entries()[-1] if end else None)
+        return "same" if is_as_it_was(last, source) else "grown"
 
     async def changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
         """Of many sources at once, all but those that `expect` would tell to be the same."""
@@ -214,6 +216,7 @@ class Intake:
             if ours := await session_of(self._journal, agent, found.known_as):
                 row = await self._journal.session(ours)
                 if source.given and row.unread is not None and not row.last_seq:
+                    # Whether it was listed by this source, or by another of the same id.
                     listed, _ = unread_in(row.unread)
                     if listed.place != source.place:
                         return apart, None
@@ -231,20 +234,18 @@ class Intake:
         Raises OSError when it cannot be read, and TranscriptError when its reader fails on it.
         Then, and when there is nothing in it, a session of it is unread no longer.
         """
-        taken = await self._tried(source, reader, telling)
-        if self._indexes and taken.outcome in ("new", "apart", "grown"):
-            await self._journal.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
-        return taken
-
-    async def _tried(self, source: Source, reader: Reader, telling: Telling) -> Taken:
+        taken = Taken("busy")
         for _ in range(ATTEMPTS):
             try:
-                return await self._take(source, reader, telling)
+                taken = await self._take(source, reader, telling)
+                break
             except _OvertakenError:
                 continue
             except (HeldElsewhereError, LeaseLostError, SessionExistsError, UnknownSessionError):
                 break
-        return Taken("busy")
+        if self._indexes and taken.outcome in ("new", "apart", "grown"):
+            await self._journal.catch_up(SEARCHABLE_SECONDS, since=now_ms() - SEARCHABLE_MS)
+        return taken
 
     async def _take(self, source: Source, reader: Reader, telling: Telling) -> Taken:
         source, row = await self._found(source, reader)
@@ -285,7 +286,21 @@ class Intake:
         return Taken.of("apart" if source.apart else "new", facts)
 
     async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
-        session_id, is_begun = await self._id_for(source, facts.agent)
+        """Under the agent's own id, where no other agent has the same.
+
+        It may be there already, because an import ended, or is, right behind its beginning.
+        """
+        session_id, is_begun, agent = source.wanted, False, facts.agent
+        with suppress(UnknownSessionError):
+            row = await self._journal.session(session_id)
+            if row.agent == agent and not _is_only_listed(row):
+                if await session_of(self._journal, agent, source.known_as) is not None:
+                    raise _OvertakenError
+                is_begun = row.last_seq == 0 and not is_held(await self._journal.owner(session_id))
+            else:
+                is_begun = row.agent == agent
+            if not is_begun:
+                session_id = f"{source.reader}-{session_id}"
         if is_begun:
             lease = await self._journal.acquire(session_id, yields=True)
             if lease.next_seq > 1:
@@ -294,7 +309,7 @@ class Intake:
             kept = facts.kept or Kept(session_id)
             new = NewSession(
                 session_id,
-                facts.agent,
+                agent,
                 facts.folder,
                 kept.additional_directories,
                 source.titled(facts.title) if kept.renamed else None,
@@ -303,31 +318,21 @@ class Intake:
                 kept.origins,
             )
             lease = await self._journal.create(new, yields=True)
-        return SessionWriter(self._journal, lease, source, (facts.agent, source.known_as))
-
-    async def _id_for(self, source: Source, agent: str) -> tuple[str, bool]:
-        """The agent's own id, where no other agent has the same; and whether it is there already,
-        because an import ended, or is, right behind its beginning."""
-        wanted = source.wanted
-        try:
-            row = await self._journal.session(wanted)
-        except UnknownSessionError:
-            return wanted, False
-        if row.agent == agent:
-            if _is_only_listed(row):
-                return wanted, True
-            if await session_of(self._journal, agent, source.known_as) is not None:
-                raise _OvertakenError
-            if row.last_seq == 0 and not is_held(await self._journal.owner(wanted)):
-                return wanted, True
-        return f"{source.reader}-{wanted}", False
+        return SessionWriter(self._journal, lease, source, (agent, source.known_as))
 
     async def _take_rest(self, source: Source, row: SessionRow, news: News) -> Taken:
         """What is new of a conversation that the journal has, or has another one with the id of."""
         whose = await self._journal.owner(row.session_id)
         if is_held(whose):
             return Taken("busy")
-        marker, is_newest = await self._newest_marker(row)
+        # The newest marker, and whether nobody said anything since.
+        marker: Marker | None = None
+        is_newest = True
+        async for segment in history(self._journal, row.session_id):
+            if segment.kind == IMPORTED:
+                marker, is_newest = marker_in(segment.entries()[-1].raw), True
+            elif segment.kind == PROMPT:
+                is_newest = False
         if marker is not None and marker.taken and is_newest:
             told = news(source, Known(marker.taken, marker.digest))
             if taken := await self._take_news(source, told, row, whose.epoch, marker):
@@ -374,24 +379,6 @@ class Intake:
         if writing is None:
             return None
         return Taken.of(outcome, facts)
-
-    # -- what the journal has --------------------------------------------------------------
-
-    async def _last_marker(self, row: SessionRow) -> Marker | None:
-        """The marker at the very end of a session."""
-        segments = await self._journal.read(row.session_id, max(row.last_seq - 1, 0))
-        return _marker_of(segments[-1].entries()[-1] if segments else None)
-
-    async def _newest_marker(self, row: SessionRow) -> tuple[Marker | None, bool]:
-        """The newest marker, and whether nobody said anything since."""
-        found: Marker | None = None
-        is_newest = True
-        async for segment in history(self._journal, row.session_id):
-            if segment.kind == IMPORTED:
-                found, is_newest = marker_in(segment.entries()[-1].raw), True
-            elif segment.kind == PROMPT:
-                is_newest = False
-        return found, is_newest
 
 
 def _is_legible(source: Source) -> bool:

@@ -70,9 +70,18 @@ def pieces(
     told = _Told(source, reader, whole_turns=whole_turns)
     out = SecretsOut(told) if redact else None
     told.most = out.count if out else None
-    news = _news(told, known, out)
-    if news is None:
-        return
+    if known.turns:
+        begun = known.place_behind(_turns(told, known, out))
+        if begun is None:
+            return
+        news = _from_prompt(told, begun)
+    else:
+        news = iter(told)
+        while told.count < known.taken:
+            if next(news, None) is None:
+                return
+        if known.taken and told.digest != known.digest:
+            return
     entries: list[PastEntry] = []
     size = 0
     for entry in news:
@@ -187,17 +196,6 @@ class _Told:
         )
 
 
-def _news(told: _Told, known: Known, out: SecretsOut | None) -> Iterator[PastEntry] | None:
-    if known.turns:
-        place = known.place_behind(_turns(told, known, out))
-        return None if place is None else _from_prompt(told, place)
-    entries = iter(told)
-    while told.count < known.taken:
-        if next(entries, None) is None:
-            return None
-    return entries if not known.taken or told.digest == known.digest else None
-
-
 def _turns(told: _Told, known: Known, out: SecretsOut | None) -> list[Turn]:
     """The turns that are told, as far as it takes to compare them with those that are known."""
     whole = known.relation == "same"
@@ -225,14 +223,12 @@ def _from_prompt(told: Iterable[PastEntry], number: int) -> Iterator[PastEntry]:
 _decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
 
 
-def _words(prompt: bytes) -> str:
-    """The text of an array of content blocks that a scribe wrote."""
-    return "".join(text(block, "text") for block in _decode_blocks(prompt))
-
-
 def first_line(prompt: bytes) -> str | None:
-    """The first line with words in a prompt, for a title; None when it has none."""
-    for line in _words(prompt).splitlines():
+    """The first line with words in a prompt, for a title; None when it has none.
+
+    The prompt is an array of content blocks that a scribe wrote.
+    """
+    for line in "".join(text(block, "text") for block in _decode_blocks(prompt)).splitlines():
         if words := squeezed(line):
             cut = len(words) > TITLE_CHARACTERS
             return words[: TITLE_CHARACTERS - 1] + "…" if cut else words

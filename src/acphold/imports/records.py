@@ -88,7 +88,10 @@ def lines(path: Path, missed: Missed) -> Iterator[Line]:
         while offset < end and count < most_lines and (raw := _line(file, path, missed)):
             size = len(raw)
             if size > LINE_BYTES and not raw.endswith(b"\n"):
-                size += _rest_of_line(file, most)
+                while size < most and (piece := file.readline(_BUFFER)):
+                    size += len(piece)
+                    if piece.endswith(b"\n"):
+                        break
                 missed.add(TOO_LONG, size)
             elif raw := raw.strip():
                 yield Line(offset, raw)
@@ -108,15 +111,6 @@ def _line(file: BinaryIO, path: Path, missed: Missed) -> bytes:
             raise
         missed.add(f"the rest of a damaged file ({error})", 0)
         return b""
-
-
-def _rest_of_line(file: BinaryIO, most: int) -> int:
-    size = 0
-    while size < most and (piece := file.readline(_BUFFER)):
-        size += len(piece)
-        if piece.endswith(b"\n"):
-            break
-    return size
 
 
 def records(path: Path, missed: Missed) -> Iterator[Object]:

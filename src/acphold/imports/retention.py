@@ -62,7 +62,9 @@ def _gemini(settings: Object) -> tuple[str, str] | None:
     retention = looked_up(settings, "general", "sessionRetention")
     if looked_up(retention, "enabled") is False:
         return None
-    age = _in_words(text(retention, "maxAge") or "30d")
+    age = text(retention, "maxAge") or "30d"
+    if written := re.fullmatch(r"(\d{1,9})([hdwm])", age):
+        age = _counted(int(written[1]), _UNITS[written[2]])
     most = number(retention, "maxCount")
     many = f", and beyond {most:,} of them" if most is not None else ""
     setting = '"general": {"sessionRetention": {"enabled": false}}'
@@ -71,12 +73,6 @@ def _gemini(settings: Object) -> tuple[str, str] | None:
 
 _UNITS: Final = {"h": "hour", "d": "day", "w": "week", "m": "month"}
 """How Gemini CLI writes an age; source: the documentation of its `maxAge`."""
-
-
-def _in_words(age: str) -> str:
-    """`30 days` for `30d`; what is written in another way stays as it is."""
-    written = re.fullmatch(r"(\d{1,9})([hdwm])", age)
-    return age if written is None else _counted(int(written[1]), _UNITS[written[2]])
 
 
 def _counted(count: float, noun: str) -> str:

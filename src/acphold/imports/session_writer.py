@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from acphold.history import PastEntry
 from acphold.imports.pieces import Piece
-from acphold.imports.sources import Facts, Source
+from acphold.imports.sources import Source
 from acphold.journal import Arrivals, Lease, RowChange, SessionRow
 
 IMPORTED: Final = "imported"
@@ -57,66 +57,65 @@ class SessionWriter:
 
     async def take_in(self, piece: Piece) -> bool:
         """Take a piece in; False when there was nothing new in it but that it is the last one."""
-        marker = self._marker_behind(piece)
-        title = self._source.titled(piece.facts.title)
-        renamed = self._before is not None and title not in (None, self._before.title)
-        is_news = bool(piece.entries) or (piece.is_last and renamed)
-        past = [*piece.entries, *piece.closing] if is_news else []
-        past.append(PastEntry(IMPORTED, 0, msgspec.json.encode(marker)))
-        change = self._change(
-            piece.facts, marker.title, goes_on=bool(piece.entries), is_last=piece.is_last
+        source, facts, row, before = self._source, piece.facts, self._row, self._before
+        title = source.titled(facts.title)
+        is_news = bool(piece.entries) or (
+            piece.is_last and before is not None and title not in (None, before.title)
         )
-        timed = self._timed(past, piece.facts)
-        # Of its own markers only the last one says anything.
-        instead = self._has_marked
-        # One transaction: others write at the same time, and each has to wait for the lock.
+        if facts.kept is None or source.apart:
+            title = title or source.titled(piece.first_prompt)
+        else:
+            title = facts.title
+        marker = Marker(
+            source.reader,
+            source.place,
+            source.size if piece.is_all else 0,
+            source.changed_at if piece.is_all else 0,
+            piece.taken,
+            piece.digest,
+            title,
+        )
+        # Where it was listed before it was read, its beginning may have said something else.
+        is_first = row is None and not self._has_marked
+        if row is not None and row.title not in (None, before and before.title):
+            title = row.title  # a person has named it
+        archived: bool | UnsetType = UNSET
+        if piece.entries:
+            # What goes on is in nobody's archive. What is new is not either, unless a person put
+            # it there once it was listed.
+            if row is not None:
+                archived = False
+            elif facts.kept is not None:
+                archived = facts.kept.archived
+        changed = source.changed_at // 1_000_000
+        change = RowChange(
+            title=title,
+            updated_at=max(facts.updated_at or changed, row.updated_at if row else 0),
+            prompted=True,
+            archived=archived,
+            cwd=facts.folder if is_first else UNSET,
+            created_at=(facts.created_at or UNSET) if is_first else UNSET,
+            unread=None if piece.is_last else UNSET,
+        )
+        # Entries of no known time are as if of the one before, or of the beginning.
+        at = facts.created_at or changed
+        timed: list[PastEntry] = []
+        for entry in (*piece.entries, *piece.closing) if is_news else ():
+            at = entry.at or at
+            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
+        timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker)))
+        # One transaction: others write at the same time, and each has to wait for the lock. Of its
+        # own markers only the last one says anything.
         await self._journal.take_in(
-            self.lease, timed, change, self._link, instead=instead, release=piece.is_last
+            self.lease,
+            timed,
+            change,
+            self._link,
+            instead=self._has_marked,
+            release=piece.is_last,
         )
         self._link, self._has_marked = None, True
         return is_news
-
-    def _marker_behind(self, piece: Piece) -> Marker:
-        source = self._source
-        seen = (source.size, source.changed_at) if piece.is_all else (0, 0)
-        title = piece.facts.title
-        if piece.facts.kept is None or source.apart:
-            title = source.titled(title or piece.first_prompt)
-        return Marker(source.reader, source.place, *seen, piece.taken, piece.digest, title)
-
-    def _change(
-        self, facts: Facts, title: str | None, *, goes_on: bool, is_last: bool
-    ) -> RowChange:
-        row, before = self._row, self._before
-        if row is not None and row.title not in (None, before and before.title):
-            title = row.title  # a person has named it
-        told = facts.updated_at or self._source.changed_at // 1_000_000
-        # Where it was listed before it was read, its beginning may have said something else.
-        is_first = row is None and not self._has_marked
-        return RowChange(
-            title=title,
-            updated_at=max(told, row.updated_at if row else 0),
-            prompted=True,
-            archived=self._archived(facts) if goes_on else UNSET,
-            cwd=facts.folder if is_first else UNSET,
-            created_at=(facts.created_at or UNSET) if is_first else UNSET,
-            unread=None if is_last else UNSET,
-        )
-
-    def _archived(self, facts: Facts) -> bool | UnsetType:
-        if self._row is not None:
-            return False  # what goes on is in nobody's archive
-        # What is new is not either, unless a person put it there once it was listed.
-        return UNSET if facts.kept is None else facts.kept.archived
-
-    def _timed(self, past: list[PastEntry], facts: Facts) -> list[PastEntry]:
-        """The entries; those of no known time as if of the one before, or of the beginning."""
-        at = facts.created_at or self._source.changed_at // 1_000_000
-        timed: list[PastEntry] = []
-        for entry in past:
-            at = entry.at or at
-            timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
-        return timed
 
 
 def is_as_it_was(marker: Marker | None, source: Source) -> bool:

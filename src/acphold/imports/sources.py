@@ -194,8 +194,12 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
             try:
                 if is_anywhere and entry.is_dir(follow_symlinks=False):
                     inside.append((place, entry.name, depth + 1))
-                elif not is_wanted(entry.name) or not _is_inside(entry, folder):
+                elif not is_wanted(entry.name):
                     continue
+                elif entry.is_symlink() and (
+                    not Path(os.path.realpath(entry)).is_relative_to(os.path.realpath(folder))
+                ):
+                    continue  # it leads out of the folder
                 elif is_last and entry.is_file():
                     inside.append((place, entry.name, None))
                 elif not is_last and entry.is_dir():
@@ -223,13 +227,6 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 def _is_text(name: str) -> bool:
     return name.isascii() or _HALF.search(name) is None
-
-
-def _is_inside(entry: os.DirEntry[str], root: Path) -> bool:
-    """Whether this is in `root` where links lead, as what is above it is."""
-    if not entry.is_symlink():
-        return True
-    return Path(os.path.realpath(entry.path)).is_relative_to(os.path.realpath(root))
 
 
 _unreadable: ContextVar[list[OSError] | None] = ContextVar("unreadable", default=None)

@@ -10,7 +10,7 @@ import signal
 import sys
 from collections import Counter
 from collections.abc import Iterator
-from typing import BinaryIO, Final
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -82,7 +82,8 @@ def main() -> None:
     # A Ctrl-C on the terminal is for who asks; we end with our stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     telling: Iterator[Piece] = iter(())
-    for body in _frames(sys.stdin.buffer):
+    while length := sys.stdin.buffer.read(LENGTH_BYTES):
+        body = sys.stdin.buffer.read(int.from_bytes(length, "big"))
         asked = msgspec.msgpack.decode(body, type=Task | More)
         if isinstance(asked, Task):
             found = reader(asked.source.reader)
@@ -93,21 +94,14 @@ def main() -> None:
                 whole_turns=asked.manner.whole_turns,
                 redact=asked.manner.redact,
             )
-        sys.stdout.buffer.write(frame(_answer(telling)))
+        answer: Answer
+        try:
+            piece = next(telling, None)
+            answer = End() if piece is None else Told(piece)
+        except OSError as error:
+            filename = None if error.filename is None else str(error.filename)
+            answer = Unreadable(error.errno, error.strerror or str(error), filename)
+        except TranscriptError as error:
+            answer = Failed(str(error))
+        sys.stdout.buffer.write(frame(answer))
         sys.stdout.buffer.flush()
-
-
-def _frames(pipe: BinaryIO) -> Iterator[bytes]:
-    while length := pipe.read(LENGTH_BYTES):
-        yield pipe.read(int.from_bytes(length, "big"))
-
-
-def _answer(telling: Iterator[Piece]) -> Answer:
-    try:
-        piece = next(telling, None)
-    except OSError as error:
-        filename = None if error.filename is None else str(error.filename)
-        return Unreadable(error.errno, error.strerror or str(error), filename)
-    except TranscriptError as error:
-        return Failed(str(error))
-    return End() if piece is None else Told(piece)
