@@ -20,6 +20,7 @@ from acphold.imports.values import milliseconds
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_cursor import Editor
+from tests.imports.test_vscode import asked, call, document, request, session, storage, tool
 from tests.imports.told import Story, write_lines
 
 Json = Any
@@ -276,6 +277,25 @@ def _rich_cursor(home: Path) -> None:
     editor.tool("list_dir", {"path": "a"}, {}, "child")
 
 
+def _rich_vscode(home: Path) -> None:
+    answer = [
+        {"kind": "thinking", "value": "Hm."},
+        {"kind": "inlineReference", "inlineReference": {"path": "/a", "scheme": "file"}},
+        tool("copilot_replaceString", "c1"),
+        tool("manage_todo_list", "c2", toolSpecificData={"todoList": [{"title": "a"}]}),
+        {"kind": "textEditGroup", "uri": {"path": "/b"}, "edits": [[{"text": "x"}]]},
+    ]
+    given = asked(call("c1", filePath="/a", oldString="x", newString="y"), c1="ok")
+    whole = request("Hello.", "Hi.", *answer, result=given)
+    document(home, whole)
+    write_lines(
+        storage(home) / "chatSessions/s2.jsonl",
+        {"kind": 0, "v": session()},
+        {"kind": 2, "k": ["requests"], "v": [whole]},
+        {"kind": 1, "k": ["requests", 0, "modelState"], "v": {"value": 2}},
+    )
+
+
 RICH: dict[str, Callable[[Path], None]] = {
     "acpx": _rich_acpx,
     "claude": _rich_claude,
@@ -284,6 +304,7 @@ RICH: dict[str, Callable[[Path], None]] = {
     "copilot": _rich_copilot,
     "cursor": _rich_cursor,
     "gemini": _rich_gemini,
+    "vscode": _rich_vscode,
 }
 
 ODD: tuple[Json, ...] = (None, True, -1, 1e400, "", "x", "../../x", [], {}, [[]], {"": {}})

@@ -16,6 +16,7 @@ from tests.imports.codex_home import Rollout
 from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
 from tests.imports.test_opencode import Store
+from tests.imports.test_vscode import document, request
 from tests.imports.told import Story, write_lines
 
 Json = Any
@@ -115,6 +116,15 @@ def cursor(home: Path) -> None:
     editor.bubble(7, "x")
     editor.bubble(1, "And now?")
     editor.bubble(2, "Bye.")
+
+
+def vscode(home: Path) -> None:
+    attached = {"variables": [{"kind": "smell", "value": 1}]}
+    document(
+        home,
+        request("Hello.", "Hi.", {"kind": "hologram"}),
+        request("And now?", "Bye.", variableData=attached),
+    )
 
 
 def cline(home: Path) -> None:
@@ -240,6 +250,7 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
         "parts of prompts of type 'smell'",
     }),
     "cursor": ("cursor", cursor, {"messages of type '7'"}),
+    "vscode": ("vscode", vscode, {"parts of type 'hologram'", "attachments of type 'smell'"}),
     "cline": ("cline", cline, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",
         "parts of prompts of type 'smell'",

@@ -16,14 +16,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit
 
 from acphold.imports import cursor_tools, databases
 from acphold.imports.content_blocks import link, plan_entry, resource, text_block
 from acphold.imports.cursor_store import read_store
+from acphold.imports.file_uris import opened_folder, path_of
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
-from acphold.imports.records import SMALL_BYTES, document, readable
+from acphold.imports.records import readable
 from acphold.imports.scribe import Scribe, SubagentScribe
 from acphold.imports.sources import Home, Source, files_below, note, source_of
 from acphold.imports.values import (
@@ -155,10 +155,10 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         composer = _value(state, "cursorDiskKV", f"composerData:{source.item}", missed)
         bubbles = _bubbles(state, composer, source.item, missed)
     else:
-        cwd = _opened_folder(state.parent)
+        cwd = opened_folder(state.parent)
         composer = _held_whole(state).get(source.item, {})
         bubbles = iter(_messages_in(composer))
-    scribe.facts.cwd = cwd or _path_of(looked_up(composer, "workspaceIdentifier", "uri"))
+    scribe.facts.cwd = cwd or path_of(looked_up(composer, "workspaceIdentifier", "uri"))
     scribe.clock(milliseconds(composer.get("createdAt")))
     telling = _Telling(state, composer, scribe)
     for bubble in bubbles:
@@ -190,33 +190,13 @@ def _folders(user: Path) -> dict[str, str]:
     """In which folder conversations were held, by their ids: looked up once for all of them."""
     found: dict[str, str] = {}
     for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
-        if cwd := _opened_folder(state.parent):
+        if cwd := opened_folder(state.parent):
             for header in objects(_item(state, _COMPOSERS), "allComposers"):
                 found[text(header, "composerId")] = cwd
     for header in objects(_item(user / "globalStorage" / _STATE, _HEADERS), "allComposers"):
-        if cwd := _path_of(looked_up(header, "workspaceIdentifier", "uri")):
+        if cwd := path_of(looked_up(header, "workspaceIdentifier", "uri")):
             found[text(header, "composerId")] = cwd
     return found
-
-
-def _opened_folder(storage: Path) -> str:
-    """The folder that an editor keeps things for here."""
-    path = storage / "workspace.json"
-    told = document(path, Missed(), SMALL_BYTES) if path.exists() else {}
-    return _path_of(text(told, "folder"))
-
-
-def _path_of(uri: object) -> str:
-    """The path that a URI of a file names, in whichever form an editor keeps it."""
-    if isinstance(uri, dict):
-        uri = text(uri, "external") or f"file://{text(uri, 'fsPath') or text(uri, 'path')}"
-    if not isinstance(uri, str):
-        return ""
-    try:
-        parts = urlsplit(uri)
-    except ValueError:
-        return ""
-    return unquote(parts.path) if parts.scheme == "file" else ""
 
 
 class _Telling:
@@ -244,18 +224,18 @@ class _Telling:
 
     def _prompt(self, bubble: Object) -> None:
         if not self._scribe.facts.cwd:
-            folders = [_path_of(uri) for uri in strings(bubble, "workspaceUris")]
+            folders = [path_of(uri) for uri in strings(bubble, "workspaceUris")]
             self._scribe.facts.cwd = next(filter(None, folders), "")
         words = text(bubble, "text")
         blocks = [text_block(words)] if words else []
         told = obj(bubble, "context") or bubble
         for chosen in objects(told, "fileSelections"):
             # Without being named, a file is there because it was open.
-            path = _path_of(chosen.get("uri"))
+            path = path_of(chosen.get("uri"))
             if path and chosen.get("addedWithoutMention") is not True:
                 blocks.append(link(path))
         for chosen in objects(told, "selections"):
-            path = _path_of(chosen.get("uri"))
+            path = path_of(chosen.get("uri"))
             if path and (marked := text(chosen, "rawText") or text(chosen, "text")):
                 blocks.append(resource(f"file://{path}", marked))
         pictures = (text(chosen, "path") for chosen in objects(told, "selectedImages"))

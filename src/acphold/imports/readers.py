@@ -20,6 +20,7 @@ NAMES: Final = (
     "copilot",
     "goose",
     "cursor",
+    "vscode",
     "acphold",
 )
 """One module each, imported when it is asked for."""

@@ -1,0 +1,423 @@
+"""VS Code's chat, which is GitHub Copilot's: files in the folders that it keeps for each workspace.
+
+`workspaceStorage/*/chatSessions/<id>.json` holds a conversation as one document of requests. Since
+1.109 it is `<id>.jsonl`, a log: its first line is the document, each other one a change of it, by
+the path to what is changed. What was said in a window without a folder lies in `globalStorage`.
+
+A request has its answer as parts: text, thoughts, calls as they stood on the screen. What the model
+asked for and was told is kept beside them, by ids with something behind it.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from errno import EFBIG
+from pathlib import Path
+from typing import Final
+from urllib.parse import unquote
+
+from acphold.imports.content_blocks import (
+    content,
+    diff,
+    link,
+    plan_entry,
+    resource,
+    resource_link,
+    text_block,
+)
+from acphold.imports.file_uris import opened_folder, path_of
+from acphold.imports.missed import Missed
+from acphold.imports.readers import Reader
+from acphold.imports.records import DOCUMENT_BYTES, document, records
+from acphold.imports.scribe import Scribe, SubagentScribe
+from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    Object,
+    from_json,
+    looked_up,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
+
+NAME: Final = "vscode"
+KEY: Final = "Copilot"
+"""That of Copilot's command line: it is the same agent, and goes on with what is handed over."""
+
+EDITORS: Final = (
+    ".config/*/User",
+    "Library/Application Support/*/User",
+    ".vscode-server*/data/User",
+)
+"""Where VS Code and editors made of it keep what is theirs, below a home folder."""
+
+_PLACES: Final = (
+    "workspaceStorage/*/chatSessions",
+    "globalStorage/emptyWindowChatSessions",
+    "globalStorage/transferredChatSessions",
+)
+
+KINDS: Final = {
+    "apply_patch": "edit", "applyPatch": "edit", "codebase": "search", "createDirectory": "edit",
+    "createFile": "edit", "create_file": "edit", "editFiles": "edit", "editNotebook": "edit",
+    "execute_prompt": "think", "execution_subagent": "think", "fetchWebPage": "fetch",
+    "fetch_webpage": "fetch", "fileSearch": "search", "file_search": "search",
+    "findFiles": "search", "findTestFiles": "search", "findTextInFiles": "search",
+    "getChangedFiles": "read", "getErrors": "read", "getNotebookSummary": "read",
+    "get_errors": "read", "get_terminal_output": "read", "githubRepo": "fetch",
+    "grep_search": "search", "insertEdit": "edit", "listCodeUsages": "search",
+    "listDirectory": "read", "list_dir": "read", "manage_todo_list": "think",
+    "multiReplaceString": "edit", "multi_replace_string_in_file": "edit", "readFile": "read",
+    "readNotebookCellOutput": "read", "read_file": "read", "replaceString": "edit",
+    "replace_string_in_file": "edit", "runInTerminal": "execute", "runSubagent": "think",
+    "runTests": "execute", "run_in_terminal": "execute", "run_task": "execute",
+    "searchCodebase": "search", "searchWorkspaceSymbols": "search", "search_subagent": "think",
+    "semantic_search": "search", "terminal_last_command": "read", "testFailure": "read",
+    "think": "think", "view_image": "read",
+}  # fmt: skip
+"""By the name of a tool, without `copilot_`."""
+
+_PASSED: Final = frozenset(
+    {
+        "autoModeResolution", "clearToPreviousToolInvocation", "codeblockUri", "command",
+        "commandButton", "confirmation", "disabledClaudeHooks", "elicitation",
+        "elicitationSerialized", "extensions", "externalToolInvocationUpdate", "hook",
+        "mcpServersStarting", "move", "multiDiffData", "notebookEdit", "planReview",
+        "prepareToolInvocation", "progressMessage", "progressTask", "progressTaskSerialized",
+        "pullRequest", "questionCarousel", "systemNotification", "treeData", "undoStop",
+        "workspaceEdit",
+    }
+)  # fmt: skip
+"""Notices, buttons, questions with buttons, and what belongs to an edit."""
+
+_BESIDE_WORDS: Final = frozenset(
+    {"agent", "command", "debugEvents", "directory", "generic", "implicit", "promptFile",
+     "promptText", "sessionReference", "skill", "tool", "toolset", "workspace"}
+)  # fmt: skip
+"""What VS Code puts beside a prompt by itself, and what says nothing of its own."""
+
+_SET, _PUSH, _DELETE = 1, 2, 3
+_CANCELLED, _FAILED = 2, 3
+_DENIED: Final = (0, 5)
+"""How somebody decided on a call: refused it, or passed it over."""
+
+_DEEPEST: Final = 64
+_LINKED: Final = re.compile(r"\[([^\]]*)\]\(([^)\s]*)\)")
+_FENCES: Final = re.compile(r"[`\s]*")
+_BEHIND_ID: Final = "__vscode"
+
+
+# -- found ---------------------------------------------------------------------------------
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The conversations of each editor; of one that is there in both forms, the log."""
+    for user in (found for editor in EDITORS for found in sorted(home.path.glob(editor))):
+        for place in _PLACES:
+            above, _, folder = place.partition("/")
+            paths = list(files_below(user / above, f"{folder}/*.json*"))
+            logs = {path.with_suffix("") for path in paths if path.suffix == ".jsonl"}
+            for path in paths:
+                is_lone = path.suffix == ".json" and path.with_suffix("") not in logs
+                source = source_of(NAME, path.stem, [path])
+                if source and (is_lone or path.suffix == ".jsonl"):
+                    yield source
+
+
+# -- read ----------------------------------------------------------------------------------
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the conversation; raises OSError when it is too large."""
+    path = Path(source.paths[0])
+    if source.size > DOCUMENT_BYTES:
+        raise OSError(EFBIG, "it is too large to be read", str(path))
+    whole = _logged(path, scribe.missed) if path.suffix == ".jsonl" else None
+    whole = document(path, scribe.missed) if whole is None else whole
+    scribe.facts.cwd = opened_folder(path.parent.parent)
+    scribe.clock(milliseconds(whole.get("creationDate")))
+    for request in objects(whole, "requests"):
+        undone = request.get("shouldBeRemovedOnSend") or request.get("isHidden")
+        if undone and not looked_up(undone, "afterUndoStop"):
+            scribe.missed.left(1)
+            continue
+        _Telling(scribe, request).tell()
+        yield
+    scribe.title(text(whole, "customTitle") or text(whole, "computedTitle"))
+
+
+def _logged(path: Path, missed: Missed) -> Object:
+    """The document that a log makes; a change of what is not there is counted."""
+    whole: Object = {}
+    for entry in records(path, missed):
+        kind = number(entry, "kind")
+        if kind == 0:
+            whole = obj(entry, "v")
+        elif not _changed(whole, kind, entry):
+            missed.kind("changes", str(kind), entry)
+    return whole
+
+
+def _changed(whole: Object, kind: int | None, entry: Object) -> bool:
+    """Make a change in the document; False where there is nothing that could be changed so."""
+    keys = entry.get("k")
+    if not isinstance(keys, list) or not keys or len(keys) > _DEEPEST:
+        return False
+    place: object = whole
+    for key in keys[:-1]:
+        place = _inside(place, key)
+    last = keys[-1]
+    if kind == _PUSH:
+        if isinstance(place, dict) and isinstance(last, str):
+            place.setdefault(last, [])
+        pushed, into = entry.get("v") or [], _inside(place, last)
+        if not isinstance(into, list) or not isinstance(pushed, list):
+            return False
+        if (end := number(entry, "i")) is not None and end >= 0:
+            del into[end:]
+        into += pushed
+        return True
+    if isinstance(place, dict) and isinstance(last, str) and kind in (_SET, _DELETE):
+        if kind == _SET:
+            place[last] = entry.get("v")
+        else:
+            place.pop(last, None)
+        return True
+    if not isinstance(place, list) or not isinstance(last, int) or kind != _SET:
+        return False
+    is_there = 0 <= last < len(place)
+    if is_there:
+        place[last] = entry.get("v")
+    return is_there
+
+
+def _inside(place: object, key: object) -> object:
+    if isinstance(place, dict) and isinstance(key, str):
+        return place.get(key)
+    if isinstance(place, list) and isinstance(key, int) and 0 <= key < len(place):
+        return place[key]
+    return None
+
+
+class _Telling:
+    """One request and its answer."""
+
+    def __init__(self, scribe: Scribe, request: Object) -> None:
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._request = request
+        self._calls = 0
+        self._asked: dict[str, Object] = {}
+        self._answers: dict[str, Object] = {}
+        self._changed: set[str] = set()
+
+    def tell(self) -> None:
+        request, scribe = self._request, self._scribe
+        scribe.clock(milliseconds(request.get("timestamp")))
+        about = obj(request, "result", "metadata")
+        for turn in objects(about, "toolCallRounds"):
+            for call in objects(turn, "toolCalls"):
+                self._asked[text(call, "id").partition(_BEHIND_ID)[0]] = call
+        for call_id, answer in obj(about, "toolCallResults").items():
+            self._answers[call_id.partition(_BEHIND_ID)[0]] = obj(answer)
+        if request.get("isSystemInitiated") is not True:
+            scribe.prompt(self._prompt())
+        for part in objects(request, "response"):
+            self._part(part)
+        self._end(about)
+
+    def _end(self, about: Object) -> None:
+        request, scribe = self._request, self._scribe
+        model = text(about, "resolvedModel") or text(request, "modelId").rpartition("/")[2]
+        scribe.model(model)
+        made = number(about, "outputTokens") or number(request, "completionTokens")
+        scribe.tokens(inputTokens=number(about, "promptTokens"), outputTokens=made)
+        scribe.clock(milliseconds(looked_up(request, "modelState", "completedAt")))
+        state = number(request, "modelState", "value")
+        wrong = obj(request, "result", "errorDetails") or obj(request, "responseErrorDetails")
+        if state == _CANCELLED or request.get("isCanceled") is True:
+            scribe.end_turn("cancelled")
+        elif wrong or state == _FAILED:
+            scribe.fail_turn(text(wrong, "message") or "The request failed")
+        elif state is not None or request.get("result"):
+            scribe.done()
+
+    # -- the prompt ------------------------------------------------------------------------
+
+    def _prompt(self) -> list[Object]:
+        words = text(self._request, "message") or text(self._request, "message", "text")
+        blocks = [text_block(words)] if words else []
+        for attached in objects(self._request, "variableData", "variables"):
+            kind, name, value = (
+                text(attached, "kind"),
+                text(attached, "name"),
+                attached.get("value"),
+            )
+            path = path_of(value) or path_of(looked_up(value, "uri"))
+            if kind in _BESIDE_WORDS:
+                continue
+            if path:
+                blocks.append(link(path))
+            elif kind in ("paste", "string", "terminalCommand"):
+                said = text(attached, "code") or (value if isinstance(value, str) else "")
+                blocks.append(resource(f"context:{name}", said))
+            elif kind in ("", "file", "image", "symbol"):
+                blocks.append(resource_link(name, f"context:{name}"))
+            else:
+                self._missed.kind("attachments", kind, attached)
+        return blocks
+
+    # -- the answer ------------------------------------------------------------------------
+
+    def _part(self, part: Object) -> None:
+        # What is said behind a call is another message.
+        kind, said = text(part, "kind"), f"{text(self._request, 'responseId')}-{self._calls}"
+        if kind in ("", "markdownContent", "markdownVuln"):
+            words = text(part, "value") or text(part, "content", "value") or text(part, "content")
+            # An edit stands between two fences, which nobody is shown.
+            if not (_FENCES.fullmatch(words) and "`" in words):
+                self._scribe.say(words, said)
+        elif kind == "inlineReference":
+            self._scribe.say(f"`{_named(part)}`", said)
+        elif kind == "thinking":
+            thought = text(part, "value") or "".join(strings(part, "value"))
+            self._scribe.think(thought, said)
+        elif kind == "warning":
+            self._scribe.say(text(part, "content", "value") or text(part, "content"), said)
+        elif kind == "toolInvocationSerialized":
+            self._call(part)
+        elif kind in ("textEditGroup", "notebookEditGroup"):
+            self._edited(part)
+        elif kind not in _PASSED:
+            self._missed.kind("parts", kind, part)
+
+    def _edited(self, part: Object) -> None:
+        """An edit that no call told of before."""
+        path = path_of(part.get("uri"))
+        if not path or path in self._changed:
+            return
+        pieces = part.get("edits")
+        edits: list[Object] = []
+        for group in pieces if isinstance(pieces, list) else []:
+            edits += objects({"all": group}, "all") if isinstance(group, list) else [obj(group)]
+        written = [words for edit in edits if (words := text(edit, "text"))]
+        fields: Object = {"title": f"Edit {path}", "kind": "edit", "status": "completed"}
+        fields["locations"] = [{"path": path}]
+        if written:
+            fields["content"] = [content(words) for words in written]
+        self._calls += 1
+        call_id = f"edit-{text(self._request, 'requestId')}-{self._calls}"
+        self._changed.add(path)
+        self._scribe.call(call_id, fields)
+
+    def _call(self, part: Object) -> None:
+        self._calls += 1
+        call_id = text(part, "toolCallId").partition(_BEHIND_ID)[0]
+        name = text(part, "toolId").removeprefix("copilot_")
+        about = obj(part, "toolSpecificData")
+        details = part.get("resultDetails")
+        given = from_json(text(self._asked.get(call_id), "arguments"))
+        if not isinstance(given, dict) or not given:
+            given = from_json(text(details, "input")) or obj(about, "rawInput")
+        command = text(about, "commandLine", "toolEdited") or text(about, "commandLine", "original")
+        command = command or text(about, "command") or text(given, "command")
+        shown = text(part, "pastTenseMessage", "value") or text(part, "pastTenseMessage")
+        shown = shown or text(part, "invocationMessage", "value")
+        shown = shown or text(part, "invocationMessage") or name
+        if about.get("kind") == "terminal" or KINDS.get(name) == "execute":
+            shown = command.strip() or shown
+        fields: Object = {
+            "title": _LINKED.sub(lambda found: found[1] or _last(found[2]), shown),
+            "kind": KINDS.get(name, "other"),
+            "rawInput": given,
+        }
+        if path := text(given, "filePath") or text(given, "path"):
+            fields["locations"] = [{"path": path}]
+        scribe = self._scribe
+        if (caller := text(part, "subAgentInvocationId")) and caller != call_id:
+            scribe = SubagentScribe(scribe, caller)
+        scribe.call(call_id, fields)
+        if about.get("kind") == "todoList" and not scribe.caller:
+            scribe.plan([_step(step) for step in objects(about, "todoList")])
+        decided = part.get("isConfirmed")
+        refused = decided is False or number(decided, "type") in _DENIED
+        exit_code = number(about, "terminalCommandState", "exitCode")
+        is_wrong = looked_up(details, "isError") is True or bool(exit_code)
+        failed = refused or is_wrong or part.get("isComplete") is False
+        produced = [] if failed else self._changes(name, given)
+        if not produced and (printed := self._printed(call_id, about, details)):
+            produced = [content(printed)]
+        ended: Object = {"status": "failed" if failed else "completed"}
+        if produced:
+            ended["content"] = produced
+        if exit_code is not None:
+            ended["rawOutput"] = {"exitCode": exit_code}
+        scribe.update(call_id, ended)
+
+    def _changes(self, name: str, given: object) -> list[Object]:
+        """What an edit did, as far as what was asked for says that."""
+        if KINDS.get(name) != "edit":
+            return []
+        found: list[Object] = []
+        for one in objects(given, "replacements") or [obj(given)]:
+            path = text(one, "filePath") or text(given, "filePath")
+            new = text(one, "newString") or text(one, "content") or text(one, "code")
+            if path and new:
+                found.append(diff(path, text(one, "oldString") or None, new))
+                self._changed.add(path)
+        if not found and (patch := text(given, "input")):
+            found.append(content(patch))
+            self._changed.update(re.findall(r"^\*\*\* \w+ File: (.+)$", patch, re.MULTILINE))
+        return found
+
+    def _printed(self, call_id: str, about: Object, details: object) -> str:
+        """What came of a call."""
+        outputs = [text(one, "value") for one in objects(details, "output") if one.get("isText")]
+        outputs = outputs or [
+            text(about, "terminalCommandOutput", "text"),
+            text(about, "result"),
+        ]
+        if found := "\n".join(filter(None, outputs)):
+            return found
+        parts = objects(self._answers.get(call_id), "content")
+        return "\n".join(filter(None, (_told(part.get("value")) for part in parts)))
+
+
+def _told(value: object) -> str:
+    """The text in what the model was told: a string, or a tree of them."""
+    if isinstance(value, str):
+        return value
+    said: list[str] = []
+    waiting = [obj(value, "node")]
+    while waiting:
+        node = waiting.pop()
+        if words := text(node, "text"):
+            said.append("\n" + words if node.get("lineBreakBefore") is True and said else words)
+        waiting += reversed(objects(node, "children"))
+    return "".join(said)
+
+
+def _step(step: Object) -> Object:
+    status = text(step, "status").replace("-", "_")
+    return plan_entry(text(step, "title"), status)
+
+
+def _named(part: Object) -> str:
+    """What a reference in the middle of a text stands for."""
+    target = part.get("inlineReference")
+    name = text(part, "name") or text(target, "name")
+    path = path_of(target) or path_of(looked_up(target, "uri"))
+    return name or _last(path) or path or "?"
+
+
+def _last(uri: str) -> str:
+    """The last part of a path or URI, without what is behind `#`."""
+    return os.path.basename(unquote(uri.partition("#")[0]).rstrip("/"))
+
+
+READER: Final = Reader(NAME, KEY, find, read)
