@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 
 from acphold.agents.interface import Notified, Updates
 from acphold.errors import InvalidParamsError
+from acphold.history.speakers import params_without_marks, without_marks
 from acphold.rpc import Cut, NotificationReceived
 from acphold.schema import UPDATE
 from acphold.schema.session_ids import session_id_in
@@ -35,28 +36,34 @@ class _UpdateParams(Struct, forbid_unknown_fields=True, gc=False, rename="camel"
 _decode = msgspec.json.Decoder(_UpdateParams).decode
 
 
-def runs(batch: Sequence[NotificationReceived]) -> Iterator[Updates | Notified]:
+def runs(
+    batch: Sequence[NotificationReceived], *, unmarked: bool = False
+) -> Iterator[Updates | Notified]:
     """The batch in order: runs of updates, and the notifications that are something else.
 
-    A `session/update` without an update is left out: no client could read it either.
+    A `session/update` without an update is left out: no client could read it either. `unmarked`:
+    without what only acphold may say of itself.
     """
     session_id, kind, raws = "", "", list[bytes]()
     for notification in batch:
-        is_update = notification.method == UPDATE.name
-        found = _update(notification.params) if is_update else None
-        if found is not None and found[:2] == (session_id, kind):
-            raws.append(found[2])
-            continue
-        if raws and (found is not None or not is_update):
-            yield Updates(session_id, kind, raws)
-            raws = []
-        if found is not None:
-            session_id, kind, raws = found[0], found[1], [found[2]]
-        elif is_update:
-            log.warning("no update: %r", notification.params[:EXCERPT])
-        else:
-            session_id = kind = ""
+        if notification.method != UPDATE.name:
+            if raws:
+                yield Updates(session_id, kind, raws)
+            session_id, kind, raws = "", "", []
             yield Notified(notification.method, notification.params)
+            continue
+        if (found := _update(notification.params)) is None:
+            log.warning("no update: %r", notification.params[:EXCERPT])
+            continue
+        its_session, its_kind, raw = found
+        if unmarked:
+            raw = without_marks(raw) if its_kind == "update" else params_without_marks(raw)
+        if its_session == session_id and its_kind == kind:
+            raws.append(raw)
+            continue
+        if raws:
+            yield Updates(session_id, kind, raws)
+        session_id, kind, raws = its_session, its_kind, [raw]
     if raws:
         yield Updates(session_id, kind, raws)
 

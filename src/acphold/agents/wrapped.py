@@ -15,7 +15,7 @@ from functools import partial
 from acphold.agents.added_servers import AddedServer, AddedServers
 from acphold.agents.capabilities import forks, told_agent
 from acphold.agents.identity import agent_key, spoken_name
-from acphold.agents.interface import Answered, Asked, Call, Listener, Notified, Unheard, Updates
+from acphold.agents.interface import Answered, Asked, Call, Listener, Unheard
 from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
 from acphold.agents.runs import runs, session_of
 from acphold.errors import (
@@ -26,7 +26,6 @@ from acphold.errors import (
     InvalidParamsError,
     SilentPeerError,
 )
-from acphold.history.speakers import params_without_marks, without_marks
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER
@@ -250,9 +249,9 @@ class ProcessAgent:
         return await self._listener.answer(Asked(request.method, request.params))
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        for event in runs(batch):
+        for event in runs(batch, unmarked=True):
             try:
-                await self._listener.hear(_in_its_own_name(event))
+                await self._listener.hear(event)
             except Exception:  # one event is not to take those of the same read with it
                 log.exception("what %s said could not be handled", self.called)
 
@@ -284,15 +283,6 @@ class ProcessAgent:
             if self._launched is not None:  # started early, never spoken to
                 launched, self._launched = self._launched, None
                 await ChildProcess(launched, relay_fd=None).aclose()
-
-
-def _in_its_own_name(event: Updates | Notified) -> Updates | Notified:
-    """What the agent reports, without what only acphold may say of itself."""
-    if isinstance(event, Notified):
-        return event
-    clean = without_marks if event.kind == "update" else params_without_marks
-    raws = list(map(clean, event.raws))
-    return Updates(event.session_id, event.kind, raws, event.are_last)
 
 
 def understood(name: str, result: bytes) -> InitializeResponse:

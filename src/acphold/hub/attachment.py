@@ -203,23 +203,17 @@ class Attachment:
             self.untold.discard(segment.last_seq)
             if segment.kind == PROMPT and (lines := self._frames.place(segment.last_seq)):
                 self.client.send(lines)
-        elif self.client.buffered > LAG:
+        elif (buffered := self.client.buffered) > LAG:
             self._go_on()
             return
         elif lines := self._frames.live(segment):
-            self._send_apart(lines)
+            if buffered:
+                self.client.send(lines)
+            else:  # a message a write: there are clients that merge or cut text when several
+                # updates come in one read
+                for line in lines[:-1].split(b"\n"):
+                    self.client.send(line + b"\n")
         self._advance(segment.last_seq)
-
-    def _send_apart(self, lines: bytes) -> None:
-        """A message a write to a client that has caught up, all at once to one that has not.
-
-        There are clients that merge or cut text when several updates come in one read.
-        """
-        if self.client.buffered:
-            self.client.send(lines)
-            return
-        for line in lines[:-1].split(b"\n"):
-            self.client.send(line + b"\n")
 
     def when_reached(self, seq: int, act: Callable[[], None]) -> None:
         """Do `act` as soon as all up to `seq` has been sent, before anything behind it is.

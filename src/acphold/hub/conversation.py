@@ -114,7 +114,7 @@ class Conversation:
 
     async def hear(self, updates: Updates) -> None:
         """Publish those that count; a failing journal ends the turn with the reason."""
-        if (child := self.children.find(updates.session_id)) is not None:
+        if updates.session_id != self.side.id and (child := self.children.find(updates.session_id)):
             await self._hear_child(child, updates)
             return
         raws = self.side.counting(updates)

@@ -74,25 +74,21 @@ class Router:
 
     async def hear(self, event: Event) -> None:
         """One event after the other, in the order of the wire."""
+        if isinstance(event, Unheard):
+            event = Updates(event.session_id, "update", [left_out(event.problem)])
         match event:
             case Updates():
-                await self._updated(event)
-            case Unheard():
-                told = [left_out(event.problem)]
-                await self._updated(Updates(event.session_id, "update", told))
+                conversation = self._find(event.session_id)
+                if conversation is None:
+                    self._routes.keep(event)
+                else:
+                    await conversation.hear(event)
             case Answered(call=call, answer=answer):
                 await call.take(answer)
             case Notified():
                 await self._notified(event)
             case _:
                 assert_never(event)
-
-    async def _updated(self, updates: Updates) -> None:
-        conversation = self._find(updates.session_id)
-        if conversation is None:
-            self._routes.keep(updates)
-        else:
-            await conversation.hear(updates)
 
     async def _notified(self, event: Notified) -> None:
         agent_session = session_id_in(event.params)

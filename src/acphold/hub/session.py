@@ -166,7 +166,14 @@ class Session:
         held, self._held = self._held, []
         news = (*held, *last) if held else last
         try:
-            segments = await self._commit(news)
+            standing, change = self.standing, NO_CHANGE
+            for each in news:
+                standing = each.after(standing)
+                change = both(change, each.change)
+            row = self._with_news(change, standing)
+            runs = [(each.kind, each.raws) for each in news]
+            segments = await self._journal.append(self._lease, runs, row)
+            self.standing, self.last_seq = standing, segments[-1].last_seq
         except BaseException as exc:
             self._held = held + self._held
             if isinstance(exc, LeaseLostError):
@@ -179,18 +186,6 @@ class Session:
             for each, segment in zip(news, segments, strict=True):
                 self._deliver(each, segment)
         return segments[-1]
-
-    async def _commit(self, news: Sequence[News]) -> Sequence[Segment]:
-        """Append to the journal and fold."""
-        standing, change = self.standing, NO_CHANGE
-        for each in news:
-            standing = each.after(standing)
-            change = both(change, each.change)
-        row = self._with_news(change, standing)
-        runs = [(each.kind, each.raws) for each in news]
-        segments = await self._journal.append(self._lease, runs, row)
-        self.standing, self.last_seq = standing, segments[-1].last_seq
-        return segments
 
     def _deliver(self, news: News, segment: Segment) -> None:
         author = None if news.author is None else self._current(news.author)

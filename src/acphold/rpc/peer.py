@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
+from itertools import chain
 from typing import Protocol as Interface
 from typing import TypeVar
 
@@ -25,7 +26,7 @@ from acphold.errors import (
     SilentPeerError,
     TooManyRequestsError,
 )
-from acphold.rpc.eager_tasks import EagerTasks, Work
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.events import (
     Cut,
     Event,
@@ -72,7 +73,7 @@ more is answers that it asks for and does not read."""
 AT_ONCE = 16
 """Requests of one read that are begun before others have their turn on the event loop."""
 
-UNHANDLED = "%s the %s could not be handled"
+UNHANDLED = "what the %s said could not be handled"
 
 OnAnswer = Callable[[Answer], Awaitable[None] | None]
 """Called in the inbound lane with the answer of a call, before anything that came behind it; no
@@ -216,8 +217,7 @@ class Peer:
                 if self._is_agent and self._is_full:
                     log.error("the %s does not read what it is sent; it is given up", self.name)
                     break
-                for step in self._handled(self._protocol.feed(chunk)):
-                    await step
+                await self._wait_for(self._handled(self._protocol.feed(chunk)))
                 if self._is_full and not self._is_agent:
                     await self._transport.drain()
             await self._lane_is_free()
@@ -237,7 +237,9 @@ class Peer:
             return False
         steps = self._handled(self._protocol.feed(chunk))
         if (step := next(steps, None)) is not None:
-            self._lane = self._tasks.begin(_walked(step, steps), f"{self.name} lane")
+            self._lane = self._tasks.begin(
+                self._wait_for(chain((step,), steps)), f"{self.name} lane"
+            )
             if self._lane is not None:
                 self._lane.add_done_callback(self._left_lane)
         return True
@@ -268,7 +270,7 @@ class Peer:
                 batch.append(event)
                 continue
             if batch:
-                if (rest := self._hear(batch)) is not None:
+                if (rest := self._handed(self._receiver.on_notifications, batch)) is not None:
                     yield rest
                 batch = []
             match event:
@@ -279,8 +281,13 @@ class Peer:
                     begun += 1
                     if begun % AT_ONCE == 0:
                         yield asyncio.sleep(0)  # each may have taken its time
-                case ResponseReceived():
-                    if (telling := self._begin_telling(event)) is not None:
+                case ResponseReceived(id=id_, result=result, error=error):
+                    if (on_answer := self._calls.pop(id_, None)) is None:
+                        continue  # cancelled meanwhile: nobody waits any more
+                    answer: Answer = result
+                    if error is not None:
+                        answer = RemoteError(error.code, error.message, error.raw)
+                    if (telling := self._begin_answer(on_answer, answer)) is not None:
                         yield self._to_its_end(telling)
                 case NotificationReceived():
                     self._cancel(event)
@@ -289,11 +296,9 @@ class Peer:
                     if event.reply and (event.asked or listens):
                         self._transport.send(event.reply)
                     garbage.append(event)
-                    if event.cut is not None:
-                        rest = self._handed(self._on_cut, event.cut, "a notification from")
-                        if rest is not None:
-                            yield rest
-        if batch and (rest := self._hear(batch)) is not None:
+                    if (cut := event.cut) and (rest := self._handed(self._on_cut, cut)) is not None:
+                        yield rest
+        if batch and (rest := self._handed(self._receiver.on_notifications, batch)) is not None:
             yield rest
         if garbage:
             first, more = garbage[0], len(garbage) - 1
@@ -302,40 +307,29 @@ class Peer:
             said = f": {first.excerpt!r}" if self._is_agent else ""
             log.warning("from the %s: %s%s%s", self.name, first.problem, said, behind)
 
-    def _hear(self, batch: list[NotificationReceived]) -> Work | None:
-        return self._handed(self._receiver.on_notifications, batch, "a notification from")
-
-    def _begin_telling(self, event: ResponseReceived) -> asyncio.Task[None] | None:
-        on_answer = self._calls.pop(event.id, None)
-        if on_answer is None:
-            return None  # cancelled meanwhile: nobody waits any more
-        error, answer = event.error, event.result
-        told = answer if error is None else RemoteError(error.code, error.message, error.raw)
-        return self._begin_answer(on_answer, told)
-
     def _begin_answer(self, on_answer: OnAnswer, answer: Answer) -> asyncio.Task[None] | None:
-        rest = self._handed(on_answer, answer, "an answer of")
-        return None if rest is None else self._tasks.begin(rest, f"{self.name} has answered")
+        rest = self._handed(on_answer, answer)
+        if rest is None:
+            return None
+        return self._tasks.begin(self._wait_for((rest,)), f"{self.name} has answered")
 
     def _handed(
-        self, take: Callable[[V], Awaitable[None] | None], what: V, called: str
-    ) -> Work | None:
-        """Have something taken that nobody awaits; the rest of it, if it has to be waited for.
-
-        What cannot be handled does not end the connection.
-        """
+        self, take: Callable[[V], Awaitable[None] | None], what: V
+    ) -> Awaitable[None] | None:
+        """Have something taken that nobody awaits; the rest of it, if it has to be waited for."""
         try:
-            rest = take(what)
+            return take(what)
         except Exception:
-            log.exception(UNHANDLED, called, self.name)
+            log.exception(UNHANDLED, self.name)
             return None
-        return None if rest is None else self._waited_for(rest, called)
 
-    async def _waited_for(self, rest: Awaitable[None], called: str) -> None:
-        try:
-            await rest
-        except Exception:
-            log.exception(UNHANDLED, called, self.name)
+    async def _wait_for(self, steps: Iterable[Awaitable[object]]) -> None:
+        """One after the other. What cannot be handled does not end the connection."""
+        for step in steps:
+            try:
+                await step
+            except Exception:
+                log.exception(UNHANDLED, self.name)
 
     async def _to_its_end(self, telling: asyncio.Task[None]) -> None:
         """Nobody else has this answer: it is told to the end, also when the pump is ended."""
@@ -466,12 +460,6 @@ class Peer:
             request.abandon()
         self._tasks.close()
         await self._transport.aclose()
-
-
-async def _walked(step: Awaitable[object], further: Iterator[Awaitable[object]]) -> None:
-    await step
-    for later in further:
-        await later
 
 
 class _CancelParams(msgspec.Struct, rename="camel"):

@@ -198,7 +198,16 @@ class PipeTransport:
         if self._reader is not None and not self._reader.done():
             # Read here, not in the task: the loop asks the system again before the task runs, and
             # would wake it twice. Should the task be cancelled now, the next `receive` has it.
-            self._bring(self._take(), self._reader)
+            data = self._take()
+            try:
+                if not data or self._offer(data):
+                    return  # the end is told where it is found
+            except Exception as exc:  # of whoever reads here
+                if not self._reader.done():
+                    self._reader.set_exception(exc)
+                return
+            self._arrived = data
+            self._reader.set_result(None)
         elif self._reading in (Reading.HUNG_UP, Reading.CUT):
             if self._take():
                 self._reading = Reading.CUT
@@ -206,18 +215,6 @@ class PipeTransport:
             # Nobody receives: leave it to the system, the pipe fills and the other side waits.
             # Doing it only now spares two system calls for each message that is awaited.
             self._unwatch(source)
-
-    def _bring(self, data: bytes | None, reader: asyncio.Future[None]) -> None:
-        """Bring what was read to whoever waits for it."""
-        try:
-            if not data or self._offer(data):
-                return  # the end is told where it is found
-        except Exception as exc:  # of whoever reads here
-            if not reader.done():
-                reader.set_exception(exc)
-            return
-        self._arrived = data
-        reader.set_result(None)
 
     def _unwatch(self, source: Descriptor) -> None:
         if self._watched:
