@@ -20,6 +20,7 @@ WITHOUT_JOURNAL = {
     "connect",
     "demo",
     "demo-agent",
+    "help",
     "mcp-bridge",
     "setup",
 }
@@ -105,7 +106,7 @@ def test_the_version_is_printed(acphold: CommandLine) -> None:
 def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
     done = acphold.run("lst")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "acphold: no command 'lst' (`list`?); see `acphold --help`\n"
+    assert done.err == "acphold: no command 'lst' (`list`?); `acphold help` has all of them\n"
 
 
 @pytest.mark.parametrize(

@@ -39,7 +39,7 @@ def test_a_change_far_down_a_file_says_on_which_line_it_begins() -> None:
 
 def test_two_versions_of_a_huge_file_are_counted_not_compared() -> None:
     diff = {"type": "diff", "path": "/a", "oldText": "a\n" * 9000, "newText": "b\n"}
-    assert tool([diff])[2] == "  9000 lines became 1 line"
+    assert tool([diff])[2] == "  9,000 lines became 1 line"
 
 
 def test_a_tool_without_a_title_is_called_by_its_id() -> None:

@@ -223,7 +223,7 @@ def checked_settings() -> list[Finding]:
     ]
 
 
-_MEND = "mend the file; docs/operations.md has all of its keys"
+_MEND = "mend the file; `acphold help settings` has all of its keys"
 
 
 def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Finding:

@@ -66,7 +66,11 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
 def _problem(error: AcpholdError) -> Finding:
     """Errors of the journal say both what is wrong and, behind the last semicolon, what to do."""
     what, _, advice = str(error).rpartition("; ")
-    return Finding(what, advice) if what else Finding(advice, "see docs/operations.md")
+    return (
+        Finding(what, advice)
+        if what
+        else Finding(advice, "see `acphold help when something is wrong`")
+    )
 
 
 def _sizes(path: Path) -> str:

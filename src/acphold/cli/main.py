@@ -67,6 +67,7 @@ COMMANDS = {
     "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "backup": Entry("backup", "Copy the journal, safely while sessions run."),
     "shrink": Entry("shrink", "Give the disk back what deleted sessions have left."),
+    "help": Entry("manual", "Read the documents: about a command, or a topic."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
     "check": Entry("check", "Check what an agent keeps of the protocol."),
     "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),
@@ -83,10 +84,34 @@ TASKS = {
     "list": "look",
     "rename": "put in order",
     "import": "keep",
-    "doctor": "try and check",
+    "help": "read, try and check",
     "mcp": "for agents",
 }
 """The headings of the help, each by the command that it stands above."""
+
+SAME = {"ls": "list", "version": "--version"}
+"""What people call by another name out of habit."""
+
+MEANT = {
+    "cat": "show",
+    "config": "setup",
+    "continue": "resume",
+    "grep": "search",
+    "history": "list",
+    "install": "setup",
+    "kill": "stop",
+    "log": "show",
+    "login": "sign-in",
+    "logout": "sign-out",
+    "open": "resume",
+    "ps": "list",
+    "restore": "unarchive",
+    "rm": "delete",
+    "sessions": "list",
+    "start": "chat",
+    "status": "list",
+}
+"""What is meant by some words that no command is called by."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -155,11 +180,12 @@ def _log_to_stderr() -> None:
 
 def _run(arguments: Sequence[str]) -> int:
     name, *rest = arguments or ("resume" if _is_at_home() else "",)
+    name = SAME.get(name, name)
     try:
         if name and not name.startswith("-"):
             return _run_command(name, rest)
         about = parser_of("")
-        about.read(arguments)  # which ends with --help and --version
+        about.read([name, *rest] if name else [])  # which ends with --help and --version
     except UsageError as error:
         print(visible(f"{_called(name)}: {error}"), file=sys.stderr)
     else:
@@ -198,8 +224,11 @@ def parser_of(name: str) -> Parser:
     if not name:
         return _overview()
     if name not in COMMANDS:
-        meant = "".join(f" (`{near}`?)" for near in get_close_matches(name, COMMANDS, 1))
-        raise UsageError(f"no command {name!r}{meant}; see `acphold --help`")
+        near = (
+            [MEANT[name]] if MEANT.get(name) in COMMANDS else get_close_matches(name, COMMANDS, 1)
+        )
+        meant = "".join(f" (`{command}`?)" for command in near)
+        raise UsageError(f"no command {name!r}{meant}; `acphold help` has all of them")
     entry = COMMANDS[name]
     found = getattr(import_module(f"acphold.cli.{entry.module}"), entry.parser)()
     assert isinstance(found, Parser)

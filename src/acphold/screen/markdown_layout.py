@@ -64,7 +64,7 @@ class _Rule(HorizontalRule):
 
 
 class Prose(Markdown):
-    """What an agent said. Tags stay to be read, a line that ends stays ended."""
+    """What an agent said. Tags stay to be read, a line that ends stays ended, unless `reflowed`."""
 
     elements = {  # noqa: RUF012 (rich's own)
         **Markdown.elements,
@@ -75,20 +75,20 @@ class Prose(Markdown):
         "hr": _Rule,
     }
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, *, reflowed: bool = False) -> None:
         super().__init__(
             "", code_theme="ansi_dark", inline_code_theme="ansi_dark", hyperlinks=False
         )
         parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
         self.markup = text
         self.parsed = parser.parse(text)
-        _prepare(self.parsed)
+        _prepare(self.parsed, reflowed=reflowed)
 
 
-def _prepare(tokens: Iterable[Token]) -> None:
+def _prepare(tokens: Iterable[Token], *, reflowed: bool) -> None:
     """End lines where the text does, and show what `&#27;` and its like decode to."""
     for token in tokens:
-        if token.type == "softbreak":
+        if token.type == "softbreak" and not reflowed:
             token.type = "hardbreak"
         token.content = visible(token.content)
         token.info = visible(token.info)
@@ -96,4 +96,4 @@ def _prepare(tokens: Iterable[Token]) -> None:
             name: visible(value) if isinstance(value, str) else value
             for name, value in token.attrs.items()
         }
-        _prepare(token.children or ())
+        _prepare(token.children or (), reflowed=reflowed)

@@ -1,0 +1,126 @@
+"""`acphold help`: the documents, which come with the program, a page or a part of one at a time."""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from difflib import get_close_matches
+from pathlib import Path
+from typing import NamedTuple
+
+from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.main import COMMANDS, parser_of
+from acphold.cli.terminal_text import console
+
+COMMANDS_PAGE = "operations"
+"""The page with a part about each command; what is looked for is looked for there first."""
+
+
+class Part(NamedTuple):
+    """A page from one heading to the next that is not below it."""
+
+    page: str
+    heading: str
+    text: str
+
+
+def parser() -> Parser:
+    """The arguments of `help`."""
+    made = Parser(
+        show_help, "help", "[COMMAND | TOPIC]", epilog=f"topics:\n{_topics()}", is_read=True
+    )
+    made.add_argument(
+        "topic", metavar="TOPIC", nargs="*", help="a command, a page, or words of a heading"
+    )
+    return made
+
+
+def show_help(*, topic: list[str]) -> int:
+    """Read the documents: about a command, or a topic.
+
+    A topic is a page, or words of a heading in one: `acphold help exit codes`. Without any you get
+    the commands and the pages. In a pipe it is the Markdown as it was written.
+    """
+    words = " ".join(topic)
+    if not words:
+        print(f"{parser_of('').format_help().rstrip()}\n\ntopics of `acphold help`:\n{_topics()}")
+    elif sys.stdout.isatty():
+        from acphold.screen.layout import Beside
+        from acphold.screen.markdown_layout import Prose
+
+        console().print(Beside("", "", Prose(found(words), reflowed=True), gutter=2))
+    else:
+        sys.stdout.write(found(words))
+    return Exit.OK
+
+
+def found(words: str) -> str:
+    """The Markdown of what is meant; UsageError if nothing is, or several are."""
+    known = pages()
+    if words in COMMANDS:
+        parts = [part for part in _parts(COMMANDS_PAGE) if f"`acphold {words}" in part.heading]
+        text = "".join(part.text for part in parts) or _fenced(parser_of(words).format_help())
+        return (
+            f"{text.rstrip()}\n\n{known[words].read_text(encoding='utf-8')}"
+            if words in known
+            else text
+        )
+    if words in known:
+        return known[words].read_text(encoding="utf-8")
+    headings: list[str] = []
+    for page in sorted(known, key=lambda name: name != COMMANDS_PAGE):
+        parts = [*_parts(page)]
+        headings += [part.heading for part in parts]
+        named = [part for part in parts if part.heading.casefold() == words.casefold()]
+        near = named or [part for part in parts if _has(part.heading, words)]
+        if len(near) > 1:
+            which = ", ".join(f"`acphold help {part.heading}`" for part in near[:8])
+            raise UsageError(f"{words!r} may mean several: {which}")
+        if near:
+            return near[0].text
+    [meant] = get_close_matches(words, [*COMMANDS, *known, *headings], 1) or [""]
+    raise UsageError(
+        f"no topic {words!r}{f' (`{meant}`?)' if meant else ''}; `acphold help` lists the pages, "
+        "and `acphold help operations` is the longest of them"
+    )
+
+
+def pages() -> dict[str, Path]:
+    """The documents by name: beside the package, as a wheel has them, or where they are written."""
+    package = Path(__file__).parents[1]
+    folders = (package / "docs", package.parents[1] / "docs")
+    folder = next((each for each in folders if (each / f"{COMMANDS_PAGE}.md").is_file()), None)
+    return {page.stem: page for page in sorted(folder.glob("*.md"))} if folder is not None else {}
+
+
+def _topics() -> str:
+    lines = []
+    for name, page in pages().items():
+        with page.open(encoding="utf-8") as text:
+            title = text.readline().lstrip("# ").strip()
+        lines += [f"  {name:<14}{title}"] if name != "index" else []
+    return "\n".join(lines)
+
+
+def _parts(page: str) -> Iterator[Part]:
+    """Each part of a page, those inside others too."""
+    text = pages()[page].read_text(encoding="utf-8")
+    fences = [match.start() for match in re.finditer(r"^(```|~~~)", text, re.MULTILINE)]
+    heads = [
+        match
+        for match in re.finditer(r"^(#{1,6}) +(.*)$", text, re.MULTILINE)
+        if sum(fence < match.start() for fence in fences) % 2 == 0  # else a comment in some code
+    ]
+    for place, head in enumerate(heads):
+        behind = (later.start() for later in heads[place + 1 :] if len(later[1]) <= len(head[1]))
+        yield Part(page, head[2].strip(), text[head.start() : next(behind, len(text))])
+
+
+def _has(heading: str, words: str) -> bool:
+    there = re.findall(r"\w+", heading.casefold())
+    return all(word in there for word in re.findall(r"\w+", words.casefold()))
+
+
+def _fenced(text: str) -> str:
+    return f"```\n{text.rstrip()}\n```\n"

@@ -1,0 +1,94 @@
+"""`acphold help`: the documents, about a command or a topic; and words that no command has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import acphold as package
+from acphold.cli.main import COMMANDS, MEANT, SAME
+from acphold.cli.manual import found, pages
+from acphold.version import __version__
+from tests.cli.command_line import CommandLine
+
+
+def test_help_alone_lists_the_commands_and_the_pages(acphold: CommandLine) -> None:
+    done = acphold.run("help")
+    assert done.code == 0
+    assert "  wrap        Speak ACP" in done.out
+    assert "  import        Import\n" in done.out
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_about_each_command_there_is_something_to_read(acphold: CommandLine, command: str) -> None:
+    done = acphold.run("help", command)
+    assert done.code == 0
+    assert f"acphold {command}" in done.out
+
+
+def test_a_page_is_read_whole_and_a_topic_is_a_part_of_one(acphold: CommandLine) -> None:
+    assert acphold.run("help", "quickstart").out.startswith("# Quickstart\n")
+    codes = acphold.run("help", "exit", "codes").out
+    assert codes.startswith("## Exit codes\n")
+    assert "\n## " not in codes
+    settings = acphold.run("help", "settings").out
+    assert "### Alerts" in settings, "what is below a heading belongs to it"
+    assert "# for all agents of this file" in settings, "a comment in some code is no heading"
+
+
+def test_a_page_that_is_called_like_a_command_stands_behind_what_is_said_of_the_command(
+    acphold: CommandLine,
+) -> None:
+    told = acphold.run("help", "export").out
+    assert told.index("### `acphold export") < told.index("# Export\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["exit", "cods"], "(`Exit codes`?)"),
+        (["serach"], "(`search`?)"),
+        (["sentence", "by", "sentence"], "may mean several: `acphold help The session pages"),
+    ],
+)
+def test_a_topic_that_is_none_or_several_is_told_with_what_may_be_meant(
+    acphold: CommandLine, words: list[str], why: str
+) -> None:
+    done = acphold.run("help", *words)
+    assert (done.code, done.out) == (2, "")
+    assert why in done.err
+
+
+def test_on_a_terminal_a_page_is_laid_out_in_the_width_that_there_is(acphold: CommandLine) -> None:
+    shown = acphold.on_terminal("help", "journal", columns=40).plain.splitlines()
+    assert shown[0] == "  The journal"
+    assert max(map(len, shown)) <= 40
+    assert "`" not in "".join(shown)
+
+
+@pytest.mark.parametrize(("typed", "meant"), [*MEANT.items(), ("serach", "search")])
+def test_a_word_that_no_command_has_is_told_with_the_command_that_is_meant(
+    acphold: CommandLine, typed: str, meant: str
+) -> None:
+    done = acphold.run(typed)
+    assert done.code == 2
+    if meant in COMMANDS:
+        assert f"no command '{typed}' (`{meant}`?)" in done.err
+
+
+def test_list_and_the_version_are_found_by_the_names_that_others_give_them(
+    acphold: CommandLine,
+) -> None:
+    assert acphold.run("ls").all == acphold.run("list").all
+    assert acphold.run("version").out == f"acphold {__version__}\n"
+    assert not {*SAME, *MEANT} & {*COMMANDS}
+
+
+def test_pages_that_messages_name_are_there() -> None:
+    for path in Path(package.__file__).parent.rglob("*.py"):
+        text = path.read_text(encoding="utf-8")
+        for topic in re.findall(r"`acphold help ([a-z][a-z ]*)`", text):
+            assert found(topic), f"{path.name} names {topic!r}"
+    assert pages()
