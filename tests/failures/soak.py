@@ -209,7 +209,7 @@ class Soak:
             assert on_screen(seen) == on_screen(known), (
                 f"{visitor.name} has seen something else: {difference(seen, known)}"
             )
-            assert seen.standing.title == known.standing.title
+            assert seen.attributes.title == known.attributes.title
             assert seen.open_tools == known.open_tools
 
     # -- one round --------------------------------------------------------------------------

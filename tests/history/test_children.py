@@ -77,7 +77,7 @@ def test_what_is_said_in_a_sub_agent_stands_in_it_and_not_in_the_session() -> No
     assert isinstance(first, Message)
     assert isinstance(second, Message)
     assert (first.text, second.text) == ("mine", "mine, too")
-    assert state.standing.current_mode_id is None
+    assert state.attributes.current_mode_id is None
 
 
 @pytest.mark.parametrize("spelling", ["update", "spawned", "opencode"])

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from acphold.history.attributes import SNAPSHOTS
 from acphold.history.compaction import compact
 from acphold.history.entries import Segment
 from acphold.history.fold import fold
 from acphold.history.raw_update import text_block, update_kind
 from acphold.history.replay import replay
-from acphold.history.standing import SNAPSHOTS
 from acphold.history.timeline import ContextCompaction
 from tests.journal.conversations import (
     CONVERSATIONS,

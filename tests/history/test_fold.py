@@ -6,10 +6,10 @@ import json
 
 from hypothesis import given
 
+from acphold.history.attributes import NO_ATTRIBUTES, fold_settings, fold_update, is_known
 from acphold.history.entries import Entry
 from acphold.history.fold import EMPTY, Fold, SessionState, fold
 from acphold.history.raw_update import update_kind
-from acphold.history.standing import NO_STANDING, fold_settings, fold_update, is_known
 from acphold.history.timeline import Message, ToolCall, TurnEnd
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
@@ -39,12 +39,12 @@ def test_folding_in_two_parts_is_folding_at_once(pieces: Pieces) -> None:
 
 
 @given(CONVERSATIONS)
-def test_a_standing_folded_live_is_that_of_the_whole_fold(pieces: Pieces) -> None:
-    standing = NO_STANDING
+def test_attributes_folded_live_are_those_of_the_whole_fold(pieces: Pieces) -> None:
+    attributes = NO_ATTRIBUTES
     entries = [entry for entry in entries_of(segments_of(pieces)) if entry.kind == "update"]
     for entry in entries:
-        standing = fold_update(standing, update_kind(entry.raw), entry.raw)
-    assert fold(entries).standing == standing
+        attributes = fold_update(attributes, update_kind(entry.raw), entry.raw)
+    assert fold(entries).attributes == attributes
 
 
 @given(CONVERSATIONS, CONVERSATIONS)
@@ -168,7 +168,7 @@ def test_open_tools_are_those_neither_completed_nor_failed() -> None:
     assert state.open_tools == ("a", "b")
 
 
-def test_a_standing_holds_the_newest_complete_value_of_each() -> None:
+def test_attributes_are_the_newest_complete_value_of_each() -> None:
     opened = (
         b'{"modes":{"currentModeId":"ask","availableModes":[{"id":"ask"},{"id":"code"}]},'
         b'"configOptions":[{"id":"model"}]}'
@@ -182,7 +182,7 @@ def test_a_standing_holds_the_newest_complete_value_of_each() -> None:
         {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": "2026-01-01"},
         {"sessionUpdate": "session_info_update", "updatedAt": None},
     )
-    begun = fold_settings(state.standing, opened)
+    begun = fold_settings(state.attributes, opened)
     assert begun.current_mode_id == "ask"
     assert begun.available_modes == b'[{"id":"ask"},{"id":"code"}]'
     assert begun.config_options == b'[{"id":"model"}]'
@@ -197,7 +197,7 @@ def test_bytes_that_nobody_can_read_change_nothing() -> None:
     kinds = ["update", "params", "prompt", "settings", "echo", "terminal", "from the future"]
     for kind in kinds:
         state = fold([Entry(1, kind, 0, raw) for raw in broken])
-        assert (state.timeline, state.standing) == (EMPTY.timeline, EMPTY.standing)
+        assert (state.timeline, state.attributes) == (EMPTY.timeline, EMPTY.attributes)
 
 
 def test_a_turn_that_was_interrupted_is_told_from_one_that_ended() -> None:
@@ -236,7 +236,7 @@ def test_what_says_nothing_new_is_told_from_news() -> None:
         {"sessionUpdate": "available_commands_update", "availableCommands": []},
         {"sessionUpdate": "usage_update", "used": 1, "size": 2},
         {"sessionUpdate": "session_info_update", "title": "T", "updatedAt": "2026-01-01"},
-    ).standing
+    ).attributes
     repeated: list[dict[str, object]] = [
         {"sessionUpdate": "current_mode_update", "currentModeId": "code"},
         {"sessionUpdate": "config_option_update", "configOptions": [{"id": "model"}]},

@@ -47,7 +47,7 @@ def test_folding_the_replay_gives_the_state_of_the_conversation(pieces: Pieces) 
     told = fold(as_entries(list(replay(segments))))
     known = fold(entries_of(segments))
     assert told.timeline == tuple(_as_replayed(known.timeline))
-    assert told.standing == known.standing
+    assert told.attributes == known.attributes
 
 
 def test_params_without_an_update_tell_nothing() -> None:

@@ -85,7 +85,7 @@ async def test_who_loads_it_later_is_told_it_last(journal: Path) -> None:
     async with shared(journal) as house:
         client = await house.loaded(session)
         assert told(client)[-1] == "Mine"
-        assert (await state_of(house.journal, session)).standing.title == "Mine"
+        assert (await state_of(house.journal, session)).attributes.title == "Mine"
 
 
 async def test_it_is_not_told_twice_and_does_not_move_the_session(journal: Path) -> None:

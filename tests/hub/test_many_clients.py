@@ -231,7 +231,7 @@ class Drama:
             assert numbers == sorted(set(numbers)), viewer.name
             state = viewer.state()
             assert shown(state.timeline) == shown(known.timeline), viewer.name
-            assert state.standing.title == known.standing.title
+            assert state.attributes.title == known.attributes.title
             assert state.open_tools == known.open_tools
         for driver in self.drivers:
             own = f"{driver.connection.info!r}"

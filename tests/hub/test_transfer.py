@@ -93,9 +93,9 @@ async def test_it_gets_none_of_the_modes_options_and_commands_of_the_first(journ
         assert answer == {"modes": other}
         asked = {method for method, _ in house.agent.asked}
         assert not asked & {"session/set_mode", "session/set_config_option"}
-        standing = (await house.journal.summary(session)).standing
-        assert standing.commands == b"[]"
-        assert standing.config_options is None
+        attributes = (await house.journal.summary(session)).attributes
+        assert attributes.commands == b"[]"
+        assert attributes.config_options is None
 
 
 async def test_back_at_the_first_agent_it_is_handed_what_the_second_has_said(

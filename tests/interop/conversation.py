@@ -48,7 +48,7 @@ def timeline(updates: Iterable[Json]) -> list[Json]:
     return items
 
 
-def standing(updates: Iterable[Json]) -> list[Json]:
+def attributes(updates: Iterable[Json]) -> list[Json]:
     """The updates that say how the session stands, in order."""
     return [update for update in updates if update["sessionUpdate"] not in TIMELINE]
 
@@ -81,7 +81,7 @@ def assert_same(seen: Iterable[Json], replay: Iterable[Json]) -> None:
     """Nothing is missing, nothing is there twice, and the order is kept."""
     was, now = lasting(seen), list(replay)
     assert timeline(now) == timeline(was)
-    assert standing(now) == standing(was)
+    assert attributes(now) == attributes(was)
 
 
 def assert_all_there(seen: Iterable[Json], replay: Iterable[Json]) -> None:
@@ -98,8 +98,8 @@ def assert_all_there(seen: Iterable[Json], replay: Iterable[Json]) -> None:
     assert last["content"][-1]["text"].startswith(last_seen["content"][-1]["text"])
     open_calls = [item for item in same if item.get("status") in ("pending", "in_progress")]
     assert open_calls == []
-    *stood, mark = standing(now)
-    stood_before = standing(was)
+    *stood, mark = attributes(now)
+    stood_before = attributes(was)
     assert stood[: len(stood_before)] == stood_before
     assert mark["_meta"] == INTERRUPTED
 

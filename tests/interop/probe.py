@@ -105,9 +105,9 @@ def _shape(result: Json | str | None) -> object:
     if not isinstance(result, dict):
         return result
     options = result.get("configOptions") or []
-    standing = {option["id"]: option["currentValue"] for option in options}
+    attributes = {option["id"]: option["currentValue"] for option in options}
     named = {"stopReason": result["stopReason"]} if "stopReason" in result else {}
-    return {"members": sorted(result), **named, **({"options": standing} if standing else {})}
+    return {"members": sorted(result), **named, **({"options": attributes} if attributes else {})}
 
 
 def differences(without: Report, behind: Report) -> Report:

@@ -78,8 +78,8 @@ async def test_a_copy_for_the_same_agent_has_everything_but_the_costs(
     assert json.loads(found[-2][1]) == {"stopReason": "end_turn"}
     state, before = await state_of(journal, "s2"), await state_of(journal, "s1")
     assert [str(item) for item in state.timeline[:2]] == [str(item) for item in before.timeline[:2]]
-    assert state.standing.current_mode_id == "n"
-    assert state.standing.title == "Copy"
+    assert state.attributes.current_mode_id == "n"
+    assert state.attributes.title == "Copy"
 
 
 async def test_a_copy_for_another_agent_has_none_of_the_settings_of_the_first(
@@ -88,8 +88,8 @@ async def test_a_copy_for_another_agent_has_none_of_the_settings_of_the_first(
     await session(journal, *CONVERSATION)
     found = await copied(journal, agent="b")
     assert {kind for kind, _ in found} == {"prompt", "update", "turn_end"}
-    standing = (await state_of(journal, "s2")).standing
-    assert (standing.current_mode_id, standing.commands, standing.usage) == (None, None, None)
+    attributes = (await state_of(journal, "s2")).attributes
+    assert (attributes.current_mode_id, attributes.commands, attributes.usage) == (None, None, None)
 
 
 async def test_a_copy_ends_where_it_is_to_end(journal: SqliteJournal) -> None:

@@ -82,7 +82,7 @@ async def join(session_id: str, journal: str | None, host: str, *, watch: bool =
         return Exit.ERROR
     if on_terminal() and code == Exit.OK:
         print(f"\nDetached; the session goes on: acphold attach{host} {on_one_line(session_id)}")
-    elif seat.sitting.error is not None:
+    elif seat.chat.error is not None:
         _say_how_to_go_on("To go on", session_id, host)
     return code
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from acphold.journal import Journal, ListFilter, SessionRow
     from acphold.schema import ClientCapabilities, SessionInfo
     from acphold.screen.answers import PersonAnswers
-    from acphold.screen.sitting import Sitting
+    from acphold.screen.chat import Chat
 
 ENDS = {
     "completed": Exit.OK,
@@ -60,23 +60,23 @@ def on_terminal() -> bool:
 
 
 class Seat:
-    """A sitting, who answers in it, and the options of the connection for it."""
+    """A chat, who answers in it, and the options of the connection for it."""
 
     def __init__(self, *, permission: Rule | None, reads_only: bool, leaving: str) -> None:
         from acphold.screen.answers import PersonAnswers
+        from acphold.screen.chat import Chat
         from acphold.screen.flow import Flow
-        from acphold.screen.sitting import Sitting
 
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole")
         self.reads_only = reads_only
-        self.sitting: Sitting = Sitting(self.flow, reads_only=reads_only, leaving=leaving)
+        self.chat: Chat = Chat(self.flow, reads_only=reads_only, leaving=leaving)
         self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)
         self._permission = permission
 
     @property
     def options(self) -> Options:
         """How the connection behaves."""
-        options: Options = {"on_update": self.sitting.hear}
+        options: Options = {"on_update": self.chat.hear}
         options["capabilities"] = _offered(options, reads_only=self.reads_only)
         if not on_terminal() and not self.reads_only:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
@@ -92,21 +92,21 @@ class Seat:
 
     async def sit(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves, or it ends; the exit code."""
-        self.sitting.begin(agent, session)
+        self.chat.begin(agent, session)
         if on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS:
             await self._on_terminal(session)
         elif on_terminal() and not self.reads_only:
             await self._on_lines()
         else:
             await self._in_pipe()
-        if self.sitting.error is None:
+        if self.chat.error is None:
             return Exit.OK if on_terminal() else self._how_it_ended()
-        print(visible(f"acphold: {self.sitting.error}"), file=sys.stderr)
+        print(visible(f"acphold: {self.chat.error}"), file=sys.stderr)
         return Exit.AGENT
 
     def _how_it_ended(self) -> Exit:
         """The exit code for a script: that of the last turn, as `ask` has it."""
-        end = self.sitting.last_end
+        end = self.chat.last_end
         return Exit.OK if end is None else ENDS[end.outcome]
 
     async def _on_terminal(self, session: RemoteSession) -> None:
@@ -116,60 +116,60 @@ class Seat:
         screen = LineScreen(
             self.flow,
             console(),
-            self.sitting,
+            self.chat,
             completer=PromptCompleter(lambda: session.commands, session.cwd),
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )
-        self.sitting.face = self.answers.face = screen
-        await self.sitting.look()
+        self.chat.face = self.answers.face = screen
+        await self.chat.look()
         self.flow.shorten(HISTORY_PASSAGES)
-        self.sitting.attend()
+        self.chat.attend()
         try:
             await screen.run()
         finally:
-            await self.sitting.aclose()
+            await self.chat.aclose()
 
     async def _on_lines(self) -> None:
         from acphold.screen.plain import TeletypeFace
 
-        face = TeletypeFace(self.flow, sys.stdout, self.sitting)
-        self.sitting.face = self.answers.face = face
+        face = TeletypeFace(self.flow, sys.stdout, self.chat)
+        self.chat.face = self.answers.face = face
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
-        await self.sitting.look()
+        await self.chat.look()
         self.flow.shorten(HISTORY_PASSAGES)
         face.changed()
-        self.sitting.attend()
+        self.chat.attend()
         try:
             await face.run()
         finally:
             loop.remove_signal_handler(signal.SIGINT)
-            await self.sitting.aclose()
+            await self.chat.aclose()
             face.changed()
             face.require_written()
 
     def _interrupt(self) -> None:
         """Ctrl-C: no hint could be seen, so without a turn it leaves at once."""
-        if self.sitting.in_turn:
-            self.sitting.interrupt()
+        if self.chat.in_turn:
+            self.chat.interrupt()
         else:
-            self.sitting.face.close()
+            self.chat.face.close()
 
     async def _in_pipe(self) -> None:
         from acphold.screen.plain import PlainFace
 
         face = PlainFace(self.flow, sys.stdout)
-        self.sitting.face = self.answers.face = face
-        await self.sitting.look()
-        self.sitting.attend()
+        self.chat.face = self.answers.face = face
+        await self.chat.look()
+        self.chat.attend()
         try:
             if self.reads_only:
                 await face.closed()
             else:
-                await face.prompt_each(self.sitting)
+                await face.prompt_each(self.chat)
         finally:
-            await self.sitting.aclose()
+            await self.chat.aclose()
             face.changed()
             face.require_written()
 

@@ -182,49 +182,49 @@ class RemoteSession:
     @property
     def modes(self) -> SessionModeState | None:
         """The modes that it has, and the one it is in; None when it has none."""
-        standing = self.state.standing
-        if standing.available_modes is None or standing.current_mode_id is None:
+        attributes = self.state.attributes
+        if attributes.available_modes is None or attributes.current_mode_id is None:
             return None
-        current = msgspec.json.encode(standing.current_mode_id)
-        raw = {"currentModeId": current, "availableModes": standing.available_modes}
+        current = msgspec.json.encode(attributes.current_mode_id)
+        raw = {"currentModeId": current, "availableModes": attributes.available_modes}
         return decode(SessionModeState, encode_object(raw)).value
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
         """Its config options as they stand; those of a kind that is not known are left out."""
-        raw = self.state.standing.config_options
-        found = _standing("config_option_update", "configOptions", raw)
+        raw = self.state.attributes.config_options
+        found = _attributes("config_option_update", "configOptions", raw)
         options = found.config_options if isinstance(found, ConfigOptionUpdate) else ()
         return tuple(it for it in options if not isinstance(it, UnknownConfigOption))
 
     @property
     def commands(self) -> tuple[AvailableCommand, ...]:
         """The slash commands that there are now."""
-        raw = self.state.standing.commands
-        found = _standing("available_commands_update", "availableCommands", raw)
+        raw = self.state.attributes.commands
+        found = _attributes("available_commands_update", "availableCommands", raw)
         return found.available_commands if isinstance(found, AvailableCommandsUpdate) else ()
 
     @property
     def plan(self) -> tuple[PlanEntry, ...]:
         """The newest plan."""
-        found = _standing("plan", "entries", self.state.standing.plan)
+        found = _attributes("plan", "entries", self.state.attributes.plan)
         return found.entries if isinstance(found, Plan) else ()
 
     @property
     def usage(self) -> UsageUpdate | None:
         """What the agent last told of its context and of cost."""
-        raw = self.state.standing.usage
+        raw = self.state.attributes.usage
         found = None if raw is None else typed(raw)
         return found if isinstance(found, UsageUpdate) else None
 
     @property
     def title(self) -> str | None:
         """What lists call it."""
-        return self.state.standing.title
+        return self.state.attributes.title
 
 
-def _standing(kind: str, member: str, raw: bytes | None) -> Update | None:
-    """A part of the standing by its type: read as the update that said it."""
+def _attributes(kind: str, member: str, raw: bytes | None) -> Update | None:
+    """A part of the attributes by its type: read as the update that said it."""
     if raw is None:
         return None
     return typed(encode_object({"sessionUpdate": msgspec.json.encode(kind), member: raw}))

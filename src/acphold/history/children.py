@@ -78,7 +78,7 @@ AT_WORK: Final = frozenset({"running", "requires_action", "paused", "created"})
 """The states in which something more is expected of a child."""
 
 
-class ChildStanding(Struct, frozen=True):
+class ChildChange(Struct, frozen=True):
     """What an announcement says of a child; `changes` are values of fields of SubAgent."""
 
     child: str
@@ -87,7 +87,7 @@ class ChildStanding(Struct, frozen=True):
     caller: str | None = None
 
 
-def child_standing(kind: str, parts: Mapping[str, bytes]) -> ChildStanding | None:
+def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
     """What an update of this kind says of a child; None if it is about none."""
     if kind not in _ID_OF or not (child := string(parts.get(_ID_OF[kind]))):
         return None
@@ -97,10 +97,10 @@ def child_standing(kind: str, parts: Mapping[str, bytes]) -> ChildStanding | Non
             told = members(state)
             changes["state"] = string(told.get("state"))
             changes["stop_reason"] = string(told.get("stopReason"))
-        return ChildStanding(child, "update", changes, _caller(parts))
+        return ChildChange(child, "update", changes, _caller(parts))
     changes = _named(parts, title="name", description="task")
     word = "running" if kind == "subagent_spawned" else string(parts.get("state"))
-    return ChildStanding(child, "spawned", {**changes, **_state(word)}, _caller(parts))
+    return ChildChange(child, "spawned", {**changes, **_state(word)}, _caller(parts))
 
 
 def _named(parts: Mapping[str, bytes], **names: str) -> dict[str, str | None]:

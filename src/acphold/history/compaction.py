@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 from msgspec import Raw
 
+from acphold.history.attributes import is_snapshot
 from acphold.history.children import LASTING, said, with_update
 from acphold.history.entries import CHILD, PARAMS, PROMPT, TERMINAL, TURN_END, UPDATE, Segment
 from acphold.history.raw_update import (
@@ -27,7 +28,6 @@ from acphold.history.raw_update import (
     tool_id,
     update_kind,
 )
-from acphold.history.standing import is_snapshot
 from acphold.history.timeline import replace_fields
 from acphold.schema.update_kinds import is_for_the_moment
 

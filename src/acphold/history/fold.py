@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from acphold.history.attributes import NO_ATTRIBUTES, Attributes, fold_settings, fold_update
 from acphold.history.children import (
     AT_WORK,
     DEEPEST,
@@ -17,7 +18,7 @@ from acphold.history.children import (
     SPEAKS_OF_CHILDREN,
     OpenChild,
     Spelling,
-    child_standing,
+    child_change,
     is_opencodes,
     opencode_child,
     said,
@@ -46,7 +47,6 @@ from acphold.history.raw_update import (
     update_kind,
 )
 from acphold.history.speakers import MESSAGES
-from acphold.history.standing import NO_STANDING, Standing, fold_settings, fold_update
 from acphold.history.timeline import (
     CompactionDraft,
     ContextCompaction,
@@ -66,7 +66,7 @@ TurnState = Literal["idle", "running", "interrupted"]
 """How the last turn stands: over, not over, or cut off by a crash."""
 
 
-class Summary(Struct, frozen=True):
+class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as journals have it
     """The state of a session without its conversation.
 
     `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
@@ -75,7 +75,7 @@ class Summary(Struct, frozen=True):
     more is expected.
     """
 
-    standing: Standing = NO_STANDING
+    attributes: Attributes = NO_ATTRIBUTES
     turn: TurnState = "idle"
     open_tools: tuple[str, ...] = ()
     open_questions: tuple[str, ...] = ()
@@ -95,7 +95,7 @@ class SessionState(Summary, frozen=True):
     @property
     def plan(self) -> bytes | None:
         """The entries of the newest plan, a raw array."""
-        return self.standing.plan
+        return self.attributes.plan
 
     def summary(self) -> Summary:
         """This state without its conversation."""
@@ -134,7 +134,7 @@ class Fold:
         # One for the whole tree: an update of a child names it, wherever it lies.
         self._children: dict[str, ChildDraft] = {} if within is None else within.tree
         self._between: dict[str, tuple[ChildDraft, Role, str]] = {}
-        self._standing = state.standing
+        self._attributes = state.attributes
         self._turn: TurnState = state.turn
         self._turns = state.turns
         self._open_tools = {*state.open_tools}
@@ -171,7 +171,7 @@ class Fold:
             self._timeline.append(end := turn_end(entry.raw, entry.at))
             self._turn = "interrupted" if end.outcome == "interrupted" else "idle"
         elif entry.kind == SETTINGS:
-            self._standing = fold_settings(self._standing, entry.raw)
+            self._attributes = fold_settings(self._attributes, entry.raw)
         elif entry.kind == QUESTION:
             self._open_questions.add(string(members(entry.raw).get("id")) or "")
         elif entry.kind == ANSWER:
@@ -184,7 +184,7 @@ class Fold:
     def state(self) -> SessionState:
         """The state after the entries so far."""
         return SessionState(
-            self._standing,
+            self._attributes,
             self._turn,
             tuple(sorted(self._open_tools)),
             tuple(sorted(self._open_questions)),
@@ -234,7 +234,7 @@ class Fold:
         elif kind in SPEAKS_OF_CHILDREN:
             self._about_child(kind, members(raw))
         else:
-            self._standing = fold_update(self._standing, kind, raw)
+            self._attributes = fold_update(self._attributes, kind, raw)
 
     def _chunk(self, role: Role, parts: dict[str, bytes]) -> None:
         if block := parts.get("content"):
@@ -327,7 +327,7 @@ class Fold:
             self._child(told).spelling = "opencode"
 
     def _about_child(self, kind: str, parts: dict[str, bytes]) -> None:
-        if (told := child_standing(kind, parts)) is not None:
+        if (told := child_change(kind, parts)) is not None:
             child = self._child(told.child)
             child.spelling, child.caller = told.spelling, told.caller or child.caller
             child.fields.update(told.changes)

@@ -19,7 +19,7 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from acphold.history.children import child_standing
+from acphold.history.children import child_change
 from acphold.history.entries import PROMPT, Entry
 from acphold.history.raw_update import ROLES, UNREADABLE, items, members, string, update_kind
 
@@ -58,7 +58,7 @@ def document(entry: Entry) -> Document:
         blocks = (_block_text(block) for block in items(members(raw).get("content", b"")))
         return Document(messages=_joined(text for block in blocks for text in block))
     parts = members(raw)
-    if (child := child_standing(kind, parts)) is not None:
+    if (child := child_change(kind, parts)) is not None:
         told = (child.changes.get(name) or "" for name in ("title", "description"))
         return Document(tools=_joined(told))
     if kind not in TOOL_KINDS:

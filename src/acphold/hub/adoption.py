@@ -186,7 +186,7 @@ class Adoption:
         """What the list shows of it: what the agent's list says, else what is in the replay."""
         session = conversation.session
         listed = self._list.agents_own(session.id)
-        title = session.standing.title or (listed.info.title if listed is not None else None)
+        title = session.attributes.title or (listed.info.title if listed is not None else None)
         title = without_context(title or "").strip()
         if not title:
             title = first_words(await session.state(through=session.last_seq))

@@ -31,14 +31,14 @@ from msgspec import Struct
 from acphold.agents import Agent, Exchange, Updates
 from acphold.agents.interface import ANSWER_SECONDS
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError, RemoteError
+from acphold.history.attributes import Attributes, fold_update
 from acphold.history.raw_update import update_kind
-from acphold.history.standing import Standing, fold_update
 from acphold.hub.outside_turns import CAPTURED_BYTES
 from acphold.hub.routes import Routes
 from acphold.schema import encode
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members, splice
-from acphold.schema.update_kinds import STANDING_KINDS, kinds_about
+from acphold.schema.update_kinds import ATTRIBUTE_KINDS, kinds_about
 
 log = logging.getLogger(__name__)
 
@@ -164,16 +164,16 @@ class AgentSession:
         if self.voice is Voice.COUNTS or updates.kind not in ("update", "params"):
             return updates.raws
         whole = updates.kind == "params"
-        standing = [
+        kept = [
             raw
             for raw in updates.raws
-            if update_kind(update_in(raw) if whole else raw) in STANDING_KINDS
+            if update_kind(update_in(raw) if whole else raw) in ATTRIBUTE_KINDS
         ]
-        if dropped := len(updates.raws) - len(standing):
+        if dropped := len(updates.raws) - len(kept):
             log.info("session %s: %d old updates were dropped", self._session_id, dropped)
         if self.voice is Voice.STALE:
-            return standing
-        for raw in standing:
+            return kept
+        for raw in kept:
             self._keep_aside(update_in(raw) if whole else raw)
         if self.captured is not None:
             self._capture([update_in(raw) for raw in updates.raws] if whole else updates.raws)
@@ -189,7 +189,7 @@ class AgentSession:
         if self._captured_bytes > CAPTURED_BYTES:
             self.captured = None
         else:
-            self.captured += [raw for raw in raws if update_kind(raw) not in STANDING_KINDS]
+            self.captured += [raw for raw in raws if update_kind(raw) not in ATTRIBUTE_KINDS]
 
     def _keep_aside(self, raw: bytes) -> None:
         kind = update_kind(raw)
@@ -199,14 +199,14 @@ class AgentSession:
             self.repeated = [earlier for earlier in self.repeated if update_kind(earlier) != kind]
         self.repeated.append(raw)
 
-    def news(self, standing: Standing) -> list[bytes]:
-        """What was kept aside and changes this standing, in order; kept no longer."""
+    def news(self, attributes: Attributes) -> list[bytes]:
+        """What was kept aside and changes these attributes, in order; kept no longer."""
         found: list[bytes] = []
         for raw in self.repeated:
-            changed = fold_update(standing, update_kind(raw), raw)
-            if changed != standing:
+            changed = fold_update(attributes, update_kind(raw), raw)
+            if changed != attributes:
                 found.append(raw)
-                standing = changed
+                attributes = changed
         self.repeated = []
         return found
 

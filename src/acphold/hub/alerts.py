@@ -192,7 +192,7 @@ class SessionAlerts:
             session.id,
             self._agent.key,
             session.cwd,
-            session.standing.title or first_line(self._prompt) or "",
+            session.attributes.title or first_line(self._prompt) or "",
             self._clock.time() - began,
             question,
             options,

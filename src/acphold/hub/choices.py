@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
-from acphold.history.standing import Standing
+from acphold.history.attributes import Attributes
 from acphold.hub.annotations import CHOICE
 from acphold.schema import encode
 from acphold.schema.splice import array, items, members, splice
@@ -112,9 +112,9 @@ def options_update(options: list[bytes]) -> bytes:
     )
 
 
-def option_behind_mode(standing: Standing, mode_id: str) -> bytes | None:
+def option_behind_mode(attributes: Attributes, mode_id: str) -> bytes | None:
     """The update by which the option of category "mode" shows this mode; None if it does."""
-    options = option_list(standing.config_options or b"[]")
+    options = option_list(attributes.config_options or b"[]")
     option_id = mode_option(options)
     value = encode(mode_id)
     if option_id is None or current_values(options)[option_id] == value:
@@ -124,21 +124,21 @@ def option_behind_mode(standing: Standing, mode_id: str) -> bytes | None:
     return options_update(with_value(options, option_id, value))
 
 
-def mode_behind_option(standing: Standing, options: list[bytes]) -> bytes | None:
+def mode_behind_option(attributes: Attributes, options: list[bytes]) -> bytes | None:
     """The update by which the mode is what the option of category "mode" is; None if it is."""
     option_id = mode_option(options)
-    if option_id is None or standing.available_modes is None:
+    if option_id is None or attributes.available_modes is None:
         return None
     value = current_values(options)[option_id]
-    modes = [members(mode).get("id") for mode in option_list(standing.available_modes)]
-    if value not in modes or value == encode(standing.current_mode_id):
+    modes = [members(mode).get("id") for mode in option_list(attributes.available_modes)]
+    if value not in modes or value == encode(attributes.current_mode_id):
         return None
     if not value.startswith(b'"'):
         return None  # the id of a mode is a string (v1 schema, `SessionModeId`)
     return mode_update(msgspec.json.decode(value, type=str))
 
 
-def in_step(before: Standing, now: Standing) -> bytes | None:
+def in_step(before: Attributes, now: Attributes) -> bytes | None:
     """What follows from an update of the agent: a mode and its option are one choice."""
     if now.config_options != before.config_options:
         return mode_behind_option(now, option_list(now.config_options or b"[]"))
@@ -158,31 +158,31 @@ def settings_in(answer: bytes) -> bytes:
     return b"{%b}" % b",".join(kept)
 
 
-def opened_result(answer: bytes, standing: Standing) -> bytes:
+def opened_result(answer: bytes, attributes: Attributes) -> bytes:
     """The result of session/load and resume; `{}` at least.
 
     The agent's own answer, the modes and options in it as they stand now.
     """
     now: dict[str, bytes] = {}
-    if standing.available_modes is not None and standing.current_mode_id is not None:
+    if attributes.available_modes is not None and attributes.current_mode_id is not None:
         modes = members(answer).get("modes", b"null")
         now["modes"] = splice(
             modes if modes.startswith(b"{") else b"{}",
             {
-                "currentModeId": encode(standing.current_mode_id),
-                "availableModes": standing.available_modes,
+                "currentModeId": encode(attributes.current_mode_id),
+                "availableModes": attributes.available_modes,
             },
         )
-    if standing.config_options is not None:
-        now["configOptions"] = standing.config_options
+    if attributes.config_options is not None:
+        now["configOptions"] = attributes.config_options
     return splice(answer, now)
 
 
-def with_all_options(answer: bytes, standing: Standing, option_id: str, value: bytes) -> bytes:
+def with_all_options(answer: bytes, attributes: Attributes, option_id: str, value: bytes) -> bytes:
     """The answer to `session/set_config_option` with the complete list, whatever the agent sent."""
     if not answer.startswith(b"{"):
         answer = b"{}"
     if option_list(members(answer).get("configOptions", b"null")):
         return answer
-    options = with_value(option_list(standing.config_options or b"[]"), option_id, value)
+    options = with_value(option_list(attributes.config_options or b"[]"), option_id, value)
     return splice(answer, {"configOptions": array(options)})

@@ -18,9 +18,9 @@ from acphold.errors import (
     LeaseLostError,
     MethodNotFoundError,
 )
+from acphold.history.attributes import fold_update
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import CHUNK_STARTS, update_kind
-from acphold.history.standing import fold_update
 from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
 from acphold.hub.alerts import NO_ALERTS, Alerts, SessionAlerts
 from acphold.hub.annotations import first_words, title_update
@@ -171,7 +171,7 @@ class Conversation:
         self.session.tell(event.method, about.params, about_child=bool(about.child))
 
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
-        before = self.session.standing
+        before = self.session.attributes
         if kind == "update":
             raws = [self._without_foreign_title(raw) for raw in raws if not self._is_old(raw)]
             raws = [await self.title.wins_over(raw) for raw in raws]
@@ -183,17 +183,17 @@ class Conversation:
         if self.terminals.are_there:
             for raw in raws:
                 self.terminals.see(update_in(raw) if kind == "params" else raw)
-        if self.session.standing is not before:
-            await self._publish_if_any(in_step(before, self.session.standing))
-            if self.session.standing.title != before.title:
+        if self.session.attributes is not before:
+            await self._publish_if_any(in_step(before, self.session.attributes))
+            if self.session.attributes.title != before.title:
                 await self.title.look()  # it may have come in what is passed on whole
 
     def _is_old(self, raw: bytes) -> bool:
         """Whether an update says what everybody knows: some agents send all of it at every load."""
-        standing, kind = self.session.standing, update_kind(raw)
+        attributes, kind = self.session.attributes, update_kind(raw)
         if kind not in REPEATED or b'"_meta"' in raw:
             return False
-        return fold_update(standing, kind, raw) == standing
+        return fold_update(attributes, kind, raw) == attributes
 
     def _without_foreign_title(self, raw: bytes) -> bytes:
         """An update without the title that an agent makes of what it was handed with a prompt."""
@@ -302,9 +302,9 @@ class Conversation:
         mode_id = _string(members(params).get("modeId"), "modeId")
         await self.restoration.ready()
         async with self.side.exchange(SET_SESSION_MODE.name, params) as answer:
-            if self.session.standing.current_mode_id != mode_id:
+            if self.session.attributes.current_mode_id != mode_id:
                 await self.session.publish("update", [mode_update(mode_id)], author)
-            await self._publish_if_any(option_behind_mode(self.session.standing, mode_id))
+            await self._publish_if_any(option_behind_mode(self.session.attributes, mode_id))
             self._reply(author, reply, answer if answer.startswith(b"{") else b"{}")
 
     async def set_config_option(
@@ -315,11 +315,11 @@ class Conversation:
         value = members(params).get("value", b"null")
         await self.restoration.ready()
         async with self.side.exchange(SET_SESSION_CONFIG_OPTION.name, params) as answer:
-            answer = with_all_options(answer, self.session.standing, option_id, value)
+            answer = with_all_options(answer, self.session.attributes, option_id, value)
             options = option_list(members(answer)["configOptions"])
-            if array(options) != self.session.standing.config_options:
+            if array(options) != self.session.attributes.config_options:
                 await self.session.publish("update", [options_update(options)], author)
-            await self._publish_if_any(mode_behind_option(self.session.standing, options))
+            await self._publish_if_any(mode_behind_option(self.session.attributes, options))
             self._reply(author, reply, answer)
 
     async def relay(
@@ -368,7 +368,7 @@ class Conversation:
     @property
     def opened_result(self) -> bytes:
         """The result of session/load and resume."""
-        return opened_result(self.side.answer, self.session.standing)
+        return opened_result(self.side.answer, self.session.attributes)
 
     # -- begun and ended ------------------------------------------------------------------
 
@@ -376,7 +376,7 @@ class Conversation:
         """A turn that a crash cut off is marked, and what was open in it is closed."""
         session = self.session
         await session.close_open(INTERRUPTED)
-        if session.standing.title is None:
+        if session.attributes.title is None:
             title = first_words(await session.state(through=session.last_seq))
             if title is not None:
                 await session.publish("update", [title_update(title)])

@@ -45,7 +45,7 @@ class GivenTitle:
     async def look(self) -> None:
         """Publish the title that was given, if clients do not have it; raises JournalError."""
         given = await self._given()
-        if given is not None and given != self._session.standing.title:
+        if given is not None and given != self._session.attributes.title:
             await self._session.publish("update", [_title_update(given)])
 
     async def wins_over(self, raw: bytes) -> bytes:

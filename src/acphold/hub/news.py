@@ -1,4 +1,4 @@
-"""Entries on their way into a session, and what they change: its standing, its row in the list."""
+"""Entries on their way into a session, and what they change: its attributes, its row."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from collections.abc import Callable, Sequence
 from msgspec import UNSET, Struct
 from msgspec.structs import asdict, replace
 
+from acphold.history.attributes import Attributes, fold_settings, fold_update
 from acphold.history.raw_update import CHUNK_STARTS, ROLES, update_kind
-from acphold.history.standing import Standing, fold_settings, fold_update
 from acphold.hub.agent_session import update_in
 from acphold.hub.attachment import Attachment
 from acphold.journal import RowChange
@@ -26,18 +26,18 @@ class News(Struct, frozen=True):
     change: RowChange
     audience: Attachment | None
 
-    def after(self, standing: Standing) -> Standing:
-        """The standing of the session after these, when it was `standing` before."""
+    def after(self, attributes: Attributes) -> Attributes:
+        """The attributes of the session after these, when they were `attributes` before."""
         if self.kind in ("update", "params"):
             for raw in self.raws if self.kind == "update" else map(update_in, self.raws):
                 if raw.startswith(CHUNK_STARTS):
                     continue
                 if (update := update_kind(raw)) not in ROLES:
-                    standing = fold_update(standing, update, raw)
+                    attributes = fold_update(attributes, update, raw)
         elif self.kind == "settings":
             for raw in self.raws:
-                standing = fold_settings(standing, raw)
-        return standing
+                attributes = fold_settings(attributes, raw)
+        return attributes
 
 
 def both(change: RowChange, later: RowChange) -> RowChange:

@@ -59,7 +59,7 @@ class Ownership:
         """Make a session live that we own; what a crash left open in it is closed."""
         row = await self._journal.session(lease.session_id)
         summary = await self._journal.summary(lease.session_id)
-        session = Session(self._journal, lease, row, summary.standing, self._lost(row.session_id))
+        session = Session(self._journal, lease, row, summary.attributes, self._lost(row.session_id))
         conversation = self._make(session, setup, summary)
         await session.keep_places(in_turn=summary.turn != "idle")
         await conversation.close_left_questions(summary.open_questions)

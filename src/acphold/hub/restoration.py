@@ -35,7 +35,7 @@ from acphold.errors import (
     HeldOutsideError,
     RemoteError,
 )
-from acphold.history.standing import Standing, fold_settings
+from acphold.history.attributes import Attributes, fold_settings
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
@@ -196,7 +196,7 @@ class Restoration:
             gone = [child for child in left if not self._side.knows_child(child.session_id)]
             await self._session.close_children(AGENT_ENDED, gone)
         self._owed, self._unlinked = "nothing", None
-        wanted = self._session.standing
+        wanted = self._session.attributes
         known = await self.known_as()
         await self._transfer.begin()
         opened = await (self._fork() if known is None else self._reopen(known))
@@ -235,8 +235,8 @@ class Restoration:
                 forked = new_session_id(answer)
                 side.voice = Voice.STALE  # some replay what they have forked
                 for early in side.bind(forked):
-                    if standing := side.counting(early):
-                        await self._session.publish(early.kind, standing)
+                    if kept := side.counting(early):
+                        await self._session.publish(early.kind, kept)
                 await self._session.link(side.agent.key, forked)
                 side.opened(answer, setup)
                 return answer
@@ -263,7 +263,7 @@ class Restoration:
                 # A turn that was given up here and goes on there is no part of what follows.
                 side.voice = Voice.STALE if side.is_at_work else voice
                 await self._take_missing_turns()
-                if news := side.news(self._session.standing):
+                if news := side.news(self._session.attributes):
                     await self._session.publish("update", news)
                 return answer
         except RemoteError as exc:
@@ -311,14 +311,14 @@ class Restoration:
             self._owed = "conversation"
             side.voice = Voice.STALE
             for early in side.bind(agent_session):
-                if standing := side.counting(early):
-                    await self._session.publish(early.kind, standing)
+                if kept := side.counting(early):
+                    await self._session.publish(early.kind, kept)
             side.opened(answer, setup)
             return answer
 
     # -- set as it was --------------------------------------------------------------------
 
-    async def _set_again(self, wanted: Standing, opened: bytes) -> None:
+    async def _set_again(self, wanted: Attributes, opened: bytes) -> None:
         """Modes and options as the person left them; what became of them is journalled."""
         parts = members(opened) if opened.startswith(b"{") else {}
         modes = parts.get("modes", b"null")
@@ -337,7 +337,7 @@ class Restoration:
         if options:
             now["configOptions"] = array(options)
         entry = splice(b"{}", now)
-        if fold_settings(self._session.standing, entry) != self._session.standing:
+        if fold_settings(self._session.attributes, entry) != self._session.attributes:
             await self._session.publish("settings", [entry])
 
     async def _set_mode(self, modes: bytes, wanted: str) -> bytes:

@@ -28,9 +28,9 @@ from acphold.errors import (
 )
 from acphold.history import Segment, SessionState, ToolCall
 from acphold.history import entries as entries_of
+from acphold.history.attributes import Attributes
 from acphold.history.children import OpenChild, child_entry, opencode_entry
 from acphold.history.fold import Fold
-from acphold.history.standing import Standing
 from acphold.history.timeline import with_those_inside
 from acphold.hub.annotations import (
     ended_child,
@@ -73,7 +73,7 @@ class Kept(Owners, Entries, Sessions, Links, Protocol):
 class Session:
     """See the module.
 
-    `standing` is the small part of its state, kept live; the whole is folded from the journal
+    `attributes` is the small part of its state, kept live; the whole is folded from the journal
     when it is needed. `last_seq` is the end of what has been committed; `untitled` is True until
     the session has had a title.
     """
@@ -83,17 +83,17 @@ class Session:
         journal: Kept,
         lease: Lease,
         row: SessionRow,
-        standing: Standing,
+        attributes: Attributes,
         on_lost: Callable[[LeaseLostError], None],
     ) -> None:
         self.id = row.session_id
         self.cwd = row.cwd
         self.agent = row.agent
         self._additional_directories = row.additional_directories
-        self.standing = standing
+        self.attributes = attributes
         self.last_seq = lease.next_seq - 1
         self.attachments: list[Attachment] = []
-        self.untitled = not row.prompted and standing.title is None
+        self.untitled = not row.prompted and attributes.title is None
         self._journal = journal
         self._lease = lease
         self._on_lost = on_lost
@@ -166,14 +166,14 @@ class Session:
         held, self._held = self._held, []
         news = (*held, *last) if held else last
         try:
-            standing, change = self.standing, NO_CHANGE
+            attributes, change = self.attributes, NO_CHANGE
             for each in news:
-                standing = each.after(standing)
+                attributes = each.after(attributes)
                 change = both(change, each.change)
-            row = self._with_news(change, standing)
+            row = self._with_news(change, attributes)
             runs = [(each.kind, each.raws) for each in news]
             segments = await self._journal.append(self._lease, runs, row)
-            self.standing, self.last_seq = standing, segments[-1].last_seq
+            self.attributes, self.last_seq = attributes, segments[-1].last_seq
         except BaseException as exc:
             self._held = held + self._held
             if isinstance(exc, LeaseLostError):
@@ -201,16 +201,16 @@ class Session:
                 attachment.untold.add(segment.last_seq)
             attachment.deliver(segment)
 
-    def _with_news(self, change: RowChange, standing: Standing) -> RowChange | None:
+    def _with_news(self, change: RowChange, attributes: Attributes) -> RowChange | None:
         """The change, with what the entries themselves change in the list; None for nothing."""
-        before = self.standing
-        if standing is before:
+        before = self.attributes
+        if attributes is before:
             return None if change is NO_CHANGE else change
-        if standing.title != before.title:
+        if attributes.title != before.title:
             self.untitled = False
-            change = replace(change, title=standing.title)
-        at = milliseconds(standing.updated_at)
-        if standing.updated_at != before.updated_at and at:
+            change = replace(change, title=attributes.title)
+        at = milliseconds(attributes.updated_at)
+        if attributes.updated_at != before.updated_at and at:
             change = replace(change, updated_at=at)
         return None if change == NO_CHANGE else change
 

@@ -14,7 +14,7 @@ one that has lost it (`hub.restoration`), and gets none of the modes and options
 
 from __future__ import annotations
 
-from acphold.history.standing import Standing
+from acphold.history.attributes import Attributes
 from acphold.hub.agent_session import AgentSession
 from acphold.hub.choices import settings_in
 from acphold.hub.session import Session
@@ -56,11 +56,11 @@ class Transfer:
         if row.agent != key:
             self._due = Origin(session.id, row.agent, session.last_seq)
 
-    async def settle_in(self, before: Standing, opened: bytes) -> None:
+    async def settle_in(self, before: Attributes, opened: bytes) -> None:
         """Journal the modes and options of the agent in the place of those of the one before."""
         entry = splice(settings_in(opened), {"anew": b"true"})
         await self._session.publish("settings", [entry])
-        if before.commands is not None and self._session.standing.commands == before.commands:
+        if before.commands is not None and self._session.attributes.commands == before.commands:
             await self._session.publish("update", [NO_COMMANDS])
 
     async def done(self) -> None:

@@ -181,7 +181,7 @@ class History:
             if segment.kind == STORE:
                 for raw in segment.raw.split(b"\n"):
                     store.restore(raw)
-        return (await self._journal.summary(self._session_id)).standing.commands
+        return (await self._journal.summary(self._session_id)).attributes.commands
 
 
 def _before_open_prompt(entries: list[Entry]) -> list[Entry]:

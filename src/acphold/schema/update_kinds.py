@@ -122,7 +122,7 @@ def kinds_about(*subjects: Subject) -> frozenset[str]:
     return frozenset(kind.name for kind in UPDATE_KINDS.values() if kind.subject in subjects)
 
 
-STANDING_KINDS: Final = kinds_about("choices", "commands", "cost", "title")
+ATTRIBUTE_KINDS: Final = kinds_about("choices", "commands", "cost", "title")
 """Kinds that say how a session stands, whenever they come; all others belong to a turn."""
 
 

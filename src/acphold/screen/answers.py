@@ -48,7 +48,7 @@ class Face(Protocol):
         """Ask for a line; None when the person goes away from it."""
 
     def close(self) -> None:
-        """The sitting is over."""
+        """The chat is over."""
 
 
 class _Left(Exception):

@@ -52,7 +52,7 @@ from acphold.history.timeline import (
 )
 from acphold.presentation.visible_text import counted, on_one_line
 from acphold.reports.transcript import ModeChanged, Noticed, Planned, PlanStep
-from acphold.schema.update_kinds import STANDING_KINDS
+from acphold.schema.update_kinds import ATTRIBUTE_KINDS
 from acphold.screen.layout import Passage, passage
 from acphold.screen.paragraphs import PIECE_LETTERS, Paragraphs, Piece
 
@@ -114,7 +114,7 @@ class Flow:
 
     def __init__(self, *, thoughts: Thoughts = "folded") -> None:
         self.thoughts: Thoughts = thoughts
-        self.standing_changed = True
+        self.attributes_changed = True
         self.is_open = False
         """Whether something was heard since the last end of a turn."""
         # Laid out when they are taken: of a long history most never are.
@@ -135,8 +135,8 @@ class Flow:
     def hear(self, raw: bytes) -> None:
         """An update, as JSON; kinds that are not known are passed over."""
         kind = update_kind(raw)
-        if kind in STANDING_KINDS:
-            self.standing_changed = True
+        if kind in ATTRIBUTE_KINDS:
+            self.attributes_changed = True
         parts = members(raw)
         if kind in ROLES:
             self._chunk(ROLES[kind], parts)

@@ -16,7 +16,7 @@ from acphold.screen.lines import Entry, TypedLines, drop_typed
 from acphold.screen.panels import A_KEY, SEEN_SECONDS, Choice, Field
 
 if TYPE_CHECKING:
-    from acphold.screen.sitting import Sitting
+    from acphold.screen.chat import Chat
 
 T = TypeVar("T")
 
@@ -45,7 +45,7 @@ class PlainFace:
         self._unwritten: OSError | None = None
 
     def changed(self) -> None:
-        """Print what is finished. The sitting is over when that cannot be written any more."""
+        """Print what is finished. The chat is over when that cannot be written any more."""
         self._print()
 
     def _print(self, *lines: str) -> None:
@@ -80,24 +80,24 @@ class PlainFace:
         return None
 
     def close(self) -> None:
-        """The sitting is over."""
+        """The chat is over."""
         self._closed.set()
 
     async def closed(self) -> None:
-        """Return when the sitting is over, or nobody reads what is printed any more."""
+        """Return when the chat is over, or nobody reads what is printed any more."""
         while not self._closed.is_set() and not is_unread(self._stream):
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._closed.wait()
 
-    async def prompt_each(self, sitting: Sitting) -> None:
+    async def prompt_each(self, chat: Chat) -> None:
         """A turn for each line of stdin that is not empty, one after the other."""
         lines = _lines_of(sys.stdin)
-        over = asyncio.create_task(self._closed.wait(), name="sitting over")
+        over = asyncio.create_task(self._closed.wait(), name="chat over")
         try:
             while line := await _first(lines.get(), over):
                 if line.strip():
-                    await _first(sitting.prompt(line.strip()), over)
+                    await _first(chat.prompt(line.strip()), over)
         finally:
             over.cancel()
 
@@ -188,7 +188,7 @@ class TeletypeFace(PlainFace):
         if not self._takes_prompts:
             drop_typed(self._typed_on)
         typed = TypedLines(self._typed_on)
-        over = asyncio.create_task(self._closed.wait(), name="sitting over")
+        over = asyncio.create_task(self._closed.wait(), name="chat over")
         try:
             while (entry := await _first(typed.entry(), over)) is not None:
                 self._take(entry)
@@ -234,7 +234,7 @@ async def _never() -> None:
 
 
 async def _first(doing: Coroutine[Any, Any, T], over: asyncio.Task[bool]) -> T | None:
-    """What comes of it; None when the sitting is over before."""
+    """What comes of it; None when the chat is over before."""
     task = asyncio.create_task(doing)
     await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
     if task.done():

@@ -133,7 +133,7 @@ async def test_of_what_says_it_all_anew_settling_keeps_the_last_also_turns_later
     raws = [raw for segment in await history(journal) for raw in segment.raw.split(b"\n")]
     assert [raw for raw in raws if b"available_commands" in raw] == [encode(commands("three more"))]
     state = await state_of(journal, "s1")
-    assert state.standing.commands == b'[{"name":"three more"}]'
+    assert state.attributes.commands == b'[{"name":"three more"}]'
     said = [item.text for item in state.timeline if isinstance(item, Message)]
     assert said == ["one", "one", "two", "two", "three", "three"]
     assert await journal.file.damage() == []

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from acphold.client import RemoteSession
+from acphold.screen.chat import Chat
 from acphold.screen.flow import Flow
 from acphold.screen.panels import Choice, Field
-from acphold.screen.sitting import Sitting
 from acphold.server.neighbours import PRESENCE
 from tests.client.far_agent import DEADLINE, FarAgent, talking
 from tests.screen.test_flow import shown, taken, tool
@@ -56,7 +56,7 @@ def select(option_id: str, *values: str, **fields: Any) -> dict[str, Any]:
 
 
 @asynccontextmanager
-async def sitting(keys: Keys, *options: dict[str, Any]) -> AsyncIterator[tuple[Sitting, FarAgent]]:
+async def chat(keys: Keys, *options: dict[str, Any]) -> AsyncIterator[tuple[Chat, FarAgent]]:
     """Somebody at a session of an agent with these options."""
     far = FarAgent()
 
@@ -69,7 +69,7 @@ async def sitting(keys: Keys, *options: dict[str, Any]) -> AsyncIterator[tuple[S
         return {"configOptions": options}
 
     async with talking(far) as agent:
-        at = Sitting(Flow())
+        at = Chat(Flow())
         at.face = keys
         at.begin(agent, await agent.new_session("/tmp"))
         try:
@@ -95,7 +95,7 @@ async def test_each_value_of_an_option_can_be_picked_however_many_there_are(
     pressed: str, value: str
 ) -> None:
     keys = Keys("1", *pressed)
-    async with sitting(keys, select("model", *MODELS)) as (at, far):
+    async with chat(keys, select("model", *MODELS)) as (at, far):
         at.set_options()
         await far.until("session/set_config_option")
         assert far.params("session/set_config_option")["value"] == value
@@ -104,7 +104,7 @@ async def test_each_value_of_an_option_can_be_picked_however_many_there_are(
 
 async def test_a_menu_that_is_left_changes_nothing() -> None:
     keys = Keys("1", "escape", "escape")
-    async with sitting(keys, select("model", "a", "b")) as (at, far):
+    async with chat(keys, select("model", "a", "b")) as (at, far):
         for menus in (2, 3):
             at.set_options()
             await keys.next_change()
@@ -114,14 +114,14 @@ async def test_a_menu_that_is_left_changes_nothing() -> None:
 
 async def test_a_mode_option_without_any_value_is_no_mode() -> None:
     keys = Keys()
-    async with sitting(keys, select("mode", category="mode")) as (at, _):
+    async with chat(keys, select("mode", category="mode")) as (at, _):
         at.next_mode()
         await keys.next_change()
         assert at.status() == ("this agent has no modes",)
 
 
 async def test_a_turn_is_over_before_what_comes_behind_its_answer() -> None:
-    far, at = FarAgent(), Sitting(Flow())
+    far, at = FarAgent(), Chat(Flow())
 
     @far.on("session/new")
     async def new(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
@@ -151,7 +151,7 @@ async def test_a_turn_is_over_before_what_comes_behind_its_answer() -> None:
 
 async def test_a_prompt_behind_the_turn_of_another_client_does_not_cut_into_it() -> None:
     keys = Keys()
-    async with sitting(keys) as (at, far):
+    async with chat(keys) as (at, far):
 
         @far.on(PRESENCE)
         async def presence(far: FarAgent, params: dict[str, Any]) -> dict[str, Any]:
@@ -179,7 +179,7 @@ async def test_what_fails_unforeseen_is_told_on_the_screen(monkeypatch: pytest.M
 
     keys = Keys()
     monkeypatch.setattr(RemoteSession, "prompt", fails)
-    async with sitting(keys) as (at, _):
+    async with chat(keys) as (at, _):
         at.submit("hello")
         while at.in_turn:
             await keys.next_change()

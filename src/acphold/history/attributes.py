@@ -1,4 +1,4 @@
-"""The standing of a session: modes, options, commands, plan, title and usage as they are now.
+"""The attributes of a session: modes, options, commands, plan, title and usage as they are now.
 
 It is the small part of the state, beside the conversation, and is kept in memory while a session is
 live.
@@ -12,10 +12,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from acphold.history.raw_update import encode_text, members, string
-from acphold.schema.update_kinds import STANDING_KINDS, UPDATE_KINDS, Form
+from acphold.schema.update_kinds import ATTRIBUTE_KINDS, UPDATE_KINDS, Form
 
 
-class Standing(Struct, frozen=True):
+class Attributes(Struct, frozen=True):
     """What the updates so far have set; raw JSON where nobody here needs to look inside.
 
     `available_modes`, `config_options`, `commands` and `plan` are arrays: `availableModes`,
@@ -33,7 +33,7 @@ class Standing(Struct, frozen=True):
     updated_at: str | None = None
 
 
-NO_STANDING: Final = Standing()
+NO_ATTRIBUTES: Final = Attributes()
 
 _ARRAYS: Final = {
     kind: (field, UPDATE_KINDS[kind].field)
@@ -46,34 +46,34 @@ _ARRAYS: Final = {
 """The field that a kind of update replaces, and the member of the update that holds it."""
 
 SNAPSHOTS: Final = frozenset(
-    name for name in STANDING_KINDS if UPDATE_KINDS[name].form is Form.SNAPSHOT
+    name for name in ATTRIBUTE_KINDS if UPDATE_KINDS[name].form is Form.SNAPSHOT
 )
 """Kinds of updates that say all there is to say: the next one makes the last one void."""
 
 
 def is_snapshot(kind: str, raw: bytes) -> bool:
     """Whether an update of this kind makes all earlier ones of its kind void."""
-    return kind in SNAPSHOTS and fold_update(NO_STANDING, kind, raw) != NO_STANDING
+    return kind in SNAPSHOTS and fold_update(NO_ATTRIBUTES, kind, raw) != NO_ATTRIBUTES
 
 
-def is_known(standing: Standing, kind: str, raw: bytes) -> bool:
+def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
     """Whether an update of this kind says nothing but what stands already."""
-    now = _said_by(standing, kind)
+    now = _said_by(attributes, kind)
     said = {name: value for name, value in members(raw).items() if name != "sessionUpdate"}
     return bool(said) and all(now.get(name) == _spelled(value) for name, value in said.items())
 
 
-def _said_by(standing: Standing, kind: str) -> dict[str, bytes | None]:
+def _said_by(attributes: Attributes, kind: str) -> dict[str, bytes | None]:
     """The members of an update of this kind that would change nothing."""
     if kind in _ARRAYS:
         field, member = _ARRAYS[kind]
-        return {member: getattr(standing, field)}
+        return {member: getattr(attributes, field)}
     if kind == "current_mode_update":
-        return {"currentModeId": _json(standing.current_mode_id)}
+        return {"currentModeId": _json(attributes.current_mode_id)}
     if kind == "session_info_update":
-        return {"title": _json(standing.title), "updatedAt": _json(standing.updated_at)}
+        return {"title": _json(attributes.title), "updatedAt": _json(attributes.updated_at)}
     if kind == "usage_update":
-        parts = members(standing.usage or b"")
+        parts = members(attributes.usage or b"")
         return {name: _spelled(value) for name, value in parts.items()}
     return {}
 
@@ -88,52 +88,52 @@ def _spelled(value: bytes) -> bytes:
     return value if text is None else encode_text(text)
 
 
-def fold_update(standing: Standing, kind: str, raw: bytes) -> Standing:
-    """The standing after one update of this kind; what belongs to the conversation changes none.
+def fold_update(attributes: Attributes, kind: str, raw: bytes) -> Attributes:
+    """The attributes after one update of this kind; what belongs to the conversation changes none.
 
     Parts of an update that are not as the schema has them leave their field alone.
     """
     if kind in _ARRAYS:
         field, member = _ARRAYS[kind]
         value = members(raw).get(member, b"")
-        return replace(standing, **{field: value}) if value.startswith(b"[") else standing
+        return replace(attributes, **{field: value}) if value.startswith(b"[") else attributes
     if kind == "current_mode_update":
-        return _fold_mode(standing, members(raw))
+        return _fold_mode(attributes, members(raw))
     if kind == "usage_update":
-        return replace(standing, usage=raw)
+        return replace(attributes, usage=raw)
     if kind == "session_info_update":
-        return _fold_info(standing, members(raw))
-    return standing
+        return _fold_info(attributes, members(raw))
+    return attributes
 
 
-def fold_settings(standing: Standing, raw: bytes) -> Standing:
-    """The standing after a `settings` entry: the modes and options a session begins with.
+def fold_settings(attributes: Attributes, raw: bytes) -> Attributes:
+    """The attributes after a `settings` entry: the modes and options a session begins with.
 
     Those that say so begin anew: another agent has opened the session.
     """
     parts = members(raw)
     if parts.get("anew") == b"true":
-        standing = replace(
-            standing, available_modes=None, current_mode_id=None, config_options=None
+        attributes = replace(
+            attributes, available_modes=None, current_mode_id=None, config_options=None
         )
     modes = members(parts.get("modes", b"null"))
     available = modes.get("availableModes", b"")
     if available.startswith(b"["):
-        standing = replace(_fold_mode(standing, modes), available_modes=available)
+        attributes = replace(_fold_mode(attributes, modes), available_modes=available)
     options = parts.get("configOptions", b"")
-    return replace(standing, config_options=options) if options.startswith(b"[") else standing
+    return replace(attributes, config_options=options) if options.startswith(b"[") else attributes
 
 
-def _fold_mode(standing: Standing, parts: dict[str, bytes]) -> Standing:
+def _fold_mode(attributes: Attributes, parts: dict[str, bytes]) -> Attributes:
     mode = string(parts.get("currentModeId"))
-    return standing if mode is None else replace(standing, current_mode_id=mode)
+    return attributes if mode is None else replace(attributes, current_mode_id=mode)
 
 
-def _fold_info(standing: Standing, parts: dict[str, bytes]) -> Standing:
+def _fold_info(attributes: Attributes, parts: dict[str, bytes]) -> Attributes:
     # null clears; a missing member, and by the schema one of a wrong type, changes nothing.
     title, updated_at = parts.get("title"), parts.get("updatedAt")
     if title == b"null" or string(title) is not None:
-        standing = replace(standing, title=string(title))
+        attributes = replace(attributes, title=string(title))
     if updated_at == b"null" or string(updated_at) is not None:
-        standing = replace(standing, updated_at=string(updated_at))
-    return standing
+        attributes = replace(attributes, updated_at=string(updated_at))
+    return attributes

@@ -6,7 +6,7 @@
 | a turn of another client | is seen as ours are; the hub tells whether it still runs |
 | a question that was answered elsewhere | goes away, and that is said |
 | the agent has ended | is told; the hub starts it again with the next prompt |
-| the process that has the session has ended | is told, and the sitting is over |
+| the process that has the session has ended | is told, and the chat is over |
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ IDLE_LOOK_SECONDS = 5.0
 """How often it is asked who else is there, while nothing happens."""
 
 
-class Sitting:
+class Chat:
     """See the module. `error` is what ended it, if the person did not; `last_end` is the end of
     the last turn that was prompted here, None before that."""
 
@@ -298,7 +298,7 @@ class Sitting:
         ids = [mode for mode, _ in known]
         place = ids.index(current) + 1 if current in ids else 0
         await self._session.set_mode(ids[place % len(ids)])
-        self.flow.standing_changed = True
+        self.flow.attributes_changed = True
 
     def set_options(self) -> None:
         """Have one of the options changed, by a menu."""
@@ -323,7 +323,7 @@ class Sitting:
         )
         if value is not None:
             await self._session.set_option(option.id, value)
-        self.flow.standing_changed = True
+        self.flow.attributes_changed = True
 
     async def _picked(self, title: str, items: Sequence[tuple[str, str]]) -> str | None:
         """The one of these, told with its words, that the person picks; None for none."""
@@ -338,7 +338,7 @@ class Sitting:
         """The most important first."""
         if self._hint and monotonic() < self._hint_until:
             return (self._hint,)
-        return (self._doing(), *self._standing(), *self._others())
+        return (self._doing(), *self._attributes(), *self._others())
 
     def _doing(self) -> str:
         waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
@@ -358,11 +358,11 @@ class Sitting:
         keys = "q leaves" if self._reads_only else f"Ctrl-D {self._leaving}"
         return (*([counted(others, "other client")] if others > 0 else []), keys)
 
-    def _standing(self) -> Sequence[str]:
+    def _attributes(self) -> Sequence[str]:
         """Agent, mode, options and usage; asked of the session only when one has changed."""
-        if self.flow.standing_changed and self._session is not None:
-            self.flow.standing_changed = False
-            self._facts = standing(self._agent, self._session)
+        if self.flow.attributes_changed and self._session is not None:
+            self.flow.attributes_changed = False
+            self._facts = attributes(self._agent, self._session)
         return self._facts
 
 
@@ -370,7 +370,7 @@ def _end_of(turn: RemoteTurn) -> TurnEnd:
     return turn_end(msgspec.json.encode({"stopReason": turn.stop_reason}), 0)
 
 
-def standing(agent: RemoteAgent, session: RemoteSession) -> tuple[str, ...]:
+def attributes(agent: RemoteAgent, session: RemoteSession) -> tuple[str, ...]:
     """What a status line says of a session."""
     facts = [on_one_line(agent.name)]
     if (modes := _modes(session)) is not None:
