@@ -191,6 +191,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         session=None,
         newest=False,
         cwd="/tmp",
+        moves_to=None,
         permission="reject",
         person=None,
         deadline=None,

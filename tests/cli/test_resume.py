@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from acphold.cli.command_line import Exit
-from acphold.cli.main import COMMANDS
 from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
 
@@ -141,20 +140,25 @@ def test_an_agent_that_nobody_knows_is_told_with_what_to_type(place: Place) -> N
     assert f"acphold chat --resume {session} -- CMD" in done.stderr
 
 
-def test_a_folder_that_is_gone_is_told(home: Place, tmp_path: Path) -> None:
-    folder = tmp_path / "soon gone"
+def test_a_folder_that_is_gone_is_told_and_another_one_taken(home: Place, tmp_path: Path) -> None:
+    folder, other = tmp_path / "soon gone", tmp_path / "there"
     folder.mkdir()
+    other.mkdir()
     session = hold(home, "apples", folder)
     folder.rmdir()
-    done = home.run("resume", session)
-    assert done.returncode == Exit.USAGE
-    assert f"the folder of this session is gone: {folder}" in done.stderr
-
-
-def test_in_a_pipe_an_id_is_required_and_acphold_alone_shows_its_help(home: Place) -> None:
-    hold(home, "apples")
-    done = home.run("resume")
-    assert (done.returncode, "the ID of one session is required" in done.stderr) == (2, True)
-    alone = home.run()
-    assert alone.returncode == Exit.USAGE
-    assert all(name in alone.stderr for name in COMMANDS)
+    for words in (["resume", session], ["ask", "more", "--session", session]):
+        done = home.run(*words)
+        assert done.returncode == Exit.USAGE
+        assert f"the folder of this session is gone: {folder}; --cwd DIR" in done.stderr
+    assert "no folder" in home.run("resume", session, "--cwd", str(folder)).stderr
+    more = json.dumps([{"say": "more"}])
+    done = home.run("resume", session, "--cwd", str(other), typed=more)
+    assert (done.returncode, "more" in done.stdout) == (0, True), done.stderr
+    assert f"moves from {folder} to {other}" in done.stderr
+    [line] = home.run("list", "--json", "--cwd", str(other)).stdout.splitlines()
+    assert (json.loads(line)["sessionId"], json.loads(line)["messageCount"]) == (session, 4)
+    folder.mkdir()
+    done = home.run("ask", more, "--session", session, "--cwd", str(folder))
+    assert (done.returncode, done.stdout) == (0, "more\n"), done.stderr
+    [line] = home.run("list", "--json").stdout.splitlines()
+    assert json.loads(line)["cwd"] == str(folder)

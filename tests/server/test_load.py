@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.editor import Talker, open_params, received, say
+from tests.editor import Refused, Talker, open_params, received, say
 from tests.editor import wrapped as program
 from tests.served import wrapped
 
@@ -225,6 +225,26 @@ async def test_another_cwd_than_the_sessions_is_refused(
             await client.call(method, open_params(session, here))
             error = await client.refused(method, open_params(session, there))
             assert error.code == INVALID_PARAMS
+
+
+async def test_a_session_whose_folder_is_gone_moves_into_the_one_that_it_is_opened_in(
+    journal: Path, tmp_path: Path
+) -> None:
+    gone, there = tmp_path / "gone", tmp_path / "there"
+    gone.mkdir()
+    async with wrapped(journal) as client:
+        session = await client.talk({"say": "a"}, cwd=gone)
+    gone.rename(there)
+    async with wrapped(journal) as client:
+        with pytest.raises(Refused, match="belongs to"):
+            await client.load(session, cwd=tmp_path / "nowhere")
+        await client.load(session, cwd=there)
+        assert client.text() == "a"
+        await client.prompt(session, {"say": "b"})
+        assert [found["cwd"] for found in await client.sessions(cwd=str(there))] == [str(there)]
+        gone.mkdir()
+        with pytest.raises(Refused, match="belongs to"):
+            await client.load(session, cwd=gone)
 
 
 async def test_the_same_cwd_by_another_way_is_accepted(journal: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from acphold.cli.command_line import (
     UsageError,
     a_name,
     a_text,
+    add_cwd,
     add_journal,
     seconds_above_zero,
 )
@@ -48,7 +49,7 @@ def parser() -> Parser:
         action="store_true",
         help="go on with the newest session of the folder",
     )
-    made.add_argument("--cwd", metavar="DIR", default=".", help="the session's folder [default: .]")
+    add_cwd(made, "the session's folder; with --session it moves there [default: . or its own]")
     made.add_argument(
         "--permission",
         metavar="ANSWER",
@@ -141,5 +142,6 @@ def _refuse_what_makes_no_sense(agent: object, arguments: dict[str, object]) -> 
         raise UsageError('no agent: name one, or `-- CMD`, as in `acphold ask "…" -- CMD`')
     if arguments["session"] is not None and arguments["newest"]:
         raise UsageError("--session and --continue each name a session; use one of them")
-    if not os.path.isdir(str(arguments["cwd"])):
-        raise UsageError(f"--cwd: there is no folder {arguments['cwd']!r}")
+    cwd = arguments["cwd"]
+    if cwd is not None and not os.path.isdir(str(cwd)):
+        raise UsageError(f"--cwd: there is no folder {cwd!r}")

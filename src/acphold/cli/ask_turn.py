@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
 from msgspec import Struct, convert
+from msgspec.structs import replace
 
 from acphold.cli.ask_input import prompt_and_stdin
 from acphold.cli.ask_output import JsonLines, Output, Text
 from acphold.cli.ask_person import Person, person_here
 from acphold.cli.command_line import Exit, UsageError
+from acphold.cli.going_on import settled_in
 from acphold.cli.journals import opened, path_of
 from acphold.cli.settings import NamedAgent, wrap_arguments
 from acphold.cli.starts import Start
@@ -55,7 +57,8 @@ class Question(Struct, frozen=True, kw_only=True):
 
     `called` is the agent's name in the settings file, None for a command; `start` is how it is
     started, in `folder`, None for the one that we are in. Without `agent` the session is live.
-    `person` is whoever can be asked; None when nobody is, or needs to be.
+    `moves_to` is the folder into which a session moves that is gone on with. `person` is whoever
+    can be asked; None when nobody is, or needs to be.
     """
 
     agent: tuple[str, ...]
@@ -67,6 +70,7 @@ class Question(Struct, frozen=True, kw_only=True):
     session: str | None
     newest: bool
     cwd: str
+    moves_to: str | None
     permission: Literal["allow", "reject", "ask"]
     person: Person | None
     deadline: float | None
@@ -82,7 +86,7 @@ class _Arguments(Struct):
     json: bool
     session: str | None
     newest: bool
-    cwd: str
+    cwd: str | None
     permission: Literal["allow", "reject", "ask"] | None
     timeout: float | None
     name: str | None
@@ -125,7 +129,8 @@ def question_of(
         json=given.json,
         session=given.session,
         newest=given.newest,
-        cwd=os.path.abspath(given.cwd),
+        cwd=given.cwd or os.getcwd(),
+        moves_to=given.cwd,
         permission=given.permission or ("reject" if person is None else "ask"),
         person=person,
         deadline=deadline,
@@ -224,6 +229,9 @@ class Asking:
             if question.session is not None:
                 async with opened(question.journal) as journal:
                     row = await journal.resolve(question.session)
+                if question.agent:
+                    cwd = await settled_in(question.journal, row, question.moves_to)
+                    row = replace(row, cwd=cwd)
             async with connected_to(
                 durable or OwnerEndpoint("" if row is None else row.session_id, question.journal),
                 on_permission=self._decide,

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from acphold.agents.identity import spoken_name
 from acphold.cli.attach import join
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
-from acphold.cli.going_on import fetched, folder_of, is_startable, meant, start_of, title_of, told
+from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
+from acphold.cli.going_on import fetched, is_startable, meant, settled_in, start_of, title_of, told
 from acphold.cli.journals import opened, path_of
 from acphold.cli.list import live_sessions, short_id
 from acphold.cli.screen_session import Seat, add_look, chosen_info, on_terminal
@@ -60,7 +60,7 @@ def parser() -> Parser:
         const=CHOOSE,
         help="go on with this session; without ID you choose from a list",
     )
-    made.add_argument("--cwd", metavar="DIR", help="the folder to work in [default: this one]")
+    add_cwd(made, "the folder to work in; a session that is resumed moves there")
     made.add_argument(
         "--permission",
         choices=("ask", "allow", "reject"),
@@ -102,8 +102,7 @@ def chat(
         agent, resume = resume, CHOOSE  # `--resume AGENT`
     if no_color:
         os.environ["NO_COLOR"] = "1"
-    named = None if cwd is None else os.path.abspath(os.path.expanduser(cwd))
-    wanted = Wanted(named, resume, newest)
+    wanted = Wanted(cwd, resume, newest)
     if resume == CHOOSE and agent is None and not program:
         if not on_terminal():
             raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
@@ -113,9 +112,9 @@ def chat(
     return asyncio.run(_chat(agent, program, wanted, permission, journal, typed_host()))
 
 
-def go_on(session_id: str, journal: str | None, host: str) -> int:
-    """Go on with a session in its folder, with the agent that it was held with."""
-    return asyncio.run(_chat(None, (), Wanted(None, session_id), None, journal, host))
+def go_on(session_id: str, cwd: str | None, journal: str | None, host: str) -> int:
+    """Go on with a session in its folder, or `cwd`, with the agent that it was held with."""
+    return asyncio.run(_chat(None, (), Wanted(cwd, session_id), None, journal, host))
 
 
 async def _chat(
@@ -140,8 +139,10 @@ async def _chat(
         start = start_of(kept)
     else:
         start = Start("wrap", agent or "", tuple(program))
-    cwd = folder_of(kept) if wanted.cwd is None else wanted.cwd
     start = fetched(start)
+    cwd = wanted.cwd or os.getcwd()
+    if kept is not None:
+        cwd = await settled_in(journal, kept, wanted.cwd)
     seat = Seat(permission=permission, reads_only=False, leaving="leaves")
     if on_terminal():
         where = "" if kept is None else f" in {folder(cwd)}, to go on with {title_of(kept)}"

@@ -15,9 +15,10 @@ from acphold.cli.command_line import UsageError
 from acphold.cli.journals import exists, is_live, opened
 from acphold.cli.settings import agent_names, startable
 from acphold.cli.starts import Start, known_start
-from acphold.cli.terminal_text import cut, on_one_line
+from acphold.cli.terminal_text import cut, folder, on_one_line
 from acphold.errors import UnknownSessionError
-from acphold.journal import ListFilter, SessionRow
+from acphold.journal import ListFilter, RowChange, SessionRow
+from acphold.journal.location import is_same_folder
 from acphold.known_agents import short_name
 
 
@@ -70,29 +71,30 @@ def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, st
     AmbiguousIdError.
     """
     wanted = convert(arguments, _Wanted)
-    cwd = os.path.abspath(wanted.cwd)
+    cwd = None if wanted.cwd is None else os.path.abspath(wanted.cwd)
 
-    async def found() -> tuple[SessionRow | None, bool]:
-        row = await meant(wanted.journal, wanted.session, cwd)
+    async def found() -> tuple[SessionRow, str | None]:
+        row = await meant(wanted.journal, wanted.session, cwd or os.getcwd())
         if row is None:
-            return None, False
+            where = cwd or os.getcwd()
+            raise UnknownSessionError("", reason=f"there is no session in {where} to go on with")
         async with opened(wanted.journal) as journal:
-            return row, await is_live(journal, row.session_id)
+            if await is_live(journal, row.session_id):
+                return row, None
+        return row, await settled_in(wanted.journal, row, cwd)
 
-    row, live = asyncio.run(found())
-    if row is None:
-        raise UnknownSessionError("", reason=f"there is no session in {cwd} to go on with")
-    if live:
+    row, where = asyncio.run(found())
+    if where is None:
         return row, Start("wrap", "", ()), None
     start = fetched(start_of(row))
     if sys.stderr.isatty():
         print(f"Going on with {title_of(row)}, with {told(start)} …", file=sys.stderr)
-    return row, start, start.folder or folder_of(row)
+    return row, start, start.folder or where
 
 
 class _Wanted(Struct):
     session: str | None
-    cwd: str
+    cwd: str | None
     journal: str | None
 
 
@@ -108,15 +110,26 @@ def told(start: Start) -> str:
     return on_one_line(start.agent or cut(shlex.join([os.path.basename(program), *words]), 60))
 
 
-def folder_of(row: SessionRow | None) -> str:
-    """Where to work: in the session's folder; UsageError when that is gone."""
-    if row is None:
-        return os.getcwd()
-    if not os.path.isdir(row.cwd):
+async def settled_in(journal: str | None, row: SessionRow, cwd: str | None) -> str:
+    """Where to work: in `cwd`, into which the session moves, or its own folder; UsageError."""
+    where = folder_of(row, cwd)
+    if not is_same_folder(row.cwd, where):
+        async with opened(journal) as kept:
+            await kept.change(row.session_id, RowChange(cwd=where))
+        print(f"{title_of(row)} moves from {folder(row.cwd)} to {folder(where)}.", file=sys.stderr)
+    return where
+
+
+def folder_of(row: SessionRow, cwd: str | None) -> str:
+    """The folder that is meant; UsageError when it is gone."""
+    if cwd is None and not os.path.isdir(row.cwd):
         raise UsageError(
-            f"the folder of this session is gone: {row.cwd}; make it again, or a link of that name"
+            f"the folder of this session is gone: {row.cwd}; --cwd DIR goes on with it in another "
+            "one, as --cwd . in this one"
         )
-    return row.cwd
+    if cwd is not None and not os.path.isdir(cwd):
+        raise UsageError(f"--cwd: there is no folder {cwd!r}")
+    return row.cwd if cwd is None else cwd
 
 
 def title_of(row: SessionRow) -> str:

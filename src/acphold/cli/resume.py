@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 
 from acphold.cli.chat import go_on
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
 from acphold.cli.journals import exists, opened
 from acphold.cli.screen_session import add_look, on_terminal
 from acphold.cli.session_picker import picked
@@ -22,13 +22,16 @@ def parser() -> Parser:
     made.add_argument(
         "words", metavar="WORDS", nargs="*", help="a session's id, or words that filter the list"
     )
+    add_cwd(made, "go on in this folder, into which the session moves [default: its own]")
     add_look(made)
     add_host(made)
     add_journal(made)
     return made
 
 
-def resume(*, words: list[str], no_color: bool, host: str | None, journal: str | None) -> int:
+def resume(
+    *, words: list[str], cwd: str | None, no_color: bool, host: str | None, journal: str | None
+) -> int:
     """Find a conversation, and go on with it.
 
     All sessions are there to choose from: what waits for you first, then what is live, this
@@ -40,7 +43,7 @@ def resume(*, words: list[str], no_color: bool, host: str | None, journal: str |
     if no_color:
         os.environ["NO_COLOR"] = "1"
     if len(words) == 1 and (found := asyncio.run(_meant(journal, words[0]))) is not None:
-        return go_on(found, journal, typed_host())
+        return go_on(found, cwd, journal, typed_host())
     if not on_terminal():
         raise UsageError("in a pipe the ID of one session is required; `acphold list` has them")
     while True:
@@ -48,7 +51,7 @@ def resume(*, words: list[str], no_color: bool, host: str | None, journal: str |
         if choice is None:
             return Exit.OK
         if choice.action == "open":
-            return go_on(choice.session_id, journal, typed_host())
+            return go_on(choice.session_id, cwd, journal, typed_host())
         _act(choice, journal)
 
 

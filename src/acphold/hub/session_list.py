@@ -247,8 +247,11 @@ def _marked(line: Line, is_archived: bool) -> bytes:
 
 
 def check_folder(known: str, asked: str) -> None:
-    """A session keeps its working directory (spec v1, session setup); InvalidParamsError."""
-    if not is_same_folder(known, asked):
+    """A session keeps its working directory (spec v1, session setup); InvalidParamsError.
+
+    If that is gone, renamed or on a disk that is not there, it goes on where it is opened.
+    """
+    if not is_same_folder(known, asked) and (os.path.isdir(known) or not os.path.isdir(asked)):
         raise InvalidParamsError(
             f"cwd: this session belongs to {known!r}, not to {asked!r}", field="cwd"
         )
