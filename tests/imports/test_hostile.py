@@ -21,6 +21,8 @@ from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_cursor import Editor
 from tests.imports.test_vscode import asked, call, document, request, session, storage, tool
+from tests.imports.test_zed import Threads, agent, result, user
+from tests.imports.test_zed import use as zed_use
 from tests.imports.told import Story, write_lines
 
 Json = Any
@@ -296,6 +298,17 @@ def _rich_vscode(home: Path) -> None:
     )
 
 
+def _rich_zed(home: Path) -> None:
+    output = {"input_path": "a", "old_text": "x", "new_text": "y", "session_id": "t2"}
+    mention = {"Mention": {"uri": {"File": {"abs_path": "/a"}}, "content": "x"}}
+    said = agent("Hi.", {"Thinking": {"text": "Hm."}}, zed_use("c1", "edit_file", path="a"))
+    said["Agent"]["tool_results"] = {"c1": result("ok", output=output)}
+    threads = Threads(home)
+    threads.put(user("Hello.", mention), said, plain=True, folder_paths="/a")
+    old = {"role": "user", "segments": [{"type": "text", "text": "Hello."}]}
+    threads.put(old, thread="t2", plain=True, version="0.2.0")
+
+
 RICH: dict[str, Callable[[Path], None]] = {
     "acpx": _rich_acpx,
     "claude": _rich_claude,
@@ -305,6 +318,7 @@ RICH: dict[str, Callable[[Path], None]] = {
     "cursor": _rich_cursor,
     "gemini": _rich_gemini,
     "vscode": _rich_vscode,
+    "zed": _rich_zed,
 }
 
 ODD: tuple[Json, ...] = (None, True, -1, 1e400, "", "x", "../../x", [], {}, [[]], {"": {}})
@@ -329,8 +343,9 @@ def _break_rows(path: Path, random: Random) -> None:
     for table, column in database.execute(tables).fetchall():
         cells = database.execute(f"SELECT rowid, {column} FROM {table}").fetchall()
         for row, value in cells:
-            if isinstance(value, str) and value.startswith(("{", "[")):
-                broken = json.dumps(_broken(json.loads(value), random))
+            text = value.decode() if isinstance(value, bytes) else value
+            if isinstance(text, str) and text.startswith(("{", "[")):
+                broken = json.dumps(_broken(json.loads(text), random))
                 database.execute(f"UPDATE {table} SET {column} = ? WHERE rowid = ?", (broken, row))
     database.close()
 

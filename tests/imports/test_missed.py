@@ -17,6 +17,7 @@ from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
 from tests.imports.test_opencode import Store
 from tests.imports.test_vscode import document, request
+from tests.imports.test_zed import Threads, agent, user
 from tests.imports.told import Story, write_lines
 
 Json = Any
@@ -124,6 +125,17 @@ def vscode(home: Path) -> None:
         home,
         request("Hello.", "Hi.", {"kind": "hologram"}),
         request("And now?", "Bye.", variableData=attached),
+    )
+
+
+def zed(home: Path) -> None:
+    threads = Threads(home)
+    threads.put(
+        user("Hello."),
+        agent("Hi.", {"Hologram": "x"}),
+        {"FromTheFuture": {}},
+        user("And now?", {"Smell": 1}),
+        agent("Bye."),
     )
 
 
@@ -251,6 +263,10 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
     }),
     "cursor": ("cursor", cursor, {"messages of type '7'"}),
     "vscode": ("vscode", vscode, {"parts of type 'hologram'", "attachments of type 'smell'"}),
+    "zed": ("zed", zed, {
+        "parts of type 'Hologram'", "messages of type 'FromTheFuture'",
+        "parts of prompts of type 'Smell'",
+    }),
     "cline": ("cline", cline, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",
         "parts of prompts of type 'smell'",

@@ -21,6 +21,7 @@ NAMES: Final = (
     "goose",
     "cursor",
     "vscode",
+    "zed",
     "acphold",
 )
 """One module each, imported when it is asked for."""

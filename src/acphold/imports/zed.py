@@ -1,0 +1,330 @@
+"""Zed's own agent: all threads in one database, `~/.local/share/zed/threads/threads.db`.
+
+A thread is one JSON document in its row, packed with zstd. Since 0.3.0 a message is named by who
+said it, and calls with their results stand in the agent's. Before, messages had a role, segments,
+and calls and results beside them. A subagent is a thread with a parent. Times of messages are not
+kept, nor how turns ended. What agents said that Zed runs over ACP, they keep themselves.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from acphold.imports import databases
+from acphold.imports.content_blocks import (
+    content,
+    diff,
+    image,
+    link,
+    plan_entry,
+    resource,
+    resource_link,
+    text_block,
+)
+from acphold.imports.missed import Missed
+from acphold.imports.readers import Reader
+from acphold.imports.records import UNPACKED_BYTES, readable
+from acphold.imports.scribe import Scribe, SubagentScribe
+from acphold.imports.sources import Home, Source, note
+from acphold.imports.values import Object, looked_up, milliseconds, number, obj, objects, text
+
+NAME: Final = "zed"
+KEY: Final = "zed"
+
+KINDS: Final = {
+    "copy_path": "edit",
+    "create_directory": "edit",
+    "delete_path": "delete",
+    "diagnostics": "read",
+    "edit_file": "edit",
+    "fetch": "fetch",
+    "find_path": "search",
+    "grep": "search",
+    "list_directory": "read",
+    "move_path": "move",
+    "read_file": "read",
+    "restore_file_from_disk": "edit",
+    "save_file": "edit",
+    "spawn_agent": "think",
+    "streaming_edit_file": "edit",
+    "subagent": "think",
+    "terminal": "execute",
+    "thinking": "think",
+    "update_plan": "think",
+    "web_search": "fetch",
+    "write_file": "edit",
+}
+
+_SHOWN: Final = (
+    "command", "path", "source_path", "regex", "glob", "query", "url", "label", "title",
+    "display_description", "task",
+)  # fmt: skip
+"""The argument that stands in the title of a call; the first that is there."""
+
+_UNNAMED: Final = frozenset({"New Thread", "New Agent Thread"})
+_COLUMNS: Final = ("parent_id", "folder_paths", "folder_paths_order", "created_at")
+"""What newer versions have beside a thread."""
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The threads of the database; none of subagents."""
+    folders = [home.data("zed"), home.path / "Library/Application Support/Zed"]
+    folders.append(home.path / ".var/app/dev.zed.Zed/data/zed")
+    for database in (folder / "threads/threads.db" for folder in folders):
+        if not database.exists():
+            continue
+        try:
+            names = _columns(database)
+        except OSError as error:
+            note(error)
+            continue
+        which = "parent_id IS NULL" if "parent_id" in names else "1"
+        for thread_id, updated, size in databases.listed(
+            database, "threads", "id, updated_at, length(data)", which
+        ):
+            changed = (milliseconds(updated) or 0) * 1_000_000
+            length = size if isinstance(size, int) else 0
+            yield Source(NAME, thread_id, (str(database),), length, changed, thread_id)
+
+
+def _columns(database: Path) -> list[str]:
+    named = databases.rows(database, "SELECT name FROM pragma_table_info('threads')")
+    return [name for (name,) in named if name in _COLUMNS]
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the thread; raises OSError when it cannot be read."""
+    database = Path(source.paths[0])
+    names = _columns(database)
+    thread, about = _thread(database, names, source.item, scribe.missed)
+    scribe.facts.cwd = _folder(thread, about)
+    scribe.clock(milliseconds(about.get("created_at")))
+    telling = _Telling(database, names, thread, scribe)
+    for message in _messages(thread):
+        telling.message(message)
+        yield
+    scribe.clock(milliseconds(thread.get("updated_at")))
+    spent = obj(thread, "cumulative_token_usage")
+    scribe.spent(
+        None,
+        inputTokens=number(spent, "input_tokens"),
+        outputTokens=number(spent, "output_tokens"),
+        cachedReadTokens=number(spent, "cache_read_input_tokens"),
+        cachedWriteTokens=number(spent, "cache_creation_input_tokens"),
+    )
+    title = text(thread, "title") or text(thread, "summary")
+    if title not in _UNNAMED:
+        scribe.title(title)
+
+
+def _thread(
+    database: Path, names: list[str], thread_id: str, missed: Missed
+) -> tuple[Object, Object]:
+    """A thread, and what stands beside it; empty where it is not there."""
+    columns = ", ".join(("data_type", "data", *names))
+    for form, data, *beside in databases.rows_of(
+        database, "threads", columns, "id = ?", missed, thread_id
+    ):
+        raw = data if isinstance(data, bytes) else str(data).encode(errors="replace")
+        raw = _unpacked(raw, missed) if form == "zstd" else raw
+        return readable(raw, missed) or {}, dict(zip(names, beside, strict=True))
+    return {}, {}
+
+
+def _unpacked(packed: bytes, missed: Missed) -> bytes:
+    """What was packed, within a bound; nothing, and counted, where it is damaged or too much."""
+    import zstandard
+
+    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+    try:
+        with decompressor.stream_reader(packed) as stream:
+            unpacked = stream.read(UNPACKED_BYTES + 1)
+    except zstandard.ZstdError:
+        missed.add("threads that are damaged", packed)
+        return b"{}"
+    if len(unpacked) > UNPACKED_BYTES:
+        missed.add("threads that unpack to too much", packed)
+        return b"{}"
+    return unpacked
+
+
+def _folder(thread: Object, about: Object) -> str:
+    """The first folder of the project, in the order that its person gave them."""
+    paths = str(about.get("folder_paths") or "").split("\n")
+    order = str(about.get("folder_paths_order") or "").split(",")
+    first = [place for place, rank in enumerate(order) if rank.strip() == "0"]
+    named = paths[first[0]] if first and first[0] < len(paths) else paths[0]
+    snapshots = objects(thread, "initial_project_snapshot", "worktree_snapshots")
+    return named or next((text(one, "worktree_path") for one in snapshots), "")
+
+
+def _messages(thread: Object) -> Iterator[Object]:
+    """The messages, those of versions before 0.3.0 in the form of today."""
+    found = thread.get("messages")
+    for message in found if isinstance(found, list) else []:
+        if isinstance(message, dict) and "role" in message:
+            yield from _of_before(message)
+        elif isinstance(message, dict):
+            yield message
+
+
+def _of_before(message: Object) -> Iterator[Object]:
+    role = text(message, "role").lower()
+    if message.get("is_hidden") is True or role == "system":
+        return
+    segments = objects(message, "segments") or [{"type": "text", "text": text(message, "text")}]
+    said: list[Object] = []
+    for one in segments:
+        is_thought = text(one, "type") == "thinking"
+        said.append({"Thinking": one} if is_thought else {"Text": text(one, "text")})
+    if role == "user":
+        said += [{"Context": attached}] if (attached := text(message, "context")) else []
+        if any(text(part, "Text") or text(part, "Context") for part in said):
+            yield {"User": {"content": said}}
+        said = []
+    said += [{"ToolUse": call} for call in objects(message, "tool_uses")]
+    results = {text(one, "tool_use_id"): one for one in objects(message, "tool_results")}
+    if said or results:
+        yield {"Agent": {"content": said, "tool_results": results}}
+
+
+class _Telling:
+    """One thread, or with a scribe for a subagent the one that was started for it."""
+
+    def __init__(self, database: Path, names: list[str], thread: Object, scribe: Scribe) -> None:
+        self._database = database
+        self._names = names
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._model = text(thread, "model", "model")
+        self._calls: dict[str, tuple[str, Object]] = {}
+
+    def message(self, message: Object) -> None:
+        """The next message."""
+        for who, told in message.items():
+            if who == "User":
+                if not self._scribe.caller:
+                    self._prompt(told)
+            elif who == "Agent":
+                self._answer(told)
+            else:
+                self._missed.kind("messages", who, message)
+
+    def _prompt(self, told: object) -> None:
+        blocks: list[Object] = []
+        for part in objects(told, "content"):
+            for kind, value in part.items():
+                if kind == "Text" and isinstance(value, str):
+                    blocks += [text_block(value)] if value else []
+                elif kind == "Image" and (data := text(value, "source")):
+                    blocks.append(image(data, "image/png"))
+                elif kind == "Mention":
+                    blocks.append(_mentioned(obj(value)))
+                elif kind == "Context" and isinstance(value, str):
+                    blocks.append(resource("context:attached", value))
+                else:
+                    self._missed.kind("parts of prompts", kind, part)
+        self._scribe.prompt(blocks)
+        self._scribe.model(self._model)
+
+    def _answer(self, told: object) -> None:
+        for part in objects(told, "content"):
+            for kind, value in part.items():
+                if kind == "ToolUse":
+                    self._call(obj(value))
+                elif kind == "Text":
+                    self._scribe.say(value if isinstance(value, str) else "")
+                elif kind == "Thinking":
+                    self._scribe.think(text(value, "text") or text(value))
+                elif kind != "RedactedThinking":
+                    self._missed.kind("parts", kind, part)
+        for call_id, result in obj(told, "tool_results").items():
+            self._result(call_id, obj(result))
+
+    def _call(self, call: Object) -> None:
+        call_id, name, given = text(call, "id"), text(call, "name"), obj(call, "input")
+        self._calls[call_id] = name, given
+        shown = next((words for key in _SHOWN if (words := text(given, key))), "")
+        called = name.replace("_", " ").capitalize()
+        title = shown if name == "terminal" and shown else f"{called} {shown}".strip()
+        fields: Object = {"title": title, "kind": KINDS.get(name, "other"), "rawInput": given}
+        if path := self._path(text(given, "path")):
+            fields["locations"] = [{"path": path}]
+        self._scribe.call(call_id, fields)
+        if name == "update_plan" and not self._scribe.caller:
+            steps = objects(given, "plan") or objects(given, "entries")
+            self._scribe.plan(
+                [
+                    plan_entry(text(step, "step") or text(step, "content"), text(step, "status"))
+                    for step in steps
+                ]
+            )
+
+    def _result(self, call_id: str, result: Object) -> None:
+        name, given = self._calls.pop(call_id, ("", {}))
+        if not name:
+            self._missed.add("results of unknown calls", result)
+            return
+        output = result.get("output")
+        child = text(output, "session_id") or text(looked_up(output, "Success"), "session_id")
+        if child and not self._scribe.caller:
+            thread, _ = _thread(self._database, self._names, child, self._missed)
+            scribe = SubagentScribe(self._scribe, call_id)
+            telling = _Telling(self._database, self._names, thread, scribe)
+            for message in _messages(thread):
+                telling.message(message)
+        failed = result.get("is_error") is True
+        produced: list[Object] = []
+        if not failed and KINDS.get(name) == "edit" and isinstance(output, dict):
+            path = self._path(text(output, "input_path") or text(given, "path"))
+            old, new = text(output, "old_text"), text(output, "new_text")
+            if path and (old or new):
+                produced.append(diff(path, old or None, new))
+        if not produced:
+            produced = _produced(result.get("content"))
+        fields: Object = {"status": "failed" if failed else "completed"}
+        if produced:
+            fields["content"] = produced
+        if output is not None:
+            fields["rawOutput"] = output
+        self._scribe.update(call_id, fields)
+
+    def _path(self, path: str) -> str:
+        """A path of a project, which begins with the name of its folder, from the root on."""
+        cwd = self._scribe.facts.cwd
+        if path and cwd and path.partition("/")[0] == os.path.basename(cwd):
+            return os.path.join(os.path.dirname(cwd), path)
+        return path
+
+
+def _mentioned(mention: Object) -> Object:
+    """What a person pointed at, with what it said where that is kept."""
+    uri = mention.get("uri")
+    kind, about = next(iter(obj(uri).items()), (uri if isinstance(uri, str) else "", {}))
+    path, said = text(about, "abs_path"), text(mention, "content")
+    if path and kind == "Directory":
+        return link(path)
+    if path:
+        return resource(f"file://{path}", said) if said else link(path)
+    where = text(about, "url") or f"context:{str(kind).lower()}"
+    name = text(about, "name") or where
+    return resource(where, said) if said else resource_link(name, where)
+
+
+def _produced(told: Any) -> list[Object]:
+    """What came of a call, as the model was told it: one text or picture, or several."""
+    produced: list[Object] = []
+    for part in told if isinstance(told, list) else [told]:
+        words = part if isinstance(part, str) else text(part, "Text") or text(part, "text")
+        picture = text(part, "Image", "source")
+        if words:
+            produced.append(content(words))
+        elif picture:
+            produced.append({"type": "content", "content": image(picture, "image/png")})
+    return produced
+
+
+READER: Final = Reader(NAME, KEY, find, read)
