@@ -83,8 +83,12 @@ def test_an_agent_that_deletes_its_conversations_is_told_with_what_keeps_them(
     done = acphold.run("doctor")
     said = " ".join(done.out.split())
     assert "! Claude Code deletes conversations after 30 days; `acphold import` keeps them" in said
+    assert "(1 of 1 are not)" in said
     assert '"cleanupPeriodDays": 99999 in ~/.claude/settings.json' in said
     assert done.code == 0
+    acphold.run("import")
+    said = " ".join(acphold.run("doctor").out.split())
+    assert "✓ Claude Code deletes conversations after 30 days; all that there are now were" in said
 
 
 def test_a_damaged_journal_is_a_problem(acphold: CommandLine, journal: Path) -> None:

@@ -67,8 +67,17 @@ def test_an_archived_session_is_listed_on_demand_and_shown_as_ever(acphold: Comm
 
 @pytest.mark.usefixtures("three")
 def test_archiving_what_is_archived_is_no_error(acphold: CommandLine) -> None:
-    for command in ("archive", "archive", "unarchive", "unarchive"):
-        assert acphold.run(command, "aa").code == 0
+    told = [
+        acphold.run(command, "aa", "bb")
+        for command in ("archive", "archive", "unarchive", "unarchive")
+    ]
+    assert [done.code for done in told] == [0, 0, 0, 0]
+    assert "".join(done.out for done in told).splitlines() == [
+        "Archived 2 sessions.",
+        "2 sessions were archived before.",
+        "2 sessions back in the list.",
+        "2 sessions were not archived.",
+    ]
     assert len(listed(acphold)) == 3
 
 

@@ -142,6 +142,24 @@ def test_without_a_file_it_says_where_it_would_be(
     assert "the command of another agent goes behind `--`" in told
 
 
+@pytest.mark.parametrize(
+    "words", [["setup", "zed"], ["chat"], ["doctor"], ["wrap", "--background"]]
+)
+@pytest.mark.parametrize("name", ["claude", "mine"])
+def test_words_behind_the_name_of_an_agent_are_refused_and_never_made_its_command(
+    acphold: CommandLine, write: Write, words: list[str], name: str
+) -> None:
+    write(table("mine", ["x"]))
+    done = acphold.run(*words, name, "please")
+    assert done.code == 2
+    as_in = " ".join(["acphold", *words, "-- CMD"])
+    assert "unrecognized arguments: please; behind the name of an agent there is" in done.err
+    assert f"goes behind `--`, as in `{as_in}`\n" in done.err
+    assert f"-- {name}" not in done.err
+    both = acphold.run(*words, name, "--", "gemini")
+    assert f"{name} and the command behind `--` are two agents; name one" in both.err
+
+
 def test_a_name_that_it_has_not_is_told_with_one_like_it(write: Write) -> None:
     path = write(table("claude", ["x"]))
     told = refusal("claud")
@@ -415,4 +433,4 @@ def test_a_command_line_and_a_name_are_told_apart(
     assert main(["doctor", "claude", "--acp"]) == Exit.USAGE
     assert "unrecognized arguments: --acp; " in capsys.readouterr().err
     assert main(["doctor", "claude", "--", "x"]) == Exit.USAGE
-    assert "behind `--`: acphold doctor -- claude x" in capsys.readouterr().err
+    assert "claude and the command behind `--` are two agents" in capsys.readouterr().err

@@ -162,6 +162,13 @@ def test_a_file_that_is_not_there_yet_is_made_where_the_editor_looks(
     assert ".bak" not in " ".join(os.listdir((person.home / path).parent))
 
 
+def test_a_file_in_a_folder_that_is_not_there_is_refused(person: Person) -> None:
+    done = person.run("zed", "--yes", "--file", "~/nowhere/settings.json", "--", "gemini", "--acp")
+    assert done.code == 2
+    assert "there is no folder ~/nowhere" in done.err
+    assert not (person.home / "nowhere").exists()
+
+
 def test_the_folder_for_settings_and_another_vscode_are_found(person: Person) -> None:
     person.environment["XDG_CONFIG_HOME"] = str(person.home / "etc")
     file = person.write("etc/VSCodium/User/settings.json", "{}\n")

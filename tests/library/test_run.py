@@ -188,6 +188,7 @@ def test_what_cannot_be_run_is_told(
     exit_code, stderr = failed(*arguments, cwd=file.parent)
     assert (exit_code, why in stderr) == (code, True), stderr
     assert "Traceback" not in stderr
+    assert "ERROR" not in stderr, "it is told, and no line of a log"
 
 
 def test_the_help_names_every_option() -> None:

@@ -37,8 +37,11 @@ def archive(*, session_ids: list[str], journal: str | None) -> int:
     `search` and an editor that knows its id find it. Who has it open goes on. If one of the IDs
     fits no session or several, nothing is archived.
     """
-    changed = asyncio.run(_put(journal, session_ids, archived=True))
-    print(f"Archived {counted(changed, 'session')}.")
+    changed, others = asyncio.run(_put(journal, session_ids, archived=True))
+    if changed:
+        print(f"Archived {counted(changed, 'session')}.")
+    if others:
+        print(f"{counted(others, 'session')} {'was' if others == 1 else 'were'} archived before.")
     return Exit.OK
 
 
@@ -47,15 +50,20 @@ def unarchive(*, session_ids: list[str], journal: str | None) -> int:
 
     They stand where they stood. If one of the IDs fits no session or several, nothing changes.
     """
-    changed = asyncio.run(_put(journal, session_ids, archived=False))
-    print(f"{counted(changed, 'session')} back in the list.")
+    changed, others = asyncio.run(_put(journal, session_ids, archived=False))
+    if changed:
+        print(f"{counted(changed, 'session')} back in the list.")
+    if others:
+        print(f"{counted(others, 'session')} {'was' if others == 1 else 'were'} not archived.")
     return Exit.OK
 
 
-async def _put(location: str | None, session_ids: list[str], *, archived: bool) -> int:
-    """Archive all of these sessions, or none of them; or bring them back. How many they are."""
+async def _put(location: str | None, session_ids: list[str], *, archived: bool) -> tuple[int, int]:
+    """Archive all of these sessions, or none of them; or bring them back. How many were, and how
+    many stood so already."""
     async with opened(location) as journal:
-        found = {(await journal.resolve(given)).session_id for given in session_ids}
+        rows = [await journal.resolve(given) for given in session_ids]
+        found = {row.session_id for row in rows if row.archived != archived}
         for session_id in found:
             await journal.change(session_id, RowChange(archived=archived))
         # Where one is live, the next prompt has to bring it back, however soon it comes.
@@ -63,4 +71,4 @@ async def _put(location: str | None, session_ids: list[str], *, archived: bool) 
         await asyncio.gather(
             *(tell_owner(whose, session_id) for session_id, whose in owners.items())
         )
-    return len(found)
+    return len(found), len({row.session_id for row in rows} - found)

@@ -148,10 +148,18 @@ class Parser(argparse.ArgumentParser):
         named = found.agent if self._takes_agent else None
         if stray and stray[0].startswith("-") and named is None:
             self.error(f"unrecognized arguments: {stray[0]}")
-        if stray or (named is not None and program):
+        if named is not None and program:
+            self.error(f"{named} and the command behind `--` are two agents; name one")
+        if stray:
             place = own.index(stray[0] if named is None else named)
-            unknown = f"unrecognized arguments: {stray[0]}; " if named and stray else ""
-            words = " ".join([self.prog, *own[:place], "--", *own[place:], *program])
+            unknown = f"unrecognized arguments: {stray[0]}; " if named else ""
+            if named is not None and not _is_command(own[place:]):
+                # It may be the name of an agent, and what stands behind `--` is its command.
+                raise UsageError(
+                    f"{unknown}behind the name of an agent there is nothing more, and a command "
+                    f"goes behind `--`, as in `{' '.join([self.prog, *own[:place], '-- CMD'])}`"
+                )
+            words = " ".join([self.prog, *own[:place], "--", *own[place:]])
             raise UsageError(f"{unknown}the agent's command goes behind `--`: {words}")
         return {**vars(found), "program": tuple(program)}
 
@@ -186,6 +194,15 @@ def _wrapped(line: str, width: int) -> str:
     first = re.match(r" *\S+  +", line)
     indent = " " * (len(first[0]) if first else 4)
     return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _is_command(words: Sequence[str]) -> bool:
+    """Whether this can be nothing but an agent's command; a name may be that of a program, too."""
+    from acphold.known_agents import KNOWN_AGENTS
+
+    commands = [command for known in KNOWN_AGENTS.values() for command in known.commands]
+    is_known = any(tuple(words[: len(command)]) == command for command in commands)
+    return is_known or "/" in words[0] or words[0] in ("npx", "uvx", "node", "python3")
 
 
 def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:

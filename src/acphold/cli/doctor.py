@@ -26,6 +26,7 @@ from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.findings import Finding, Report
 from acphold.cli.journal_findings import checked_journal, repaired_journal
+from acphold.cli.journals import exists, opened
 from acphold.cli.settings import (
     NamedAgent,
     chosen_agent,
@@ -43,8 +44,9 @@ from acphold.errors import (
     RemoteError,
     RuntimeFolderError,
     SettingsError,
+    TranscriptError,
 )
-from acphold.imports import Home, deletions
+from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.journal.stores import engine_has_search, engine_version
 from acphold.known_agents import short_name
 from acphold.processes.own_program import own_command
@@ -102,7 +104,7 @@ def doctor(
             report.section("Repair", repaired_journal(journal))
         report.wait("reading every page and every history of the journal")
         report.section("Journal", checked_journal(journal))
-        if found := checked_transcripts():
+        if found := asyncio.run(checked_transcripts(journal)):
             report.section("Transcripts of other agents", found)
         if program:
             called = agent or spoken_name(program)
@@ -274,17 +276,45 @@ def _command(name: str, command: Sequence[str], path: str | None = None) -> Find
 # -- what other agents keep -------------------------------------------------------------------
 
 
-def checked_transcripts() -> list[Finding]:
-    """Who of them deletes conversations that `acphold import` would keep."""
+LOOKED_INTO = 100
+"""Transcripts that are looked into: of more than that some certainly hold a conversation."""
+
+
+async def checked_transcripts(journal: str | None) -> list[Finding]:
+    """Who of them deletes conversations, and whether all that there are were imported."""
     home = Home(Path.home(), dict(os.environ))
-    return [
-        Finding(
-            f"{found.agent} {found.when}; `acphold import` keeps them here, and "
-            f"{found.setting} in {folder(str(found.file))} keeps them there",
-            is_past=True,
+    findings = []
+    for found in deletions(home):
+        reading = reader(found.reader)
+        sources = [*reading.find(home)]
+        left = len(sources)
+        if exists(journal):
+            async with opened(journal) as kept:
+                left = await _left(Intake(kept), sources, reading)
+        what = f"{found.agent} {found.when}"
+        if not left:
+            findings.append(Finding(f"{what}; all that there are now were imported"))
+            continue
+        text = (
+            f"{what}; `acphold import` keeps them here ({left:,} of {len(sources):,} are not), and "
+            f"{found.setting} in {folder(str(found.file))} keeps them there"
         )
-        for found in deletions(home)
-    ]
+        findings.append(Finding(text, is_past=True))
+    return findings
+
+
+async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
+    """How many an import would take in; files in which nobody said anything are none."""
+    changed = await intake.changed(sources, reading)
+    if len(changed) > LOOKED_INTO:
+        return len(changed)
+    left = 0
+    for source in changed:
+        outcome = await intake.expect(source, reading)
+        with suppress(OSError, TranscriptError):  # which `import` tells
+            outcome = forecast(source, reading) if outcome == "new" else outcome
+            left += outcome in ("new", "grown")
+    return left
 
 
 # -- the agent ------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from msgspec.structs import asdict
 
 from acphold.cli.command_line import Exit, Parser, add_log, add_options
 from acphold.cli.starts import made_here, remembered
+from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.serve_options import AgentOptions
 from acphold.transports.late_tls import load_asyncio
@@ -57,7 +58,9 @@ def run(*, target: str, log_level: str, log_file: str | None, **options: Any) ->
         agent = load_agent(target)
     except AcpholdError as exc:
         log = logging.getLogger("acphold")
-        log.error("%s", exc)
+        if log_file is not None:
+            log.error("%s", exc)
+        print(visible(f"acphold run: {exc}"), file=sys.stderr)
         log.debug("it was raised here", exc_info=exc.__cause__)
         return Exit.AGENT
     served, usual = AgentOptions(**options), asdict(AgentOptions())

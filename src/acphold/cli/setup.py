@@ -94,6 +94,11 @@ def setup(
             return Exit.OK
         case FileEditor() as found:
             path = os.path.abspath(os.path.expanduser(file)) if file else found.path()
+            if file and not os.path.isdir(os.path.dirname(path)):
+                raise UsageError(
+                    f"--file {file}: there is no folder {folder(os.path.dirname(path))}; make it, "
+                    "if the editor is to look there"
+                )
             served = [_served(agent, title) for agent in meant]
             return _change(found, path, served, is_removal=remove, sure=sure)
 

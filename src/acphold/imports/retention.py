@@ -25,8 +25,12 @@ FOR_GOOD_DAYS: Final = 3650
 
 
 class Deletion(Struct, frozen=True):
-    """An agent that deletes its transcripts: `when`, and the `setting` in `file` against it."""
+    """An agent that deletes its transcripts: `when`, and the `setting` in `file` against it.
 
+    `reader` is the name of what reads them.
+    """
+
+    reader: str
     agent: str
     when: str
     setting: str
@@ -45,7 +49,7 @@ def deletions(home: Home) -> Iterator[Deletion]:
         if missed.counts or next(reader(name).find(home), None) is None:
             continue
         if found := look(settings):
-            yield Deletion(label, *found, file)
+            yield Deletion(name, label, *found, file)
 
 
 def _claude(settings: Object) -> tuple[str, str] | None:
