@@ -274,7 +274,7 @@ class Conversation:
 
     async def leave(self, client: Client) -> None:
         """A client closes the session, which others have open: its own turns end with that."""
-        await self.turns.leave(client)
+        await self.turns.end_for(client)
         if (attachment := self.session.find(client)) is not None:
             self.detach(attachment)
 

@@ -40,7 +40,7 @@ _CANCELLED, _OVER = Stage.CANCELLED, Stage.OVER  # Python 3.11 takes 0.1 µs to 
 class Turn:
     """One prompt from its arrival to its end; `prompt` is the member of `params`.
 
-    `began` is the last entry before it. `left_agent` is set once the agent has ended it, which for
+    `began` is the last entry before it. `at_agent` is set once the agent has ended it, which for
     one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
     `starting` is the bound on making the agent ready, which a cancellation ends; `is_started` is
     set when there is nothing left to do at its beginning. Who ends it holds `ending`, for others
@@ -55,7 +55,7 @@ class Turn:
         self.stage = Stage.QUEUED
         self.is_recorded = False
         self.began = 0
-        self.left_agent: AgentTurn | None = None
+        self.at_agent: AgentTurn | None = None
         self.starting: asyncio.Timeout | None = None
         self.is_started = False
         self.ending = asyncio.Lock()
@@ -71,13 +71,13 @@ class Turn:
 
     @property
     def is_at_agent(self) -> bool:
-        return self.left_agent is not None and not self.left_agent.is_set()
+        return self.at_agent is not None and not self.at_agent.is_set()
 
     def conclude(self) -> None:
         """It is over, for everybody but perhaps the agent."""
         self.stage = Stage.OVER
-        if self.left_agent is not None:
-            self.left_agent.is_awaited = False
+        if self.at_agent is not None:
+            self.at_agent.is_awaited = False
         self.start_no_more()
         if self._over is not None:
             self._over.set()

@@ -3,6 +3,21 @@
 Agents do different things with a second prompt while one runs (queue it, drop it, end both), so
 the queue is ours and no agent ever sees a second one. The stages of a turn stand in
 `hub.prompt_turn`.
+
+A prompt is committed before anything that takes time, so that a crash cannot lose it:
+
+    the agent                            the prompt is committed
+    -----------------------------------  ---------------------------------------------------------
+    is ready for it                      while the agent thinks; what that answers is looked at
+                                         behind the commit, for an answer is taken in the order of
+                                         the wire, and `Session.hold` puts the prompt before it
+    has to be started, or to open the    before that begins
+    session again, or ended meanwhile
+    is at work while it is sent (one     before it is sent
+    of the library)
+
+A client that asks for positions knows by its prompt's whether it may send it again
+(`server.sent_prompts`): for that one it is always committed before it is sent, in the same step.
 """
 
 from __future__ import annotations
@@ -126,73 +141,42 @@ class Turns:
                 self._runs.add(running)
                 running.add_done_callback(self._runs.discard)
 
-    async def _run(self, turn: Turn) -> None:
-        try:
-            await self._start(turn)
-        except Exception as exc:  # whatever went wrong, a client that waits is answered
-            self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
-        turn.is_started = True
-        self._make_way(turn)
-
-    def _make_way(self, turn: Turn) -> None:
-        """The next turn may begin when this one is over, and nothing of its start is under way."""
-        if turn is self._first and turn.is_over and turn.is_started:
-            self._first = None
-            if self._queue:  # later: the ends of many that are cancelled are not to be nested
-                asyncio.get_running_loop().call_soon(self._begin_first)
-
     # -- the beginning --------------------------------------------------------------------
 
-    async def _start(self, turn: Turn) -> None:
-        turn.began = self._session.last_seq
-        if turn.stage is Stage.QUEUED:
-            turn.stage = Stage.STARTING
+    async def _run(self, turn: Turn) -> None:
+        """Get the prompt to the agent; the module says when it is committed."""
         try:
-            is_begun = turn.stage is Stage.STARTING  # and not cancelled before
-            is_ready = is_begun and not self._side.is_at_work and self._restoration.is_needless
-            takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
-            if not is_ready or not takes_a_moment:
-                await self._record(turn)  # what follows takes time: the prompt is safe meanwhile
-            if not is_ready:
-                await self._make_ready(turn)
-            await self._hand_over(turn)
-        except AcpholdError as exc:
-            await self._end(turn, exc)
-        if turn.is_cancelled and not turn.is_at_agent:
-            await self._end(turn, CANCELLED)
-        # The agent thinks while the prompt is committed; nothing it answers is looked at before.
-        await self._record(turn)
-
-    async def _hand_over(self, turn: Turn) -> None:
-        """Send the prompt; once more if the agent had ended before it got it."""
-        for is_last in (False, True):
-            if turn.stage is not Stage.STARTING:
-                return
+            turn.began = self._session.last_seq
+            if turn.stage is Stage.QUEUED:
+                turn.stage = Stage.STARTING
             try:
-                await self._send_as_owner(turn)
-            except AgentExitedError as exc:
-                if is_last:
-                    raise
-                log.info("session %s: %s before it got a prompt", self._session.id, exc)
-                await self._record(turn)
-                await self._make_ready(turn)
-
-    async def _send_as_owner(self, turn: Turn) -> None:
-        """Send the prompt if the session is ours; who may send it again has it committed before.
-
-        Who asks for positions knows by that whether it may: see server.sent_prompts.
-        """
-        params = await self._restoration.outgoing(turn.params, turn.began)
-
-        def send() -> None:
-            if turn.stage is Stage.STARTING:  # still: it may be over meanwhile
-                self._send(turn, params)
-
-        if turn.author.positions and not turn.is_recorded:
-            await self._record(turn, send)  # looks at the lease, too
-        else:
-            await self._session.verify()
-            send()
+                is_begun = turn.stage is Stage.STARTING  # and not cancelled before
+                is_ready = is_begun and not self._side.is_at_work and self._restoration.is_needless
+                takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
+                if not is_ready or not takes_a_moment:
+                    await self._record(turn)
+                if not is_ready:
+                    await self._make_ready(turn)
+                for is_last in (False, True):  # once more if the agent ended before it got it
+                    if turn.stage is not Stage.STARTING:
+                        break
+                    try:
+                        await self._send(turn)
+                    except AgentExitedError as exc:
+                        if is_last:
+                            raise
+                        log.info("session %s: %s before it got a prompt", self._session.id, exc)
+                        await self._record(turn)
+                        await self._make_ready(turn)
+            except AcpholdError as exc:
+                await self._end(turn, exc)
+            if turn.is_cancelled and not turn.is_at_agent:
+                await self._end(turn, CANCELLED)
+            await self._record(turn)
+        except Exception as exc:  # whatever went wrong, a client that waits is answered
+            self._conclude(turn, exc)
+        turn.is_started = True
+        self._make_way(turn)
 
     async def _make_ready(self, turn: Turn) -> None:
         """Have the agent ready for the prompt; a cancellation ends the wait."""
@@ -207,22 +191,34 @@ class Turns:
         finally:
             turn.starting = None
 
-    def _send(self, turn: Turn, params: bytes) -> None:
-        side = self._side
-        assert side.id is not None
-        before = (self._last_sent, side.voice)
-        turn.left_agent = self._routes.begin_turn(side.id)
-        turn.stage, self._last_sent, side.voice = Stage.RUNNING, turn, Voice.COUNTS
-        self._alerts.turn_began(turn.prompt, turn.began)
-        self._hold(turn)  # whatever is said in there comes behind it; it may even be answered
-        try:
-            side.agent.send(PromptCall(params, partial(self.answered, turn)))
-        except AcpholdError:
-            turn.stage = Stage.STARTING
-            self._last_sent, side.voice = before
-            turn.left_agent.set()
-            turn.left_agent = None
-            raise
+    async def _send(self, turn: Turn) -> None:
+        """Give the agent the prompt, if the session is ours still."""
+        params = await self._restoration.outgoing(turn.params, turn.began)
+
+        def send() -> None:
+            if turn.stage is not Stage.STARTING:
+                return  # it is over meanwhile
+            side = self._side
+            assert side.id is not None
+            before = (self._last_sent, side.voice)
+            turn.at_agent = self._routes.begin_turn(side.id)
+            turn.stage, self._last_sent, side.voice = Stage.RUNNING, turn, Voice.COUNTS
+            self._alerts.turn_began(turn.prompt, turn.began)
+            self._hold(turn)  # whatever is said in there comes behind it; it may even be answered
+            try:
+                side.agent.send(PromptCall(params, partial(self.answered, turn)))
+            except AcpholdError:
+                turn.stage = Stage.STARTING
+                self._last_sent, side.voice = before
+                turn.at_agent.set()
+                turn.at_agent = None
+                raise
+
+        if turn.author.positions and not turn.is_recorded:
+            await self._record(turn, send)  # looks at the lease, too
+        else:
+            await self._session.verify()
+            send()
 
     async def _record(self, turn: Turn, first: Callable[[], None] | None = None) -> None:
         """Commit the prompt, do what is `first` then, and show it to the other clients."""
@@ -268,8 +264,8 @@ class Turns:
 
     async def answered(self, turn: Turn, answer: Answer) -> None:
         """The agent has answered the prompt; called in the order of the wire."""
-        if turn.left_agent is not None:
-            turn.left_agent.set()
+        if turn.at_agent is not None:
+            turn.at_agent.set()
         if turn.stage is not Stage.RUNNING:
             self._side.voice = Voice.STALE
         try:
@@ -279,10 +275,13 @@ class Turns:
             if self._session.holds_any:  # the turn was over already
                 await self._session.release()
         except Exception as exc:  # whatever went wrong, a client that waits is answered
-            self._conclude(turn, exc if isinstance(exc, AcpholdError) else incident(exc))
+            self._conclude(turn, exc)
 
     async def _end(self, turn: Turn, answer: Answer) -> None:
-        """Journal how it ended, then let its client know; does nothing when it is over."""
+        """Journal how it ended, then let its client know; does nothing when it is over.
+
+        What lies open of it is closed before that, and a title given: they are part of the turn.
+        """
         if turn.is_over:
             return  # answered for already
         async with turn.ending:
@@ -292,51 +291,45 @@ class Turns:
                 if self._unrecorded is not None:
                     await self.record_failure()
                 self._hold(turn)
-                await self._end_as(turn, answer)
+                await self._terminals.turn_over()
+                if isinstance(answer, AgentError):  # what it asked and was at is over with it
+                    at_agent = turn.at_agent
+                    self._restoration.cut_off = at_agent is not None and at_agent.is_set()
+                    self._questions.abandon(answer)
+                    await self._session.close_open(str(answer), turn.began)
+                if turn.is_cancelled:
+                    # An error is one all the same (spec v1, prompt turn, "Cancellation").
+                    if isinstance(answer, bytes) and answer.startswith(b"{"):
+                        answer = splice(answer, {"stopReason": b'"cancelled"'})
+                    else:
+                        log.info("session %s: cancelled: %r", self._session.id, answer)
+                        answer = CANCELLED
+                    await self._session.close_open("cancelled", turn.began, cancelled=True)
+                elif isinstance(answer, bytes) and not answer.startswith(b"{"):
+                    answer = ENDED
+                entry = answer if isinstance(answer, bytes) else _error_entry(answer)
+                if self._session.untitled and (title := first_line(turn.prompt)) is not None:
+                    # The agent has given none: after its first turn a session has one.
+                    self._session.hold("update", [title_update(title)])
+                if turn.is_over:
+                    return
+                await self._session.publish(
+                    "turn_end", [entry], turn.author, then=partial(turn.reply, answer)
+                )
+                if not turn.is_over:  # the session may have been lost meanwhile
+                    self._dequeue(turn, lambda: turn_end(entry, 0).outcome)
             except JournalError as exc:
                 self._unrecorded = exc
                 self._conclude(turn, exc)
 
-    async def _end_as(self, turn: Turn, answer: Answer) -> None:
-        await self._terminals.turn_over()
-        if isinstance(answer, bytes):
-            await self._end_well(turn, answer)
-        elif turn.is_cancelled:
-            # An error after a cancellation is one (spec v1, prompt turn, "Cancellation").
-            log.info("session %s: a cancelled turn failed: %s", self._session.id, answer)
-            await self._agent_is_gone(turn, answer)
-            await self._end_well(turn, CANCELLED)
-        else:
-            await self._agent_is_gone(turn, answer)
-            self._give_title(turn)
-            await self._finish(turn, _error_entry(answer), answer)
-
-    async def _end_well(self, turn: Turn, result: bytes) -> None:
-        if not result.startswith(b"{"):
-            result = ENDED
-        if turn.is_cancelled:
-            result = splice(result, {"stopReason": b'"cancelled"'})
-            await self._close_open("cancelled", turn.began, cancelled=True)
-        self._give_title(turn)
-        await self._finish(turn, result, result)
-
-    async def _finish(self, turn: Turn, entry: bytes, answer: Answer) -> None:
-        if turn.is_over:
-            return
-        await self._session.publish(
-            "turn_end", [entry], turn.author, then=partial(turn.reply, answer)
-        )
-        if not turn.is_over:  # the session may have been lost meanwhile
-            self._leave_queue(turn, lambda: turn_end(entry, 0).outcome)
-
-    def _conclude(self, turn: Turn, error: AcpholdError) -> None:
+    def _conclude(self, turn: Turn, error: Exception) -> None:
         """It is over without an end in the journal."""
         if not turn.is_over:
-            turn.reply(error)
+            turn.reply(error if isinstance(error, AcpholdError) else incident(error))
             outcome: TurnOutcome = "interrupted" if self._session.is_lost else "failed"
-            self._leave_queue(turn, lambda: outcome)
+            self._dequeue(turn, lambda: outcome)
 
-    def _leave_queue(self, turn: Turn, how: Callable[[], TurnOutcome]) -> None:
+    def _dequeue(self, turn: Turn, how: Callable[[], TurnOutcome]) -> None:
         turn.conclude()
         self._alerts.turn_ended(how)
         self._queue.remove(turn)
@@ -344,21 +337,12 @@ class Turns:
             self._session.turn_over()
         self._make_way(turn)
 
-    async def _agent_is_gone(self, turn: Turn, error: AcpholdError) -> None:
-        """If the agent itself has ended, what it asked and what it worked at is over."""
-        if isinstance(error, AgentError):
-            self._restoration.cut_off = turn.left_agent is not None and turn.left_agent.is_set()
-            self._questions.abandon(error)
-            await self._close_open(str(error), turn.began)
-
-    async def _close_open(self, why: str, since: int = 0, *, cancelled: bool = False) -> None:
-        """What the agent was at, and nobody will report the end of any more, is closed."""
-        await self._session.close_open(why, since, cancelled=cancelled)
-
-    def _give_title(self, turn: Turn) -> None:
-        """After its first turn a session has a title: the agent's own, else the first line."""
-        if self._session.untitled and (title := first_line(turn.prompt)) is not None:
-            self._session.hold("update", [title_update(title)])
+    def _make_way(self, turn: Turn) -> None:
+        """The next turn may begin when this one is over, and nothing of its start is under way."""
+        if turn is self._first and turn.is_over and turn.is_started:
+            self._first = None
+            if self._queue:  # later: the ends of many that are cancelled are not to be nested
+                asyncio.get_running_loop().call_soon(self._begin_first)
 
     # -- cut short ------------------------------------------------------------------------
 
@@ -369,8 +353,8 @@ class Turns:
             if turn is self.running or client in (None, turn.author.client):
                 await self._cancel(turn)
 
-    async def leave(self, client: Client) -> None:
-        """A client leaves the session to others: its turns end, and theirs go on."""
+    async def end_for(self, client: Client) -> None:
+        """A client detaches: its turns end, and those of others go on."""
         turns = [turn for turn in self._queue if turn.author.client is client]
         if self.running in turns:
             self._questions.cancel()
@@ -414,7 +398,7 @@ class Turns:
         """Journal the end of a turn that failed while the journal could not be written."""
         if (error := self._unrecorded) is None:
             return
-        await self._close_open(str(error))
+        await self._session.close_open(str(error))
         await self._session.publish("turn_end", [_error_entry(error)])
         self._unrecorded = None
 
@@ -423,10 +407,10 @@ class Turns:
 
     async def _answer_for(self, turn: Turn) -> None:
         """Give the agent its grace; then the turn is over, whatever it still does."""
-        assert turn.left_agent is not None
+        assert turn.at_agent is not None
         try:
             async with asyncio.timeout(self._options.cancel_grace):
-                await turn.left_agent.wait()
+                await turn.at_agent.wait()
         except TimeoutError:
             log.warning("session %s: a cancelled turn was answered for", self._session.id)
             self._side.voice = Voice.STALE
@@ -446,29 +430,24 @@ class Turns:
                 end.cancel()
             await asyncio.gather(*ends, return_exceptions=True)
 
-    def _leave_to_next_owner(self) -> None:
-        """Forget the prompts that have not begun and that their clients will send again.
-
-        These are cut off by our end, and find out by the journal: see server.sent_prompts. So they
-        are told nothing here, of those that have begun neither.
-        """
-        for turn in tuple(self._queue):
-            author = turn.author
-            goes_on = self._ends_with_process and author.client.offer.is_line
-            if goes_on:
-                turn.reply = _tell_nobody
-            comes_again = author.positions and self._session.find(author.client) is None
-            is_begun = turn.is_recorded or turn.stage is not Stage.QUEUED
-            if (goes_on or comes_again) and not is_begun:
-                self._conclude(turn, LeaseLostError(self._session.id))
-
     async def aclose(self, *, with_process: bool = False) -> None:
         """End the turns within seconds; who waits for them is answered.
 
         If they end because this process does, but for lines: they go on at the next owner.
         """
         self._ends_with_process |= with_process
-        self._leave_to_next_owner()
+        # Forgotten are the prompts that have not begun and that their clients will send again.
+        # These are cut off by our end, and find out by the journal: see server.sent_prompts. So
+        # they are told nothing here, of those that have begun neither.
+        for turn in tuple(self._queue):
+            author = turn.author
+            goes_on = self._ends_with_process and author.client.offer.is_line
+            if goes_on:
+                turn.reply = lambda _: None
+            comes_again = author.positions and self._session.find(author.client) is None
+            is_begun = turn.is_recorded or turn.stage is not Stage.QUEUED
+            if (goes_on or comes_again) and not is_begun:
+                self._conclude(turn, LeaseLostError(self._session.id))
         await self.cancel()
         await self._ends(self._queue)
         for turn in tuple(self._queue):
@@ -479,10 +458,6 @@ class Turns:
         if self._runs:
             await asyncio.wait(tuple(self._runs), timeout=CLOSE_GRACE)
         self._tasks.close()
-
-
-def _tell_nobody(_: Answer) -> None:
-    """The client finds out by itself."""
 
 
 def _error_entry(error: AcpholdError) -> bytes:
