@@ -54,8 +54,9 @@ PUBLIC = {
     """,
     "acphold.imports": """
         ALL Home IMPORTED Intake NAMES OUTCOMES Outcome Reader Selection Source Taken Telling WAVES
-        WORTH_LISTING
-        deletions each fault forecast give_up_lost noting_unreadable read_beside read_listed reader
+        WORTH_LISTING is_quiet
+        deletions each fault forecast give_up_lost noting_unreadable read_beside read_listed
+        reader
     """,
     "acphold.journal": """
         Archived Arrivals At Entries Free Here Index Journal Lease Links ListFilter ListKey Listed

@@ -174,6 +174,24 @@ def test_watching_goes_on_until_it_is_interrupted(acphold: CommandLine, tmp_path
     assert "And the thread?" in acphold.run("list").out
 
 
+def test_watching_takes_in_all_that_an_import_does(acphold: CommandLine, tmp_path: Path) -> None:
+    folder = home(tmp_path)
+    rollout = Rollout("Whose turn has no end?", session="22222222-2222-4333-8444-555555555555")
+    rollout.agent("That of whom nothing came any more.")
+    path = rollout.write(Path(folder))
+    hours_ago = path.stat().st_mtime - 7200
+    os.utime(path, (hours_ago, hours_ago))
+    command = [*ACPHOLD, "import", "--from", folder, "--agent", "codex", "--watch"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, env=acphold.environment, text=True
+    ) as watching:
+        assert watching.stdout is not None
+        assert watching.stdout.readline().split() == ["codex", "2", "conversations", "new", "2"]
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(SECONDS) == 130
+    assert "Whose turn has no end" in acphold.run("list").out
+
+
 def test_a_file_that_cannot_be_read_is_named_and_the_others_are_taken(
     acphold: CommandLine, tmp_path: Path
 ) -> None:
@@ -349,15 +367,15 @@ import asyncio, sys
 from acphold.cli import import_command, main
 from acphold.imports import intake
 import_command.WORTH_LISTING = 1
-tried = intake.Intake._tried
+tried = intake.Intake._take
 taken = []
-async def _tried(self, *args):
+async def _take(self, *args):
     if taken:
         print("at work", flush=True)
         await asyncio.sleep(60)
     taken.append(await tried(self, *args))
     return taken[0]
-intake.Intake._tried = _tried
+intake.Intake._take = _take
 sys.exit(main.main(["import", "--from", sys.argv[1]]))
 """
     importing = subprocess.Popen(

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from acphold.history import Message
 from acphold.imports import Home, Intake, Outcome, Selection, Source
 from acphold.imports.claude import KEY, READER
-from acphold.imports.intake import told_here
+from acphold.imports.intake import QUIET_MS, told_here
 from acphold.imports.pieces import PIECE_BYTES, Piece
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, history, state_of
 from acphold.journal.stores import open_journal
@@ -164,6 +164,23 @@ async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
     transcript.write(tmp_path)
     assert await take(opened, tmp_path, finished) == "grown"
     assert await said(opened) == whole(2)
+
+
+async def test_a_turn_that_nobody_writes_to_any_more_is_over_whatever_its_transcript_says(
+    opened: Journal, tmp_path: Path
+) -> None:
+    finished = Selection(whole_turns=True)
+    transcript = conversation(1)
+    transcript.user("prompt 2")
+    path = transcript.write(tmp_path)
+    long_ago = path.stat().st_mtime - 2 * QUIET_MS / 1000
+    os.utime(path, (long_ago, long_ago))
+    assert await take(opened, tmp_path, finished) == "new"
+    assert await said(opened) == [*whole(1), "prompt 2"]
+    transcript.assistant("answer 2")
+    transcript.write(tmp_path)
+    assert await take(opened, tmp_path, finished) == "grown"
+    assert await said(opened) == [*whole(1), "prompt 2", "answer 2"]
 
 
 async def test_a_turn_that_was_left_and_never_went_on_is_taken_by_who_takes_all(

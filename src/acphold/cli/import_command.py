@@ -44,6 +44,7 @@ from acphold.imports import (
     fault,
     forecast,
     give_up_lost,
+    is_quiet,
     noting_unreadable,
     read_listed,
     reader,
@@ -223,7 +224,7 @@ class _Run:
         self._since = since
         self._branches = branches
         self._tallies = {name: Tally() for name in names}
-        self._settled: dict[str, Source] = {}
+        self._settled: dict[str, tuple[Source, bool]] = {}
 
     async def real(self, location: str, *, as_json: bool, watch: bool) -> None:
         """Take in what there is; with `watch`, go on until somebody interrupts."""
@@ -267,12 +268,14 @@ class _Run:
         new: list[Source] = []
         for name, tally in self._tallies.items():
             found = self._sources(reader(name))
-            asked = [source for source in found if self._settled.get(source.place) != source]
+            # What has become quiet is looked at once more: its last turn may have been left.
+            stands = {source.place: (source, is_quiet(source)) for source in found}
+            asked = [s for s in found if self._settled.get(s.place) != stands[s.place]]
             news = await intake.changed(asked, reader(name))
             tally.outcomes["same"] += len(found) - len(news)
             if watch:
                 places = {source.place for source in news}
-                self._settled |= {s.place: s for s in asked if s.place not in places}
+                self._settled |= {s.place: stands[s.place] for s in asked if s.place not in places}
             for source in news:
                 with tally.counting(source) as count:
                     outcome = await intake.expect(source, reader(name))
@@ -293,11 +296,12 @@ class _Run:
     ) -> None:
         async def take(source: Source, telling: Telling) -> None:
             tally = self._tallies[source.reader]
+            was_quiet = is_quiet(source)
             with tally.counting(source) as count:
                 taken = await intake.take(source, reader(source.reader), telling)
                 count(taken)
                 if taken.outcome != "busy":
-                    self._settled[source.place] = source
+                    self._settled[source.place] = source, was_quiet
             progress.advance(source.reader)
 
         for wave in WAVES:

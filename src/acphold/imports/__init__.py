@@ -13,6 +13,7 @@ from acphold.imports.intake import (
     Taken,
     Telling,
     forecast,
+    is_quiet,
 )
 from acphold.imports.listed import read_beside, read_listed
 from acphold.imports.pieces import fault
@@ -41,6 +42,7 @@ __all__ = [
     "fault",
     "forecast",
     "give_up_lost",
+    "is_quiet",
     "noting_unreadable",
     "read_beside",
     "read_listed",

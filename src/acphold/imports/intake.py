@@ -56,6 +56,9 @@ first import of years would take a third longer. They are left to whoever catche
 SEARCHABLE_SECONDS: Final = 10.0
 """A bound for that, after each conversation; what it leaves over is gone on with after the next."""
 
+QUIET_MS: Final = 10 * 60 * 1000
+"""Longer than a model thinks. What comes later, as from a tool that takes hours, is added."""
+
 LOOKED_FOR_AT_ONCE: Final = 500
 """Sources that the journal is asked for in one question."""
 
@@ -86,21 +89,28 @@ OUTCOMES = {
 class Selection(Struct, frozen=True):
     """Which conversations are taken, and how much of them.
 
-    With `whole_turns`, the turn that is not over is left for the next time; with `redact`, secrets
-    are left out.
+    With `whole_turns`, the turn that is not over is left for the next time, as long as somebody
+    may be at work on it: see `is_quiet`. With `redact`, secrets are left out.
     """
 
     cwd: str | None = None
     whole_turns: bool = False
     redact: bool = False
 
-    @property
-    def manner(self) -> Manner:
+    def manner(self, source: Source) -> Manner:
         """How a conversation is told."""
-        return Manner(self.whole_turns, self.redact)
+        return Manner(self.whole_turns and not is_quiet(source), self.redact)
 
 
 ALL: Final = Selection()
+
+
+def is_quiet(source: Source) -> bool:
+    """Whether nothing came to it for so long that its last turn is over, however it ended.
+
+    Some transcripts never say that one is over, and no agent says it when it is killed.
+    """
+    return now_ms() - source.changed_at // 1_000_000 > QUIET_MS
 
 
 class Taken(Struct, frozen=True):
@@ -139,7 +149,8 @@ class _OvertakenError(Exception):
 
 def forecast(source: Source, reader: Reader, selection: Selection = ALL) -> Outcome:
     """What would become of a source that the journal does not know; raises as `Intake.take`."""
-    first = next(pieces(source, reader, NOTHING, whole_turns=selection.whole_turns))
+    whole_turns = selection.manner(source).whole_turns
+    first = next(pieces(source, reader, NOTHING, whole_turns=whole_turns))
     return _refusal(first, selection) or "new"
 
 
@@ -252,7 +263,7 @@ class Intake:
         expected = await self._outlook(source, row, reader)
 
         def news(source: Source, known: Known) -> AsyncIterator[Piece]:
-            return telling(source, reader, known, self._selection.manner)
+            return telling(source, reader, known, self._selection.manner(source))
 
         taken = Taken(expected)
         try:
