@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -38,17 +38,6 @@ class Keys:
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         raise AssertionError("nothing is asked here")
-
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
-        raise AssertionError("nothing is started here")
-
-    def put_back(self, text: str) -> None:
-        raise AssertionError("nothing is typed here")
 
     def close(self) -> None:
         """Nothing is left to be closed."""

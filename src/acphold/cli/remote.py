@@ -6,21 +6,16 @@ import asyncio
 import json
 import socket
 import sys
-from contextlib import suppress
 from typing import Final
-
-from msgspec import MsgspecError, Raw, Struct
-from msgspec.json import Decoder
 
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.terminal_text import visible
+from acphold.client.far_line import FarLine
 from acphold.client.known_servers import remember, token_for
+from acphold.client.server_endpoint import dialing
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
-from acphold.rpc import MAX_MESSAGE, Transport
-from acphold.rpc.protocol import Protocol
-from acphold.rpc.wire_errors import to_wire
-from acphold.server.service import LAST_ANSWERS_SECONDS, refuse, stop_at_signals
-from acphold.transports import websocket
+from acphold.rpc import MAX_MESSAGE
+from acphold.server.service import refuse, stop_at_signals
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 from acphold.transports.urls import code_in, origin_of
@@ -43,111 +38,22 @@ async def _serve_editor(url: str, streams: tuple[int, int]) -> int:
     editor = PipeTransport(*streams)
     stop = stop_at_signals()
     try:
-        token = await paired(url)
-        server = await websocket.connect(url, token, seconds=SECONDS, limit=MAX_MESSAGE)
+        dial = dialing(url, await paired(url), seconds=SECONDS, limit=MAX_MESSAGE)
+        line = FarLine(editor, dial, origin_of(url), MAX_MESSAGE, await dial())
     except AcpholdError as exc:
         print(visible(f"acphold connect: {exc}"), file=sys.stderr)
         await refuse(editor, exc, stop)
         return Exit.ERROR
-    relay = Relay(editor, server)
-    try:
-        if await relay.run(stop):
-            return Exit.OK
-        lost = ConnectionLostError(
-            f"the connection to {origin_of(url)} is lost; what runs there goes on, and its session "
-            "can be loaded again"
-        )
-        print(visible(f"acphold connect: {lost}"), file=sys.stderr)
-        relay.answer_all(lost)
-        return Exit.ERROR
-    finally:
-        await server.aclose()
-        await editor.aclose()
-
-
-class _Message(Struct, gc=False):
-    id: Raw | None = None
-    method: str | None = None
-
-
-class Relay:
-    """Carries messages between an editor and a server, and knows which wait for their answers."""
-
-    def __init__(self, editor: Transport, server: Transport) -> None:
-        self._editor = editor
-        self._server = server
-        self._decode = Decoder(_Message).decode
-        self._waiting: dict[bytes, None] = {}
-        self._answered = asyncio.Event()
-
-    async def run(self, stop: asyncio.Event) -> bool:
-        """Until one of them ends, or `stop` is set; False when it was the server.
-
-        The editor that has ended gets the answers that come within a moment.
-        """
-        there = asyncio.create_task(self._to_server(), name="to server")
-        back = asyncio.create_task(self._to_editor(), name="to editor")
-        stopped = asyncio.create_task(stop.wait(), name="signal")
-        try:
-            await asyncio.wait({there, back, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if there.done() and not (back.done() or stopped.done()):
-                last = asyncio.create_task(self._all_answered(), name="last answers")
-                await asyncio.wait(
-                    {last, back, stopped},
-                    timeout=LAST_ANSWERS_SECONDS,
-                    return_when=asyncio.FIRST_COMPLETED,
-                )
-                last.cancel()
-            return there.done() or stopped.done()
-        finally:
-            for task in (there, back, stopped):
-                task.cancel()
-            await asyncio.wait({there, back, stopped})
-
-    def answer_all(self, error: AcpholdError) -> None:
-        """Answer what still waits with this error."""
-        for id_ in self._waiting:
-            self._editor.send(Protocol.error(id_, to_wire(error)))
-        self._waiting.clear()
-
-    async def _to_server(self) -> None:
-        """Line by line: what a request is waits from here on."""
-        rest = b""
-        while data := await self._editor.receive():
-            *lines, rest = (rest + data).split(b"\n")
-            for line in lines:
-                message = self._read(line)
-                if message.method is not None and message.id is not None:
-                    self._waiting[bytes(message.id)] = None
-                self._server.send(line + b"\n")
-            if len(rest) > MAX_MESSAGE:
-                return  # no client of ACP sends such a line
-            await _drained(self._server)
-
-    async def _to_editor(self) -> None:
-        while line := await self._server.receive():
-            message = self._read(line)
-            if message.method is None and message.id is not None:
-                self._waiting.pop(bytes(message.id), None)
-                self._answered.set()
-            self._editor.send(line)
-            await _drained(self._editor)
-
-    async def _all_answered(self) -> None:
-        while self._waiting:
-            self._answered.clear()
-            await self._answered.wait()
-
-    def _read(self, line: bytes) -> _Message:
-        try:
-            return self._decode(line)
-        except (MsgspecError, UnicodeDecodeError, RecursionError):
-            return _Message()  # whoever gets it says so
-
-
-async def _drained(transport: Transport) -> None:
-    with suppress(ConnectionLostError):  # who reads from it learns that, too
-        await transport.drain()
+    serving = asyncio.create_task(line.run(), name="far line")
+    stopped = asyncio.create_task(stop.wait(), name="signal")
+    await asyncio.wait({serving, stopped}, return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    serving.cancel()
+    await asyncio.wait({serving, stopped})
+    await editor.aclose()
+    if not serving.cancelled():
+        serving.result()
+    return Exit.OK
 
 
 async def paired(url: str) -> str:

@@ -6,16 +6,12 @@ import asyncio
 import os
 import signal
 import sys
-from asyncio.subprocess import DEVNULL, PIPE, STDOUT
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from acphold.agents.capabilities import WATCHES
-from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.journals import sessions
 from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
@@ -27,10 +23,8 @@ from acphold.cli.terminal_text import (
     short_age,
     visible,
 )
-from acphold.errors import AcpholdError, AuthRequiredError
 from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
-from acphold.processes.own_program import own_command, start_own
 from acphold.transports.runtime_folder import state_folder
 
 if TYPE_CHECKING:
@@ -40,11 +34,6 @@ if TYPE_CHECKING:
     from acphold.schema import ClientCapabilities, SessionInfo
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.chat import Chat
-    from acphold.screen.line_screen import LineScreen
-    from acphold.screen.plain import PlainFace
-    from acphold.screen.signing_in import Program, SignIn
-
-T = TypeVar("T")
 
 ENDS = {
     "completed": Exit.OK,
@@ -73,79 +62,22 @@ def on_terminal() -> bool:
 class Seat:
     """A chat, who answers in it, and the options of the connection for it."""
 
-    def __init__(
-        self,
-        *,
-        permission: Rule | None,
-        reads_only: bool,
-        leaving: str,
-        program: Program | None = None,
-        goes: Sequence[str] = (),
-        journal: str | None = None,
-    ) -> None:
+    def __init__(self, *, permission: Rule | None, reads_only: bool, leaving: str) -> None:
         from acphold.screen.answers import PersonAnswers
         from acphold.screen.chat import Chat
         from acphold.screen.flow import Flow
-        from acphold.screen.signing_in import SignIn
 
         self.flow = Flow(thoughts="folded" if on_terminal() else "whole")
         self.reads_only = reads_only
-        self._person = person_here(self.flow) if on_terminal() and program is not None else None
-        self._may_sign_in_here = on_terminal() and program is not None and bool(program.command)
-        self.sign_in: SignIn | None = (
-            None if program is None else SignIn(program, self._person, self.flow)
-        )
-        self.chat: Chat = Chat(
-            self.flow,
-            reads_only=reads_only,
-            leaving=leaving,
-            sign_in=self.sign_in,
-            goes=goes,
-            export=self._export,
-        )
+        self.chat: Chat = Chat(self.flow, reads_only=reads_only, leaving=leaving)
         self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)
         self._permission = permission
-        self._journal = journal
-        if self._person is not None:
-            self.answers.face = self._person  # what is asked before the session is open
-
-    async def signed_in(self, agent: RemoteAgent, opening: Callable[[], Awaitable[T]]) -> T:
-        """Open a session, with a sign-in where the agent wants one first."""
-        while True:
-            try:
-                return await opening()
-            except AuthRequiredError as error:
-                if self.sign_in is None:
-                    raise
-                await self.sign_in.sign_in(agent, error)
-
-    async def rise(self, session: RemoteSession) -> None:
-        """Leave a session for another one of the same agent."""
-        self.chat.end()
-        with suppress(AcpholdError):  # then the agent keeps it open, which harms nobody
-            await session.close()
-
-    async def _export(self, session_id: str, name: str) -> str:
-        """Write a session as `acphold export` does, and say what that says."""
-        journal = [] if self._journal is None else [f"--journal={self._journal}"]
-        file = f"{session_id[:12]}.md"
-        if name:
-            file = str(Path(name).expanduser())  # noqa: ASYNC240 - looks at nothing
-        command = own_command("export", f"--output={file}", *journal, session_id)
-        exporting = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
-        try:
-            said, _ = await exporting.communicate()
-        finally:
-            if exporting.returncode is None:
-                exporting.kill()
-        told = said.decode(errors="replace").strip()
-        return on_one_line(told) or f"written: {on_one_line(file)}"
 
     @property
     def options(self) -> Options:
         """How the connection behaves."""
         options: Options = {"on_update": self.chat.hear}
-        options["capabilities"] = self._offered(options)
+        options["capabilities"] = _offered(options, reads_only=self.reads_only)
         if not on_terminal() and not self.reads_only:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
             return options
@@ -155,31 +87,12 @@ class Seat:
         if not self.reads_only:
             options["on_form"] = self.answers.on_form
             options["on_page"] = self.answers.on_page
-        options["capabilities"] = self._offered(options)
+        options["capabilities"] = _offered(options, reads_only=self.reads_only)
         return options
-
-    def _offered(self, options: Options) -> ClientCapabilities:
-        """What the screen can: it shows sub-agents, too; one that only reads is asked nothing."""
-        from acphold.client.duties import Answers
-        from acphold.schema import ClientCapabilities
-        from acphold.schema.initialize import AuthCapabilities
-
-        class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
-            """With `subagents`, which is not stable yet."""
-
-            subagents: dict[str, str]
-
-        answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
-        offered = msgspec.structs.asdict(answers.capabilities)
-        offered["meta"] = {WATCHES: True} if self.reads_only else None
-        offered["auth"] = AuthCapabilities(terminal=self._may_sign_in_here)
-        return Capabilities(**offered, subagents={})
 
     async def sit(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves, or it ends; the exit code."""
         self.chat.begin(agent, session)
-        if self._person is not None:
-            self._person.changed()
         if on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS:
             await self._on_terminal(session)
         elif on_terminal() and not self.reads_only:
@@ -189,14 +102,7 @@ class Seat:
         if self.chat.error is None:
             return Exit.OK if on_terminal() else self._how_it_ended()
         print(visible(f"acphold: {self.chat.error}"), file=sys.stderr)
-        wants_sign_in = isinstance(self.chat.error, AuthRequiredError)
-        return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
-
-    def _meet(self, face: LineScreen | PlainFace) -> None:
-        """The person is there from now on."""
-        self.chat.face = self.answers.face = face
-        if self.sign_in is not None and self.sign_in.terminal is not None:
-            self.sign_in.terminal = face
+        return Exit.AGENT
 
     def _how_it_ended(self) -> Exit:
         """The exit code for a script: that of the last turn, as `ask` has it."""
@@ -215,7 +121,7 @@ class Seat:
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )
-        self._meet(screen)
+        self.chat.face = self.answers.face = screen
         await self.chat.look()
         self.flow.shorten(HISTORY_PASSAGES)
         self.chat.attend()
@@ -228,7 +134,7 @@ class Seat:
         from acphold.screen.plain import TeletypeFace
 
         face = TeletypeFace(self.flow, sys.stdout, self.chat)
-        self._meet(face)
+        self.chat.face = self.answers.face = face
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         await self.chat.look()
@@ -254,7 +160,7 @@ class Seat:
         from acphold.screen.plain import PlainFace
 
         face = PlainFace(self.flow, sys.stdout)
-        self._meet(face)
+        self.chat.face = self.answers.face = face
         await self.chat.look()
         self.chat.attend()
         try:
@@ -266,6 +172,22 @@ class Seat:
             await self.chat.aclose()
             face.changed()
             face.require_written()
+
+
+def _offered(options: Options, *, reads_only: bool) -> ClientCapabilities:
+    """What the screen can: it shows sub-agents, too; one that only reads is asked nothing."""
+    from acphold.client.duties import Answers
+    from acphold.schema import ClientCapabilities
+
+    class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
+        """With `subagents`, which is not stable yet."""
+
+        subagents: dict[str, str]
+
+    answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
+    offered = msgspec.structs.asdict(answers.capabilities)
+    offered["meta"] = {WATCHES: True} if reads_only else None
+    return Capabilities(**offered, subagents={})
 
 
 # -- sessions to choose from ----------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Final, TypeAlias
 
+import msgspec
 from msgspec import Struct
 
 from acphold.history.children import said
@@ -50,6 +51,9 @@ The last three only where there are any; see `acphold.history.decisions`.
 AUTHOR: Final = "author"
 """`{"name": "…", "version": "…"}`: the program from which the prompt right behind it came."""
 
+SENT: Final = "sent"
+"""`{"id": "…"}`: by what id the client that sent it knows the prompt behind it, and its author."""
+
 CHILD: Final = "child"
 """What was said in a sub-agent's session: the params of its `session/update`, with the child's id.
 
@@ -68,6 +72,7 @@ KINDS: Final = (
     ANSWER,
     AUTHOR,
     CHILD,
+    SENT,
 )
 """The kinds that the fold and the replay know; any other is kept and passed over."""
 
@@ -98,6 +103,15 @@ class Entry(Struct, frozen=True, gc=False):
         if self.kind == PARAMS:
             return members(self.raw).get("update", b"")
         return self.raw if self.kind in (UPDATE, TERMINAL) else b""
+
+
+class _Sent(Struct):
+    id: str = ""
+
+
+def sent_id(raw: bytes) -> str:
+    """The id in an entry of the kind SENT."""
+    return msgspec.json.decode(raw, type=_Sent).id
 
 
 class PastEntry(Struct, frozen=True, gc=False):

@@ -19,6 +19,7 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from enum import Enum
 from functools import partial
 from typing import Protocol
@@ -55,6 +56,10 @@ class Client(Protocol):
     @property
     def info(self) -> bytes:
         """`{"name": …, "version": …}` as it said at `initialize`; b"" when it did not."""
+
+    @property
+    def known_prompts(self) -> AbstractSet[str]:
+        """The ids of prompts that it sent over an earlier connection."""
 
     @property
     def buffered(self) -> int:
@@ -138,6 +143,7 @@ class Attachment:
             positions=self.positions,
             terminals=source.terminals,
             client=client,
+            sent=client.known_prompts,
         )
         self._news_after = news_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()

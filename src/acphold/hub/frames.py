@@ -10,14 +10,15 @@ entry and several lines: only the last of them has the position.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 
 import msgspec
 
 from acphold.agents.capabilities import Offer
 from acphold.history import Segment
 from acphold.history.children import is_opencodes, said, with_update
-from acphold.history.entries import AUTHOR, CHILD
+from acphold.history.entries import AUTHOR, CHILD, PROMPT, SENT, sent_id
 from acphold.history.raw_update import PROMPT_BEGUN, update_kind
 from acphold.history.replay import NOBODY, Replayed, replay, terminals_gone
 from acphold.hub.annotations import NOTICE_START, notice_as_message
@@ -58,8 +59,10 @@ class Frames:
         positions: bool = False,
         terminals: Mapping[str, object] = NO_TERMINALS,
         client: object = None,
+        sent: AbstractSet[str] = frozenset(),
     ) -> None:
-        """`terminals` has, by their ids, the clients that know them: this one is `client`."""
+        """`terminals` has, by their ids, the clients that know them: this one is `client`. `sent`
+        are the ids of prompts that it knows, having sent them."""
         self._positions = positions
         self._withheld = offer.withheld
         self._terminals = terminals
@@ -71,6 +74,8 @@ class Frames:
         self._between = b"}}\n" + self._before
         self._booleans = offer.booleans
         self._author = NOBODY
+        self._sent = sent
+        self._is_known = False
         self._begun = offer.begun
 
     def live(self, segment: Segment) -> bytes:
@@ -101,7 +106,23 @@ class Frames:
         if self._author is not NOBODY:  # the last page ended between an author and a prompt
             page = [self._author, *page]
         self._author = page[-1] if page[-1].kind == AUTHOR else NOBODY
+        if self._sent:
+            return b"".join(self._without_known(page))
         return self.replayed(replay(page))
+
+    def _without_known(self, page: Sequence[Segment]) -> Iterator[bytes]:
+        """The same, with nothing but their positions of the prompts that it has sent itself."""
+        begin = 0
+        for place, segment in enumerate(page):
+            if segment.kind == SENT:
+                self._is_known = any(sent_id(raw) in self._sent for _, raw in segment.raws())
+            elif segment.kind == PROMPT:
+                if self._is_known:
+                    yield self.replayed(replay(page[begin:place]))
+                    yield self.place(segment.last_seq)
+                    begin = place + 1
+                self._is_known = False
+        yield self.replayed(replay(page[begin:]))
 
     def replayed(self, updates: Iterable[Replayed]) -> bytes:
         """The lines for what a replay yields."""

@@ -38,7 +38,8 @@ _CANCELLED, _OVER = Stage.CANCELLED, Stage.OVER  # Python 3.11 takes 0.1 µs to 
 
 
 class Turn:
-    """One prompt from its arrival to its end; `prompt` is the member of `params`.
+    """One prompt from its arrival to its end; `prompt` is the member of `params`, and `sent_id` the
+    id by which its client knows it, where it told one.
 
     `began` is the last entry before it. `at_agent` is set once the agent has ended it, which for
     one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
@@ -47,11 +48,19 @@ class Turn:
     may come to do so meanwhile.
     """
 
-    def __init__(self, params: bytes, prompt: bytes, author: Attachment, reply: Reply) -> None:
+    def __init__(
+        self,
+        params: bytes,
+        prompt: bytes,
+        author: Attachment,
+        reply: Reply,
+        sent_id: str = "",
+    ) -> None:
         self.params = params
         self.prompt = prompt
         self.author = author
         self.reply = reply
+        self.sent_id = sent_id
         self.stage = Stage.QUEUED
         self.is_recorded = False
         self.began = 0

@@ -36,7 +36,7 @@ from acphold.errors import (
     LeaseLostError,
     StoppedError,
 )
-from acphold.history.entries import AUTHOR
+from acphold.history.entries import AUTHOR, SENT
 from acphold.history.timeline import TurnOutcome, turn_end
 from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
@@ -126,6 +126,10 @@ class Turns:
         self._queue.append(turn)
         self._session.wake()
         self._begin_first()
+
+    def sent(self, sent_id: str) -> Turn | None:
+        """The turn of the prompt that its client knows by this id; None once it is over."""
+        return next((turn for turn in self._queue if turn.sent_id == sent_id), None)
 
     def give_up(self, turn: Turn) -> None:
         """Cancel one turn: it keeps its place in the queue, and its end is journalled."""
@@ -239,6 +243,8 @@ class Turns:
         turn.is_recorded = True
         title = first_line(turn.prompt) if self._session.untitled else None
         change = self._session.prompt_change(title, self._side.agent)
+        if turn.sent_id:
+            self._session.hold(SENT, [encode({"id": turn.sent_id})])
         if info := turn.author.client.info:
             self._session.hold(AUTHOR, [info])
         self._session.hold("prompt", [turn.prompt], turn.author, change)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Protocol
 
 from acphold.errors import UnknownSessionError
-from acphold.history.entries import PROMPT
+from acphold.history.entries import PROMPT, SENT, TURN_END, Entry
+from acphold.history.entries import sent_id as id_in
 from acphold.journal import At, Free, Owners, Readable, Silent, Whose
 
 
@@ -44,6 +46,21 @@ class Whereabouts:
             case At(owner) | Silent(owner):
                 return bool(owner.addresses)
         return True
+
+    async def end_of_sent(self, session_id: str, sent_id: str, after: int) -> Entry | None:
+        """How the prompt ended that its client knows by this id: a `turn_end`.
+
+        The entry that told the id, when it has no end; None when it is not behind that entry.
+        """
+        found: Entry | None = None
+        while page := await self._journal.read(session_id, after):
+            for entry in chain.from_iterable(segment.entries() for segment in page):
+                if found is not None and entry.kind == TURN_END:
+                    return entry
+                if entry.kind == SENT and id_in(entry.raw) == sent_id:
+                    found = entry
+            after = page[-1].last_seq
+        return found
 
     async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
         """Whether these content blocks were prompted behind an entry; UnknownSessionError."""

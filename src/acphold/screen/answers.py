@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -46,17 +46,6 @@ class Face(Protocol):
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; None when the person goes away from it."""
-
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
-        """Run a program on the terminal, and wait for it; see `processes.foreground`."""
-
-    def put_back(self, text: str) -> None:
-        """This was entered, and is to be gone on with."""
 
     def close(self) -> None:
         """The chat is over."""

@@ -7,9 +7,6 @@
 | Ctrl-C | cancels the running turn; else empties the input; twice on an empty one leaves |
 | Ctrl-D | leaves, on an empty input |
 | Ctrl-Z | goes to the background, as in a shell; `fg` brings it back |
-| ? | on an empty line, shows what can be typed and pressed |
-| Ctrl-X Ctrl-E | has the prompt written in `$EDITOR` |
-| Ctrl-R | searches earlier prompts |
 | Ctrl-T | shows thoughts whole, or folds them again |
 | F2, Shift-Tab | the next mode |
 | F3 | a menu of the session's options |
@@ -22,7 +19,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition, is_searching
+from prompt_toolkit.filters import Condition
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -49,9 +46,6 @@ class Person(Protocol):
 
     def typed(self) -> None:
         """The line of input has changed."""
-
-    def help(self) -> None:
-        """Show what can be typed and pressed."""
 
     def next_mode(self) -> None:
         """Go to the next mode."""
@@ -88,9 +82,6 @@ class Keyed(Protocol):
     def give(self, answer: str | None) -> None:
         """The person has answered; None when they left the question."""
 
-    async def edit(self) -> None:
-        """Have what is typed written in the person's editor."""
-
     def changed(self) -> None:
         """Something else is to be shown."""
 
@@ -105,7 +96,7 @@ def key_bindings(screen: Keyed) -> KeyBindings:
 
 
 def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
-    @keys.add("c-c", filter=~is_searching)
+    @keys.add("c-c")
     @keys.add("<sigint>")
     def interrupt(event: KeyPressEvent) -> None:
         if screen.has_menu:
@@ -134,7 +125,7 @@ def _line(screen: Keyed) -> Buffer:
 
 
 def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
-    at_input = Condition(lambda: screen.takes_input) & ~is_searching
+    at_input = Condition(lambda: screen.takes_input)
 
     @keys.add("enter", filter=at_input)
     def submit(event: KeyPressEvent) -> None:
@@ -157,14 +148,6 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("escape", "enter", filter=at_input)
     def begin_line(event: KeyPressEvent) -> None:
         screen.input.insert_text("\n")
-
-    @keys.add("?", filter=at_input & Condition(lambda: not screen.input.text))
-    def help_page(event: KeyPressEvent) -> None:
-        screen.person.help()
-
-    @keys.add("c-x", "c-e", filter=at_input)
-    async def edit(event: KeyPressEvent) -> None:
-        await screen.edit()
 
     @keys.add("f2", filter=at_input)
     @keys.add("s-tab", filter=at_input & Condition(lambda: screen.input.complete_state is None))

@@ -252,19 +252,8 @@ MAX_WIDTH = 110
 """Columns of a line of prose beyond which the eye loses its place."""
 
 
-OWN_LABEL = re.compile(
-    r"(▸ )?(you|user|agent|thought|tool|child|context|plan|acphold|mode|asks|asked|turn|stderr)▸?:"
-)
-"""What begins a passage of plain text. Where an agent writes it, it is indented, which is the same
-in Markdown, so that it looks like none."""
-
-BESIDE = re.compile(r"[^\W\d_]|[\"'(*`]\w")
-"""The beginning of a paragraph that may stand beside a label, and still be read as Markdown."""
-
-
 class Plain:
-    """`label: text`, further lines indented. What an agent says is the Markdown that it wrote,
-    without an indent, beside its label or below it."""
+    """`label: text`, further lines indented; what an agent wrote stays as it wrote it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -273,18 +262,10 @@ class Plain:
         self._stream.write("\n".join(filter(None, [title, *facts])) + "\n")
 
     def put(self, passage: Passage, *, marked: bool = False) -> None:
-        lines = [line.plain.rstrip() for line in passage.lines] or [""]
+        first, *rest = [line.plain.rstrip() for line in passage.lines] or [""]
         label = f"{MARK} {passage.label}" if marked else passage.label
-        if passage.markdown:
-            lines = [f"  {line}" if OWN_LABEL.match(line) else line for line in lines]
-            if label and BESIDE.match(lines[0]):
-                lines[0] = f"{label}: {lines[0]}"
-            elif label:
-                lines[:0] = [f"{label}:", ""]
-        else:
-            first, *rest = lines
-            head = f"{label}: {first}" if label else f"  {first}"  # what was said goes on
-            lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
+        head = f"{label}: {first}" if label else f"  {first}"  # what was said goes on
+        lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
         self._stream.write("\n" * (not passage.goes_on) + "\n".join(lines) + "\n")
 
     def gap(self, words: str) -> None:

@@ -7,12 +7,11 @@ it runs in one event loop; printing takes the bottom away, writes, and has it dr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TextIO, cast
 
-from prompt_toolkit.application import Application, in_terminal
-from prompt_toolkit.application.current import set_app
+from prompt_toolkit.application import Application
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
@@ -34,10 +33,8 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
-from prompt_toolkit.widgets import SearchToolbar
 from rich.console import Console
 
-from acphold.processes.foreground import run_in_front
 from acphold.reports.transcript import Noticed
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
@@ -58,6 +55,9 @@ LAST_LETTERS = 64 * 1024
 
 INPUT_LINES = 10
 """Lines of an input that are seen at once."""
+
+MENU_LINES = 6
+"""Completions that are seen at once."""
 
 STYLE = Style.from_dict(
     {
@@ -107,7 +107,6 @@ class LineScreen:
             completer=completer,
             complete_while_typing=completer is not None,
             history=history or InMemoryHistory(),
-            tempfile_suffix=".md",
             on_text_changed=self._typed,
         )
         self.answer = Buffer(multiline=False)
@@ -119,7 +118,6 @@ class LineScreen:
         self._due: asyncio.TimerHandle | None = None
         self._live: tuple[object, str] = ((), "")
         self._version = 0
-        self._is_lent = False
         self._app = self._application(create_input(typed_on))
 
     # -- running --------------------------------------------------------------------------
@@ -168,8 +166,6 @@ class LineScreen:
 
     def print_finished(self) -> bool:
         """Print now what is finished, or the first of it; whether there may be more."""
-        if self._is_lent:
-            return False
         shown = self.flow.take(FRAME_LETTERS)
         self._print(shown)
         return bool(shown)
@@ -191,47 +187,6 @@ class LineScreen:
             self._app.renderer.erase(leave_alternate_screen=False)
         yield
         self._app.invalidate()
-
-    async def in_front(
-        self,
-        command: Sequence[str],
-        env: Mapping[str, str] | None = None,
-        cwd: str | None = None,
-    ) -> int:
-        """Run a program on the terminal; what comes meanwhile is printed behind it."""
-        terminal = self._app.input.fileno(), self._console.file.fileno()
-        while self.print_finished():
-            pass
-        if not self._app.is_running:
-            return await run_in_front(command, env=env, cwd=cwd, terminal=terminal)
-        async with self.lent():
-            return await run_in_front(command, env=env, cwd=cwd, terminal=terminal)
-
-    @asynccontextmanager
-    async def lent(self) -> AsyncIterator[None]:
-        """For the block the terminal is somebody else's: nothing is drawn, and no key is read."""
-        with set_app(self._app):
-            async with in_terminal():
-                self._is_lent = True
-                try:
-                    yield
-                finally:
-                    self._is_lent = False
-        self.changed()
-
-    async def edit(self) -> None:
-        """Have what is typed written in the person's editor."""
-        self._is_lent = True
-        try:
-            await self.input.open_in_editor()
-        finally:
-            self._is_lent = False
-            self.changed()
-
-    def put_back(self, text: str) -> None:
-        """Have it in the line of input again, before what is typed there."""
-        self.input.text = f"{text}\n{self.input.text}".rstrip("\n")
-        self.input.cursor_position = len(text)
 
     # -- asking ---------------------------------------------------------------------------
 
@@ -324,10 +279,6 @@ class LineScreen:
             always_hide_cursor=True,
             get_line_prefix=_indented,
         )
-        self._search = SearchToolbar(
-            forward_search_prompt=[("class:mark", "   find  ")],
-            backward_search_prompt=[("class:mark", "   find  ")],
-        )
         asks_by_key = Condition(lambda: self.choice is not None or self.reads_only)
         asks_line = Condition(lambda: self.field is not None)
         takes_input = Condition(lambda: self.takes_input)
@@ -339,9 +290,8 @@ class LineScreen:
                 ConditionalContainer(self._panel, asks_by_key),
                 ConditionalContainer(self._field_window(), asks_line),
                 ConditionalContainer(self._input_window(), takes_input),
-                self._search,
                 Window(FormattedTextControl(self._status_text), height=1, style="class:status"),
-                CompletionsMenu(),
+                CompletionsMenu(max_height=MENU_LINES),
             ],
             align=VerticalAlign.TOP,
         )
@@ -360,7 +310,7 @@ class LineScreen:
     def _input_window(self) -> Window:
         mark: StyleAndTextTuples = [("class:mark", f"{MARK:>{GUTTER - 2}}  ")]
         return Window(
-            BufferControl(self.input, search_buffer_control=self._search.control),
+            BufferControl(self.input),
             height=Dimension(min=1, max=INPUT_LINES),
             dont_extend_height=True,
             wrap_lines=True,

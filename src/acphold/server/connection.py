@@ -65,11 +65,11 @@ from acphold.server.checked_params import (
 )
 from acphold.server.elsewhere import Elsewhere
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
-from acphold.server.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
+from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.open_pages import OpenPages
 from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
-from acphold.server.positions import position_in, without_position
+from acphold.server.positions import known_prompts_in, position_in, without_position
 from acphold.server.principals import THIS_USER, Principal
 from acphold.server.sent_prompts import SentPrompt
 from acphold.server.unstable import UnstableMethods, archive_filter
@@ -95,6 +95,7 @@ class Connection:
     ) -> None:
         self.offer = Offer()
         self.info = b""
+        self.known_prompts: set[str] = set()
         self.peer = Peer(transport, self, name="client", limit=limit)
         self.send: Callable[[bytes], None] = self.peer.send
         self._hub = hub
@@ -107,7 +108,6 @@ class Connection:
             INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
             CHANGED: self._look_at,
-            SIGNED_IN: self._signed_in,
             NEW_SESSION.name: self._new,
             LOAD_SESSION.name: self._load,
             RESUME_SESSION.name: self._resume,
@@ -214,10 +214,6 @@ class Connection:
         self._introduction = "over" if is_same or anew else "answered in another version"
         return told_client(answer, unstable=self._unstable, begun=self.offer.begun)
 
-    async def _signed_in(self, _: Request) -> bytes:
-        await self._hub.signed_in_outside()
-        return b"{}"
-
     async def _presence(self, _: Request) -> bytes:
         live = [
             LiveSession(
@@ -251,6 +247,8 @@ class Connection:
 
     async def _resume(self, request: Request) -> None:
         after = position_in(request.params)
+        if after is not None:
+            self.known_prompts |= set(known_prompts_in(request.params))
         params = request.params if after is None else without_position(request.params)
         setup = self._setup(ResumeSessionRequest, params)
         await self._open(request, setup, partial(self._hub.resume, after=after), after)

@@ -12,15 +12,21 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine
 from typing import Protocol
 
-from acphold.hub import Client, Hub
+import msgspec
+from msgspec import Struct
+
+from acphold.errors import InterruptedTurnError, RemoteError
+from acphold.hub import Client, Conversation, Hub
 from acphold.hub.prompt_turn import Turn
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
 from acphold.rpc import Peer
 from acphold.rpc.request import Request
 from acphold.schema import AUTHENTICATE, CANCEL, LOGOUT
+from acphold.schema.splice import members
 from acphold.server.neighbours import tell_owner
 from acphold.server.owner_line import OwnerLine
+from acphold.server.positions import Sent, sent_in, without_position
 from acphold.server.sent_prompts import SentPrompt
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
@@ -73,15 +79,70 @@ class LocalHome:
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         conversation = self._hub.held(self._session_id or "")
-        author = conversation.session.attachment_of(self._client)
-        turn = Turn(request.params, prompt, author, request.reply)
+        sent = sent_in(request.params)
+        if sent is None or sent.after is None:
+            self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+        elif not self._joined(conversation, request, sent):
+            again = self._again(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+            self._peer.go_on(request, again)
 
+    def _begin(
+        self,
+        conversation: Conversation,
+        request: Request,
+        prompt: bytes,
+        sent: Sent | None,
+        *,
+        is_cancelled: bool,
+    ) -> None:
+        author = conversation.session.attachment_of(self._client)
+        params = request.params if sent is None else without_position(request.params)
+        turn = Turn(params, prompt, author, request.reply, "" if sent is None else sent.id)
+        self._may_give_up(conversation, request, turn)
+        conversation.prompt(turn, is_cancelled=is_cancelled)
+
+    def _joined(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
+        """Whether the prompt is here already, and waits or runs; this request gets its answer."""
+        turn = conversation.turns.sent(sent.id)
+        if turn is None:
+            return False
+        turn.author = conversation.session.attachment_of(self._client)
+        turn.reply = request.reply
+        self._may_give_up(conversation, request, turn)
+        return True
+
+    async def _again(
+        self,
+        conversation: Conversation,
+        request: Request,
+        prompt: bytes,
+        sent: Sent,
+        *,
+        is_cancelled: bool,
+    ) -> None:
+        """A prompt that its client has sent before: taken if it never came here, else answered."""
+        ended = await self._hub.whereabouts.end_of_sent(conversation.id, sent.id, sent.after or 0)
+        if self._joined(conversation, request, sent):
+            return
+        if ended is None:
+            self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+            return
+        # What was said in the turn is on its way to this client, and comes before its end.
+        await conversation.session.attachment_of(self._client).reached(ended.seq)
+        end = members(ended.raw)
+        if "error" in end:
+            error = msgspec.json.decode(end["error"], type=_Failed)
+            raise RemoteError(error.code, error.message)
+        if "stopReason" not in end:
+            raise InterruptedTurnError
+        request.answer(ended.raw)
+
+    def _may_give_up(self, conversation: Conversation, request: Request, turn: Turn) -> None:
         def give_up() -> None:
             if not self._peer.is_lost:  # of a client that has gone the turn goes on
                 conversation.turns.give_up(turn)
 
         request.on_cancel = give_up
-        conversation.prompt(turn, is_cancelled=is_cancelled)
 
     async def cancel(self, params: bytes) -> None:
         await self._hub.held(self._session_id or "").turns.cancel(self._client)
@@ -124,6 +185,13 @@ class LocalHome:
 
     async def tell(self, method: str, params: bytes) -> None:
         await self._hub.relay.tell(method, params, self._session_id, self._client)
+
+
+class _Failed(Struct):
+    """The error of a turn's end, as `hub.turns` has it."""
+
+    code: int
+    message: str
 
 
 class RemoteHome:

@@ -220,7 +220,7 @@ class OwnerLine:
     def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         for notification in batch:
             position = told_position(notification.params)
-            session_id = "" if position is None else _session_id(notification.params)
+            session_id = "" if position is None else session_of_update(notification.params)
             if position is not None and session_id not in self.opened:
                 continue  # the client has closed it since, or has it open somewhere else
             tells_more = position is None or not is_bare(notification.params)
@@ -277,7 +277,7 @@ class _Params(Struct):
     meta: _Meta = field(name="_meta", default_factory=_Meta)
 
 
-def _session_id(params: bytes) -> str:
+def session_of_update(params: bytes) -> str:
     """The session in which an update has its position: of a sub-agent's, the one it belongs to."""
     try:
         said = msgspec.json.decode(params, type=_Params)

@@ -8,8 +8,10 @@ back over a new connection and gets what is behind it, without the whole history
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 import msgspec
+from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import PROMPT_BEGUN
@@ -41,9 +43,52 @@ def position_in(params: bytes) -> int | None:
 
 
 def without_position(params: bytes) -> bytes:
-    """The params as the agent may get them: it knows no positions of ours."""
-    meta = splice(members(params)["_meta"], {AFTER: None})
+    """The params as the agent may get them: it knows no positions of ours, nor ids of prompts."""
+    meta = splice(members(params)["_meta"], {AFTER: None, SENT: None})
     return splice(params, {"_meta": meta if members(meta) else None})
+
+
+SENT = "acphold/sent"
+"""In a prompt: by what id its client knows it; in `session/resume`: those that it knows."""
+
+MOST_PROMPTS = 1000
+"""More than anybody has waiting for their answers."""
+
+
+class Sent(Struct, frozen=True):
+    """By what id a client knows a prompt that it sends, so that it can be sent again.
+
+    It is, where `after` is named: a position that the client had before it sent it first.
+    """
+
+    id: str
+    after: int | None = None
+
+
+def sent_in(params: bytes) -> Sent | None:
+    """What the `_meta` of a prompt says of that; InvalidParamsError if it is not to be read."""
+    meta = members(params).get("_meta", b"")
+    raw = members(meta).get(SENT) if meta.startswith(b"{") else None
+    if raw is None:
+        return None
+    try:
+        sent = msgspec.json.decode(raw, type=Sent)
+        if not 0 < len(sent.id) <= 100:
+            raise msgspec.ValidationError
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise InvalidParamsError(
+            f'{SENT}: an id of at most 100 characters is required, {{"id": "…"}}',
+            field=f"_meta.{SENT}",
+        ) from None
+    return sent
+
+
+def with_sent(params: bytes, sent: Sent) -> bytes:
+    """The params of a prompt that its client knows so."""
+    meta = members(params).get("_meta", b"{}")
+    said = {"id": sent.id} if sent.after is None else {"id": sent.id, "after": sent.after}
+    meta = splice(meta if meta.startswith(b"{") else b"{}", {SENT: msgspec.json.encode(said)})
+    return splice(params, {"_meta": meta})
 
 
 _TOLD = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
@@ -66,8 +111,21 @@ def tells_beginning(params: bytes) -> bool:
     return len(params) < BARE_BYTES and PROMPT_BEGUN in params
 
 
-def behind(params: bytes, position: int) -> bytes:
-    """The params of `session/resume`, going on behind a position."""
+def known_prompts_in(params: bytes) -> list[str]:
+    """The prompts that a client knows which goes on: those that it sent and has no answer to."""
+    meta = members(params).get("_meta", b"")
+    raw = members(meta).get(SENT, b"[]") if meta.startswith(b"{") else b"[]"
+    try:
+        return msgspec.json.decode(raw, type=list[str])[:MOST_PROMPTS]
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise InvalidParamsError(f"{SENT}: a list of ids is required", f"_meta.{SENT}") from None
+
+
+def behind(params: bytes, position: int, known: Sequence[str] = ()) -> bytes:
+    """The params of `session/resume`, going on behind a position, for who knows these prompts."""
     meta = members(params).get("_meta", b"{}")
-    meta = splice(meta if meta.startswith(b"{") else b"{}", {AFTER: b"%d" % position})
+    said = {AFTER: b"%d" % position}
+    if known:
+        said[SENT] = msgspec.json.encode(known)
+    meta = splice(meta if meta.startswith(b"{") else b"{}", said)
     return splice(params, {"_meta": meta})

@@ -133,7 +133,7 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
 
 async def _let_this_user_in(gate: Gate, tokens: Access, origins: list[str]) -> None:
     """Keep a token for the commands of this user on this machine, where they look for one."""
-    origin = next(it for it in origins if urlsplit(it).hostname == "localhost")
+    origin = next(it for it in reversed(origins) if urlsplit(it).hostname == "localhost")
     with suppress(RemoteRefusalError):
         kept = token_for(origin)
         for token in await tokens.access_tokens():

@@ -1,0 +1,89 @@
+"""A network that fails: what stands between a client and a server, and cuts, stalls, or lets no one
+through."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+
+
+class Network:
+    """Forwards connections to `port` of this machine, as well as it is told to."""
+
+    def __init__(self) -> None:
+        self.port = 0
+        """Where clients come in."""
+        self.to = 0
+        """Where the server is."""
+        self.passes = asyncio.Event()
+        self.passes.set()
+        self.connections = 0
+        self._is_up = True
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def cut(self) -> None:
+        """End all connections at once, in the middle of whatever is on its way."""
+        for writer in tuple(self._writers):
+            writer.transport.abort()
+
+    def go_down(self) -> None:
+        """Cut all, and let nobody through any more."""
+        self._is_up = False
+        self.cut()
+
+    def come_up(self) -> None:
+        """Let whoever comes through again."""
+        self._is_up = True
+
+    def stall(self) -> None:
+        """Carry nothing, and end nothing."""
+        self.passes.clear()
+
+    async def attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection."""
+        if not self._is_up:
+            writer.transport.abort()
+            return
+        self.connections += 1
+        there, back = await asyncio.open_connection("127.0.0.1", self.to)
+        self._writers |= {writer, back}
+        pumps = [
+            asyncio.create_task(self._carry(reader, back)),
+            asyncio.create_task(self._carry(there, writer)),
+        ]
+        self._tasks |= {*pumps}
+        await asyncio.wait(pumps, return_when=asyncio.FIRST_COMPLETED)
+        for each in (writer, back):
+            each.transport.abort()
+        await asyncio.wait(pumps)
+        self._writers -= {writer, back}
+        self._tasks -= {*pumps}
+
+    async def _carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError):
+            while data := await reader.read(4096):
+                await self.passes.wait()
+                writer.write(data)
+                await writer.drain()
+
+    async def aclose(self) -> None:
+        """End all."""
+        self.passes.set()
+        self.cut()
+        for task in tuple(self._tasks):
+            task.cancel()
+
+
+@asynccontextmanager
+async def network() -> AsyncIterator[Network]:
+    """One for the block; `to` has to be set before the first connection."""
+    made = Network()
+    server = await asyncio.start_server(made.attend, "127.0.0.1", 0)
+    made.port = server.sockets[0].getsockname()[1]
+    try:
+        yield made
+    finally:
+        server.close()
+        await made.aclose()

@@ -1,0 +1,123 @@
+"""A train in a tunnel: nothing is missing, nothing comes twice, and nothing is silent."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import acphold
+from tests.web.conftest import Served, serving
+from tests.web.network import Network, network
+
+
+@pytest_asyncio.fixture
+async def failing() -> AsyncIterator[Network]:
+    async with network() as made:
+        yield made
+
+
+@pytest_asyncio.fixture
+async def far(failing: Network, tmp_path: Path) -> AsyncIterator[Served]:
+    """A server whose address leads through a network that fails."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        failing.to = free.getsockname()[1]
+    url = f"http://localhost:{failing.port}"
+    with serving(tmp_path, "--url", url, "--listen", f"127.0.0.1:{failing.to}") as served:
+        yield served
+
+
+async def test_a_turn_that_runs_while_the_connection_is_cut_is_shown_once_and_whole(
+    far: Served, failing: Network
+) -> None:
+    async with acphold.connect(far.url, token=far.token()) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        turn = session.prompt("slow")
+        words = 0
+        async with asyncio.timeout(60):
+            async for _ in turn:
+                words += 1
+                if words in (5, 20, 40):
+                    failing.cut()
+                if words == 60:
+                    break
+        session.cancel()
+        await turn
+        seen = str(session.state.timeline)
+        assert failing.connections >= 4
+    async with acphold.connect(far.url, token=far.token()) as agent:
+        again = await agent.load_session(session.id, cwd=far.folder)
+    said = re.findall(r"\d+", seen.partition("text=")[2])
+    kept = re.findall(r"\d+", str(again.state.timeline).partition("text=")[2])
+    assert said[:40] == kept[:40]
+
+
+async def test_what_is_typed_in_a_tunnel_arrives_once_behind_it(
+    far: Served, failing: Network
+) -> None:
+    async with acphold.connect(far.url, token=far.token()) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        await session.prompt("quick: one")
+        failing.go_down()
+        turn = session.prompt("quick: two")
+        failing.come_up()
+        async with asyncio.timeout(60):
+            assert "two" in (await turn).text
+    assert far.run("show", session.id).count("quick: two") == 2  # the prompt, and its echo
+
+
+async def test_a_prompt_whose_answer_was_lost_is_not_sent_twice(
+    far: Served, failing: Network
+) -> None:
+    async with acphold.connect(far.url, token=far.token()) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        await session.prompt("quick: to begin with")
+        for number in range(10):
+            turn = session.prompt(f"quick: number{number}")
+            await asyncio.sleep(random.random() / 50)  # anywhere in the turn
+            failing.cut()
+            async with asyncio.timeout(60):
+                assert f"number{number}" in (await turn).text
+    shown = far.run("show", session.id)
+    assert [shown.count(f"number{number}") for number in range(10)] == [2] * 10
+
+
+async def test_whoever_waits_on_a_line_that_is_dead_is_told_and_goes_on_later(
+    far: Served, failing: Network
+) -> None:
+    lost, back = asyncio.Event(), asyncio.Event()
+
+    def hear(_: str, update: bytes) -> None:
+        for words, event in ((b"is lost", lost), (b"is back", back)):
+            if words in update:
+                event.set()
+
+    async with acphold.connect(far.url, token=far.token(), on_update=hear) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        failing.go_down()
+        async with asyncio.timeout(60):
+            await lost.wait()
+            failing.come_up()
+            await back.wait()
+        assert "here" in (await session.prompt("quick: here")).text
+
+
+async def test_a_token_that_is_revoked_meanwhile_ends_it_with_that_reason(
+    far: Served, failing: Network
+) -> None:
+    token = far.token()
+    async with acphold.connect(far.url, token=token) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        failing.go_down()
+        far.run("token", "revoke", token.split("_")[1])
+        turn = session.prompt("quick: x")
+        failing.come_up()
+        async with asyncio.timeout(60):
+            with pytest.raises(acphold.AcpholdError, match="pair"):
+                await turn
