@@ -88,38 +88,34 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
                 place = places[call_id] = len(calls)
                 calls.append((turn, ToolDraft(named)))
             replace_fields(calls[place][1].fields, kind, parts)
-    return [edit for turn, call in calls for edit in _edits_of(turn, call.fields)]
 
-
-def _edits_of(turn: int, fields: dict[str, bytes]) -> Iterator[Edit]:
-    status = string(fields.get("status"))
-    if status == "failed":
-        return
-    given = _given(fields.get("rawInput"))
-    lines = [_line(place) for place in items(fields.get("locations", b"[]"))]
-    shown = [
-        parts for parts in map(members, items(fields.get("content", b"[]"))) if _is_diff(parts)
-    ]
-    for place, parts in enumerate(shown):
-        path, new = string(parts.get("path")), string(parts.get("newText"))
-        if path is None or new is None:
+    found: list[Edit] = []
+    for turn, call in calls:
+        fields, status = call.fields, string(call.fields.get("status"))
+        if status == "failed":
             continue
-        old = string(parts.get("oldText"))
-        yield Edit(
-            turn,
-            path,
-            old,
-            new,
-            is_piece=old is not None and old in given.texts,
-            is_everywhere=given.is_everywhere,
-            deletes=not new and string(fields.get("kind")) == "delete",
-            is_over=status in FINAL_STATUSES,
-            line=lines[place] if len(lines) == len(shown) else None,
-        )
-
-
-def _is_diff(parts: dict[str, bytes]) -> bool:
-    return parts.get("type") == b'"diff"'
+        texts, is_everywhere = _given(fields.get("rawInput"))
+        lines = [_line(place) for place in items(fields.get("locations", b"[]"))]
+        content = map(members, items(fields.get("content", b"[]")))
+        diffs = [parts for parts in content if parts.get("type") == b'"diff"']
+        for place, parts in enumerate(diffs):
+            path, new = string(parts.get("path")), string(parts.get("newText"))
+            if path is None or new is None:
+                continue
+            old = string(parts.get("oldText"))
+            edit = Edit(
+                turn,
+                path,
+                old,
+                new,
+                is_piece=old is not None and old in texts,
+                is_everywhere=is_everywhere,
+                deletes=not new and string(fields.get("kind")) == "delete",
+                is_over=status in FINAL_STATUSES,
+                line=lines[place] if len(lines) == len(diffs) else None,
+            )
+            found.append(edit)
+    return found
 
 
 class _Place(Struct):
@@ -133,29 +129,24 @@ def _line(raw: bytes) -> int | None:
         return None
 
 
-class _Given(Struct):
-    """What a tool was given: its texts, and whether it was to replace all that it finds."""
-
-    texts: set[str]
-    is_everywhere: bool = False
-
-
-def _given(raw: bytes | None) -> _Given:
-    found = _Given(set())
+def _given(raw: bytes | None) -> tuple[set[str], bool]:
+    """The texts that a tool was given, and whether it was to replace all that it finds."""
+    texts: set[str] = set()
+    is_everywhere = False
     try:
         waiting: list[object] = [msgspec.json.decode(raw or b"null")]
     except UNREADABLE:
-        return found
+        return texts, is_everywhere
     while waiting:
         value = waiting.pop()
         if isinstance(value, str):
-            found.texts.add(value)
+            texts.add(value)
         elif isinstance(value, dict):
-            found.is_everywhere |= True in (value.get("replace_all"), value.get("replaceAll"))
+            is_everywhere |= True in (value.get("replace_all"), value.get("replaceAll"))
             waiting.extend(value.values())
         elif isinstance(value, list):
             waiting.extend(value)
-    return found
+    return texts, is_everywhere
 
 
 # -- what a file was ------------------------------------------------------------------------------
@@ -169,7 +160,22 @@ def around(
     `on_disk` tells what the file is now, None when that is of no use; it is asked where the edits
     themselves do not say enough.
     """
-    for states in _accounts(edits, on_disk):
+
+    def accounts() -> Iterator[States]:
+        """What the file may have been, the surest first."""
+        yield _onwards(edits, ABSENT if edits[0].old is None else None)
+        if (now := on_disk()) is None:
+            return
+        # What is replaced stands in one place before: so at most one of these goes through.
+        places = [len(edits), 0, *range(1, len(edits) if len(edits) <= TRIED_EDITS else 1)]
+        for place in places:
+            tried = [*_backwards(edits[:place], now)[:-1], *_onwards(edits[place:], now)]
+            if None not in tried:
+                yield tried
+                return
+        yield _backwards(edits, now)
+
+    for states in accounts():
         before, after = states[first], states[last + 1]
         if before is not None and after is not None:
             return before, after
@@ -184,21 +190,6 @@ def behind(edits: Sequence[Edit], before: FileText) -> FileText | None:
 States = list[FileText | None]
 """A file before, between and behind its edits; None where not known. What is known of one account
 fits together; what is known of two need not."""
-
-
-def _accounts(edits: Sequence[Edit], on_disk: Callable[[], FileText | None]) -> Iterator[States]:
-    """What the file may have been, the surest first."""
-    yield _onwards(edits, ABSENT if edits[0].old is None else None)
-    if (now := on_disk()) is None:
-        return
-    # What is replaced stands in one place before: so at most one of these goes through.
-    places = [len(edits), 0, *range(1, len(edits) if len(edits) <= TRIED_EDITS else 1)]
-    for place in places:
-        tried = [*_backwards(edits[:place], now)[:-1], *_onwards(edits[place:], now)]
-        if None not in tried:
-            yield tried
-            return
-    yield _backwards(edits, now)
 
 
 def _onwards(edits: Sequence[Edit], state: FileText | None) -> States:
@@ -247,20 +238,17 @@ def _replaced(edit: Edit, state: str, text: str, by: str) -> str | None:
     """The file with `text` in it replaced; None unless it is there in one place."""
     if state == text:
         return by
-    places = list(_places(state, text, whole_lines=not edit.is_piece)) if text else []
+    places: list[int] = []
+    place = state.find(text) if text else -1
+    while place >= 0:
+        end = place + len(text)
+        begins = place == 0 or state[place - 1] == "\n"
+        ends = end == len(state) or state[end] == "\n" or text.endswith("\n")
+        if edit.is_piece or (begins and ends):
+            places.append(place)
+        place = state.find(text, place + 1)
     if edit.is_everywhere and places and edit.is_piece:
         return state.replace(text, by)
     if len(places) != 1:
         return None
     return state[: places[0]] + by + state[places[0] + len(text) :]
-
-
-def _places(state: str, text: str, *, whole_lines: bool) -> Iterator[int]:
-    place = state.find(text)
-    while place >= 0:
-        end = place + len(text)
-        begins = place == 0 or state[place - 1] == "\n"
-        ends = end == len(state) or state[end] == "\n" or text.endswith("\n")
-        if not whole_lines or (begins and ends):
-            yield place
-        place = state.find(text, place + 1)

@@ -62,14 +62,21 @@ async def session_diff(
         wanted = [edit for edit in every if turn in (None, edit.turn)]
         if not wanted:
             continue
-        if gap := _unpatchable(path):
-            found.append(FileDiff(path, gap=gap))
+        if path.startswith(("/", "../")) or path in (".", ".."):
+            found.append(FileDiff(path, gap=Gap.OUTSIDE))
+            continue
+        if ".git" in path.split("/"):
+            found.append(FileDiff(path, gap=Gap.GIT))
             continue
         if not all(edit.is_over for edit in wanted):
             found.append(FileDiff(path, gap=Gap.UNFINISHED))
         done = [edit for edit in every if edit.is_over]
-        if any(edit in done for edit in wanted):
-            found.append(_file_diff(path, done, turn, partial(on_disk, path)))
+        if places := [place for place, edit in enumerate(done) if turn in (None, edit.turn)]:
+            first, last = places[0], places[-1]
+            if known := around(done, first, last, partial(on_disk, path)):
+                found.append(FileDiff(path, whole_patch(path, *known)))
+            else:
+                found.append(_lines_diff(path, done[first : last + 1]))
     return found
 
 
@@ -81,23 +88,6 @@ def relative(path: str, folder: str) -> str:
         if found != ".." and not found.startswith("../"):
             return found
     return path
-
-
-def _unpatchable(path: str) -> Gap | None:
-    if path.startswith(("/", "../")) or path in (".", ".."):
-        return Gap.OUTSIDE
-    return Gap.GIT if ".git" in path.split("/") else None
-
-
-def _file_diff(
-    path: str, every: Sequence[Edit], turn: int | None, on_disk: Callable[[], FileText | None]
-) -> FileDiff:
-    places = [place for place, edit in enumerate(every) if turn in (None, edit.turn)]
-    first, last = places[0], places[-1]
-    known = around(every, first, last, on_disk)
-    if known is None:
-        return _lines_diff(path, every[first : last + 1])
-    return FileDiff(path, whole_patch(path, *known))
 
 
 def _lines_diff(path: str, wanted: Sequence[Edit]) -> FileDiff:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, AsyncIterator, Sequence
+from typing import Final
 
 from msgspec import Struct
 
@@ -162,6 +163,11 @@ def scene_at(turn: Sequence[Entry], seq: int) -> int:
     return max(0, len(told) - 1)
 
 
+_BESIDE: Final = (b'"plan"', b'"notice"', b'"current_mode_update"')
+"""One of these is in each update that stands beside the timeline, and in few others: those need not
+be decoded."""
+
+
 class _Telling:
     """Puts what the fold keeps aside (plan, notices, modes, questions) where it happened."""
 
@@ -183,39 +189,37 @@ class _Telling:
         if entry.kind == QUESTION:
             question = asked_question(entry.raw)
             self._questions[question.id] = len(self._beside), question
-            self._beside.append((place, entry.seq, Decision(self._title(question))))
+            title = question.title
+            if (about := question.untitled_call) is not None:
+                # The tool call may have got its title before.
+                for item in with_those_inside(self._fold.timeline()):
+                    if isinstance(item, ToolCall) and item.tool_call_id == about and item.title:
+                        title = item.title
+                        break
+            self._beside.append((place, entry.seq, Decision(title)))
         elif entry.kind == ANSWER:
-            self._answered(entry.raw)
+            closed = closed_question(entry.raw)
+            if asked := self._questions.get(closed.question):  # else of an earlier turn
+                index, question = asked
+                its_place, seq, before = self._beside[index]
+                assert isinstance(before, Decision)
+                decision = Decision(before.question, closed.came(question), closed.client)
+                self._beside[index] = its_place, seq, decision
         raw = b"" if entry.kind == CHILD else entry.update
-        kind = update_kind(raw) if raw and _may_stand_beside(raw) else ""
+        kind = update_kind(raw) if any(name in raw for name in _BESIDE) else ""
         if kind == "plan":
             # Shown once, where it stood last: of a turn that is over no other one is kept.
             self._plan_place = place, entry.seq
         elif kind == "notice":
-            self._beside.append((place, entry.seq, _notice(raw)))
+            parts = members(raw)
+            severity, title, description = (
+                string(parts.get(name)) or "" for name in ("severity", "title", "description")
+            )
+            noticed = Noticed(severity, title, description, is_our_notice(parts))
+            self._beside.append((place, entry.seq, noticed))
         elif kind == "current_mode_update":
             mode = string(members(raw).get("currentModeId")) or ""
             self._beside.append((place, entry.seq, ModeChanged(mode)))
-
-    def _title(self, question: AskedQuestion) -> str:
-        """What is asked; the tool call may have got its title before."""
-        about = question.untitled_call
-        titles = [
-            item.title
-            for item in (with_those_inside(self._fold.timeline()) if about is not None else ())
-            if isinstance(item, ToolCall) and item.tool_call_id == about
-        ]
-        return next(filter(None, titles), question.title)
-
-    def _answered(self, raw: bytes) -> None:
-        closed = closed_question(raw)
-        if (asked := self._questions.get(closed.question)) is None:
-            return  # a question of an earlier turn
-        index, question = asked
-        place, seq, asked_here = self._beside[index]
-        assert isinstance(asked_here, Decision)
-        scene = Decision(asked_here.question, closed.came(question), closed.client)
-        self._beside[index] = place, seq, scene
 
     def placed(self) -> list[tuple[int, Scene]]:
         state = self._fold.state()
@@ -240,11 +244,6 @@ class _Telling:
         return [(seq, scene) for *_, seq, scene in told]
 
 
-def _may_stand_beside(raw: bytes) -> bool:
-    """False for most updates that are none of those, without decoding them."""
-    return b'"plan"' in raw or b'"notice"' in raw or b'"current_mode_update"' in raw
-
-
 def _plan(entries: bytes | None) -> Planned:
     raw = b'{"entries":%b}' % (entries or b"[]")
     try:
@@ -252,14 +251,6 @@ def _plan(entries: bytes | None) -> Planned:
     except InvalidParamsError:
         return Planned(())
     return Planned(tuple(PlanStep(entry.status, entry.content) for entry in plan.entries))
-
-
-def _notice(raw: bytes) -> Noticed:
-    parts = members(raw)
-    severity, title, description = (
-        string(parts.get(name)) or "" for name in ("severity", "title", "description")
-    )
-    return Noticed(severity, title, description, is_our_notice(parts))
 
 
 def produced(call: ToolCall) -> Sequence[ToolCallContent]:
