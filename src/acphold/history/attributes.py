@@ -58,24 +58,19 @@ def is_snapshot(kind: str, raw: bytes) -> bool:
 
 def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
     """Whether an update of this kind says nothing but what stands already."""
-    now = _said_by(attributes, kind)
-    said = {name: value for name, value in members(raw).items() if name != "sessionUpdate"}
-    return bool(said) and all(now.get(name) == _spelled(value) for name, value in said.items())
-
-
-def _said_by(attributes: Attributes, kind: str) -> dict[str, bytes | None]:
-    """The members of an update of this kind that would change nothing."""
+    now: dict[str, bytes | None] = {}  # the members that would change nothing
     if kind in _ARRAYS:
         field, member = _ARRAYS[kind]
-        return {member: getattr(attributes, field)}
-    if kind == "current_mode_update":
-        return {"currentModeId": _json(attributes.current_mode_id)}
-    if kind == "session_info_update":
-        return {"title": _json(attributes.title), "updatedAt": _json(attributes.updated_at)}
-    if kind == "usage_update":
+        now[member] = getattr(attributes, field)
+    elif kind == "current_mode_update":
+        now["currentModeId"] = _json(attributes.current_mode_id)
+    elif kind == "session_info_update":
+        now["title"], now["updatedAt"] = _json(attributes.title), _json(attributes.updated_at)
+    elif kind == "usage_update":
         parts = members(attributes.usage or b"")
-        return {name: _spelled(value) for name, value in parts.items()}
-    return {}
+        now |= {name: _spelled(value) for name, value in parts.items()}
+    said = {name: value for name, value in members(raw).items() if name != "sessionUpdate"}
+    return bool(said) and all(now.get(name) == _spelled(value) for name, value in said.items())
 
 
 def _json(text: str | None) -> bytes:
@@ -102,7 +97,13 @@ def fold_update(attributes: Attributes, kind: str, raw: bytes) -> Attributes:
     if kind == "usage_update":
         return replace(attributes, usage=raw)
     if kind == "session_info_update":
-        return _fold_info(attributes, members(raw))
+        # null clears; a missing member, and by the schema one of a wrong type, changes nothing.
+        parts = members(raw)
+        title, updated_at = parts.get("title"), parts.get("updatedAt")
+        if title == b"null" or string(title) is not None:
+            attributes = replace(attributes, title=string(title))
+        if updated_at == b"null" or string(updated_at) is not None:
+            attributes = replace(attributes, updated_at=string(updated_at))
     return attributes
 
 
@@ -127,13 +128,3 @@ def fold_settings(attributes: Attributes, raw: bytes) -> Attributes:
 def _fold_mode(attributes: Attributes, parts: dict[str, bytes]) -> Attributes:
     mode = string(parts.get("currentModeId"))
     return attributes if mode is None else replace(attributes, current_mode_id=mode)
-
-
-def _fold_info(attributes: Attributes, parts: dict[str, bytes]) -> Attributes:
-    # null clears; a missing member, and by the schema one of a wrong type, changes nothing.
-    title, updated_at = parts.get("title"), parts.get("updatedAt")
-    if title == b"null" or string(title) is not None:
-        attributes = replace(attributes, title=string(title))
-    if updated_at == b"null" or string(updated_at) is not None:
-        attributes = replace(attributes, updated_at=string(updated_at))
-    return attributes

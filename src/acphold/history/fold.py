@@ -151,7 +151,12 @@ class Fold:
             if isinstance(item, ToolCall):
                 self._tools[item.tool_call_id] = index
             elif isinstance(item, SubAgent):
-                self._timeline[index] = self._known_child(item)
+                left_open = self._children.get(item.session_id)
+                child = ChildDraft(item.session_id, self)
+                self._children[item.session_id] = self._timeline[index] = child
+                if left_open is not None:
+                    child.spelling = left_open.spelling
+                child.go_on_from(item, left_open)
             elif isinstance(item, ContextCompaction):
                 self._compactions[item.compaction_id] = index
             elif isinstance(item, Message) and item.message_id is not None:
@@ -166,7 +171,10 @@ class Fold:
         elif entry.kind == CHILD:
             self._child_entry(entry.raw)
         elif entry.kind == PROMPT:
-            self._prompt(entry)
+            self._turn = "running"
+            self._turns += 1
+            for block in items(entry.raw):
+                self._message("user", prompt_message_id(entry.seq)).add_block(block)
         elif entry.kind == TURN_END:
             self._timeline.append(end := turn_end(entry.raw, entry.at))
             self._turn = "interrupted" if end.outcome == "interrupted" else "idle"
@@ -202,13 +210,6 @@ class Fold:
         """The conversation so far."""
         return tuple(map(_closed, self._timeline))
 
-    def _prompt(self, entry: Entry) -> None:
-        self._turn = "running"
-        self._turns += 1
-        message_id = prompt_message_id(entry.seq)
-        for block in items(entry.raw):
-            self._message("user", message_id).add_block(block)
-
     def _update(self, raw: bytes) -> None:
         if not may_be_chunk(raw):
             self._other_update(raw)
@@ -226,19 +227,28 @@ class Fold:
     def _other_update(self, raw: bytes) -> None:
         kind = update_kind(raw)
         if kind in ROLES:
-            self._chunk(ROLES[kind], members(raw))
+            parts = members(raw)
+            if block := parts.get("content"):
+                self._message(ROLES[kind], string(parts.get("messageId"))).add_block(block)
         elif kind in ("tool_call", "tool_call_update"):
             self._tool(kind, members(raw))
         elif kind in ("compaction_update", "compaction_summary_chunk"):
-            self._compact(kind, members(raw))
+            parts = members(raw)
+            if not (compaction_id := string(parts.get("compactionId"))):
+                return
+            draft = self._compaction(compaction_id)
+            if kind == "compaction_update":
+                draft.patch(parts)
+                if draft.status != "in_progress":
+                    self._open_compactions.discard(compaction_id)
+                else:
+                    self._open_compactions.add(compaction_id)
+            elif block := parts.get("content"):
+                draft.summary.add_block(block)
         elif kind in SPEAKS_OF_CHILDREN:
             self._about_child(kind, members(raw))
         else:
             self._attributes = fold_update(self._attributes, kind, raw)
-
-    def _chunk(self, role: Role, parts: dict[str, bytes]) -> None:
-        if block := parts.get("content"):
-            self._message(role, string(parts.get("messageId"))).add_block(block)
 
     def _message(self, role: Role, message_id: str | None) -> MessageDraft:
         """The message that a chunk belongs to."""
@@ -254,9 +264,6 @@ class Fold:
         if isinstance(item, Message) and (item.role, item.message_id) == (role, message_id):
             self._timeline[index] = draft = MessageDraft.of(item)
             return draft
-        return self._new_message(role, message_id)
-
-    def _new_message(self, role: Role, message_id: str | None) -> MessageDraft:
         if message_id is not None:
             self._messages[role, message_id] = len(self._timeline)
         draft = MessageDraft(role, message_id)
@@ -267,25 +274,19 @@ class Fold:
         tool_call_id = string(parts.get("toolCallId"))
         if not tool_call_id:
             return
-        replace_fields(self._tool_draft(tool_call_id).fields, kind, parts)
+        index = self._tools.setdefault(tool_call_id, len(self._timeline))
+        if index == len(self._timeline):
+            self._timeline.append(ToolDraft(tool_call_id))
+        item = self._timeline[index]
+        if isinstance(item, ToolCall):
+            self._timeline[index] = item = ToolDraft(tool_call_id, item.fields)
+        assert isinstance(item, ToolDraft)
+        replace_fields(item.fields, kind, parts)
         opens = opens_tool(kind, string(parts.get("status")))
         if opens:
             self._open_tools.add(tool_call_id)
         elif opens is not None:
             self._open_tools.discard(tool_call_id)
-
-    def _compact(self, kind: str, parts: dict[str, bytes]) -> None:
-        if not (compaction_id := string(parts.get("compactionId"))):
-            return
-        draft = self._compaction(compaction_id)
-        if kind == "compaction_update":
-            draft.patch(parts)
-            if draft.status != "in_progress":
-                self._open_compactions.discard(compaction_id)
-            else:
-                self._open_compactions.add(compaction_id)
-        elif block := parts.get("content"):
-            draft.summary.add_block(block)
 
     def _compaction(self, compaction_id: str) -> CompactionDraft:
         """The compaction with this id; one that is not known yet goes on (v1 schema)."""
@@ -297,16 +298,6 @@ class Fold:
         if isinstance(item, ContextCompaction):
             self._timeline[index] = item = CompactionDraft.of(item)
         assert isinstance(item, CompactionDraft)
-        return item
-
-    def _tool_draft(self, tool_call_id: str) -> ToolDraft:
-        index = self._tools.setdefault(tool_call_id, len(self._timeline))
-        if index == len(self._timeline):
-            self._timeline.append(ToolDraft(tool_call_id))
-        item = self._timeline[index]
-        if isinstance(item, ToolCall):
-            self._timeline[index] = item = ToolDraft(tool_call_id, item.fields)
-        assert isinstance(item, ToolDraft)
         return item
 
     # -- sub-agents -----------------------------------------------------------------------
@@ -380,15 +371,6 @@ class Fold:
             lane = lane._within.lies_in
         self._children[session_id] = child = ChildDraft(session_id, lane)
         lane._timeline.append(child)
-        return child
-
-    def _known_child(self, item: SubAgent) -> ChildDraft:
-        """A child of the state that is folded on from."""
-        left = self._children.get(item.session_id)
-        self._children[item.session_id] = child = ChildDraft(item.session_id, self)
-        if left is not None:
-            child.spelling = left.spelling
-        child.go_on_from(item, left)
         return child
 
 

@@ -16,7 +16,6 @@ from acphold.history.entries import (
     TERMINAL,
     TURN_END,
     UPDATE,
-    Entry,
     Segment,
 )
 from acphold.history.fold import prompt_message_id
@@ -104,7 +103,13 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
 def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
     if segment.kind == PROMPT:
         for entry, (seq, _) in zip(segment.entries(), segment.raws(), strict=True):
-            yield from _replay_prompt(entry, author, seq)
+            written_by = author.raw if author.last_seq + 1 == entry.seq else b""
+            client = written_by[written_by.rfind(b"\n") + 1 :]  # of several, the one before it
+            *blocks, last = items(entry.raw) or [b""]
+            for block in blocks:
+                yield Replayed(prompt_chunk(entry.seq, block, client))
+            if last:
+                yield Replayed(prompt_chunk(entry.seq, last, client), seq=seq)
     elif segment.kind == PARAMS:
         for seq, raw in segment.raws():
             if not (update := members(raw).get("update", b"")):
@@ -127,16 +132,6 @@ def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
         for seq, raw in segment.raws():
             if (end := turn_end(raw, segment.at)).outcome != "completed":
                 yield Replayed(turn_mark(end), seq=seq)
-
-
-def _replay_prompt(entry: Entry, author: Segment, seq: int) -> Iterator[Replayed]:
-    said = author.raw if author.last_seq + 1 == entry.seq else b""
-    client = said[said.rfind(b"\n") + 1 :]  # of several, the one right before it
-    *blocks, last = items(entry.raw) or [b""]
-    for block in blocks:
-        yield Replayed(prompt_chunk(entry.seq, block, client))
-    if last:
-        yield Replayed(prompt_chunk(entry.seq, last, client), seq=seq)
 
 
 def prompt_chunk(seq: int, block: bytes, client: bytes = b"") -> bytes:

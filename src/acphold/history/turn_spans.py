@@ -52,21 +52,19 @@ class _Finding:
         self._speaking: tuple[str | None] | None = None  # the id of the user's message, if in one
 
     def add(self, segment: Segment) -> None:
-        raws = segment.raw.split(b"\n")
-        for place, raw in enumerate(raws):
-            self._add(segment.first_seq + place, segment.kind, raw)
+        kind = segment.kind
+        for seq, raw in enumerate(segment.raw.split(b"\n"), segment.first_seq):
+            if kind == AUTHOR:
+                self._author = seq
+            elif kind == PROMPT:
+                self._starts.append(self._author if self._author == seq - 1 else seq)
+                self._is_open, self._speaking = True, None
+            elif kind == TURN_END:
+                self._is_open = False
+            elif kind in (UPDATE, PARAMS) and not self._is_open and raw:
+                update = raw if kind == UPDATE else members(raw).get("update", b"")
+                self._add_replayed(seq, update)
         self._last_seq = segment.last_seq
-
-    def _add(self, seq: int, kind: str, raw: bytes) -> None:
-        if kind == AUTHOR:
-            self._author = seq
-        elif kind == PROMPT:
-            self._starts.append(self._author if self._author == seq - 1 else seq)
-            self._is_open, self._speaking = True, None
-        elif kind == TURN_END:
-            self._is_open = False
-        elif kind in (UPDATE, PARAMS) and not self._is_open and raw:
-            self._add_replayed(seq, raw if kind == UPDATE else members(raw).get("update", b""))
 
     def _add_replayed(self, seq: int, raw: bytes) -> None:
         if b'"user_message_chunk"' not in raw or update_kind(raw) != "user_message_chunk":

@@ -181,24 +181,16 @@ def _rules() -> Rules:
 def by_form(text: str) -> Iterator[Found]:
     """What shows by its form that it is a secret."""
     for kind, start, end in _rules().find(text):
-        if text.startswith(_ENCODED, start) and not _is_private(text[start:end]):
-            continue
+        if text.startswith(_ENCODED, start):  # of a private key, or of a certificate
+            head = text[start:end][:36].translate({ord("-"): "+", ord("_"): "/"})
+            if b"PRIVATE" not in b64decode(head):
+                continue
         yield kind, start, end
-    yield from _without_head(text)
-
-
-def _without_head(text: str) -> Iterator[Found]:
-    """Private keys of which the beginning was left out."""
-    for end in _END.finditer(text):
-        start = end.start()
+    # And private keys of which the beginning was left out.
+    for last in _END.finditer(text):
+        begin = last.start()
         # No further back than there may be a key: what stands before the last one was looked at.
-        while start > max(0, end.start() - LONGEST_KEY) and text[start - 1] in _IN_KEYS:
-            start -= 1
-        if found := _LINES.search(text, start, end.start()):
-            yield PRIVATE_KEY, found.start(), end.end()
-
-
-def _is_private(encoded: str) -> bool:
-    """Whether base64 that begins like a key or a certificate is one of a private key."""
-    head = encoded[:36].translate({ord("-"): "+", ord("_"): "/"})
-    return b"PRIVATE" in b64decode(head)
+        while begin > max(0, last.start() - LONGEST_KEY) and text[begin - 1] in _IN_KEYS:
+            begin -= 1
+        if found := _LINES.search(text, begin, last.start()):
+            yield PRIVATE_KEY, found.start(), last.end()

@@ -162,8 +162,11 @@ class Stretch:
         """What is to be taken out of the pieces that are still here."""
         text = "".join(self._texts)
         for cut in self._find(text):
-            if self._across and not self._goes_on(text, cut):
-                continue
+            if self._across:
+                # It must go on in another message; a plain word there is no part of it.
+                crossed = [place for place in self._breaks if cut.start < place < cut.end]
+                if not crossed or _WORD.fullmatch(text, crossed[-1], cut.end):
+                    continue
             rest = cut
             first = bisect_right(self._pieces, cut.start, key=lambda piece: piece.end)
             for piece in islice(self._pieces, first, None):
@@ -173,11 +176,6 @@ class Stretch:
                 inside = rest._replace(start=start - piece.start, end=end - piece.start)
                 yield Placed(piece.place, piece.slot, inside)
                 rest = Cut(cut.start, cut.end)
-
-    def _goes_on(self, text: str, cut: Cut) -> bool:
-        """Whether it goes on in another message; a plain word there is no part of it."""
-        crossed = [place for place in self._breaks if cut.start < place < cut.end]
-        return bool(crossed) and _WORD.fullmatch(text, crossed[-1], cut.end) is None
 
 
 _WORD: Final = re.compile(r"[A-Z]?[a-z]*")

@@ -47,8 +47,10 @@ class Rule(NamedTuple):
 def rules() -> list[Rule]:
     """All rules, in the order in which they are applied."""
     found = [Rule(HOME, re.compile(pattern), _as(text)) for pattern, text in _PATHS]
-    if own := _own_home():
-        found.insert(0, Rule(HOME, own, _as("~")))
+    own = os.path.expanduser("~").rstrip("/")
+    if os.path.isabs(own):  # the home folder of this user, wherever it is, unless that is `/`
+        pattern = re.compile(rf"(?<![\w.-]){re.escape(own)}(?![\w.-])")
+        found.insert(0, Rule(HOME, pattern, _as("~")))
     return [
         *found,
         Rule(MAIL, _MAIL, _as(f"[removed: {MAIL}]")),
@@ -60,14 +62,6 @@ def rules() -> list[Rule]:
 
 def _as(text: str) -> Callable[[str], str | None]:
     return lambda _: text
-
-
-def _own_home() -> re.Pattern[str] | None:
-    """The home folder of this user, wherever it is; none where that is `/` or not known."""
-    home = os.path.expanduser("~").rstrip("/")
-    if not os.path.isabs(home) or home == "":
-        return None
-    return re.compile(rf"(?<![\w.-]){re.escape(home)}(?![\w.-])")
 
 
 def _address(text: str) -> str | None:

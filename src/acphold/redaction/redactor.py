@@ -183,7 +183,11 @@ class Redactor:
         if count := self._media(root):
             self.removed[Removal(entry.seq, ENCODED)] += count
         self._change(root, entry.seq, cuts)
-        raw = _encoded(self._renamed(root[0], entry.seq))
+        shown = self._renamed(root[0], entry.seq)
+        try:
+            raw = msgspec.json.encode(shown)
+        except UnicodeEncodeError:  # half of a surrogate pair
+            raw = json.dumps(shown, separators=(",", ":")).encode()
         return Entry(entry.seq, entry.kind, entry.at, raw)
 
     def _change(self, root: list[Any], seq: int, cuts: dict[int, list[Cut]] | None) -> None:
@@ -304,10 +308,3 @@ def _decoded(raw: bytes) -> Any:
             return json.loads(raw.decode(errors="replace"))
         except (ValueError, RecursionError):
             return None
-
-
-def _encoded(value: object) -> bytes:
-    try:
-        return msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return json.dumps(value, separators=(",", ":")).encode()

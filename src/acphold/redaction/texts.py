@@ -43,7 +43,11 @@ def slots(root: Any) -> Iterator[Slot]:
         if isinstance(value, dict):
             for key, inner in value.items():
                 if isinstance(inner, str):
-                    yield Slot(value, key, _name(value, key))
+                    name = key
+                    if key == "value":  # `{"name": "PASSWORD", "value": "…"}` is called PASSWORD
+                        given = value.get("name", value.get("key"))
+                        name = given if isinstance(given, str) else key
+                    yield Slot(value, key, name)
                 else:
                     waiting.append(inner)
         elif isinstance(value, list):
@@ -54,14 +58,6 @@ def slots(root: Any) -> Iterator[Slot]:
                     yield Slot(value, place, before.lstrip("-") if is_option else "")
                 else:
                     waiting.append(inner)
-
-
-def _name(holder: dict[str, Any], key: str) -> str:
-    """What a member is called: `{"name": "PASSWORD", "value": "…"}` is called PASSWORD."""
-    if key == "value":
-        given = holder.get("name", holder.get("key"))
-        return given if isinstance(given, str) else key
-    return key
 
 
 def objects(root: Any) -> Iterator[dict[str, Any]]:
