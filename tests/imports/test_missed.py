@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from acphold.imports import NAMES, reader
+from acphold.imports.records import LINE_BYTES
 from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import Transcript
 from tests.imports.codex_home import Rollout
+from tests.imports.test_aider import BEGUN, project
 from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
 from tests.imports.test_opencode import Store
@@ -137,6 +139,12 @@ def zed(home: Path) -> None:
         user("And now?", {"Smell": 1}),
         agent("Bye."),
     )
+
+
+def aider(home: Path) -> None:
+    long = "x" * (LINE_BYTES + 1) + "\n"
+    said = "\n#### Hello.  \n\nHi.\n\n" + long + "\n#### And now?  \n\nBye.\n"
+    project(home, BEGUN, said)
 
 
 def cline(home: Path) -> None:
@@ -267,6 +275,7 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
         "parts of type 'Hologram'", "messages of type 'FromTheFuture'",
         "parts of prompts of type 'Smell'",
     }),
+    "aider": ("aider", aider, {"lines that are too long"}),
     "cline": ("cline", cline, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",
         "parts of prompts of type 'smell'",

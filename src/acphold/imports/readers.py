@@ -22,6 +22,7 @@ NAMES: Final = (
     "cursor",
     "vscode",
     "zed",
+    "aider",
     "acphold",
 )
 """One module each, imported when it is asked for."""

@@ -70,8 +70,13 @@ def opened(path: Path) -> BinaryIO:
     return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, stream), _BUFFER))
 
 
-def lines(path: Path, missed: Missed) -> Iterator[Line]:
+def lines(
+    path: Path, missed: Missed, *, begin: int = 0, as_written: bool = False
+) -> Iterator[Line]:
     """The lines of a file that hold anything; those above LINE_BYTES are counted, not read.
+
+    `begin` is the place of the first one. With `as_written` the empty ones, too, and each with the
+    space around it and its end.
 
     Of a compressed file, what is beyond any it could have been made from is counted as one.
 
@@ -83,7 +88,8 @@ def lines(path: Path, missed: Missed) -> Iterator[Line]:
         if path.suffix == ".zst":
             most = max(UNPACKED_BYTES, UNPACKED_TIMES * path.stat().st_size)
         end = min(most, _end.get(sys.maxsize))
-        offset = count = 0
+        file.seek(begin)
+        offset, count = begin, 0
         most_lines = sys.maxsize if most == sys.maxsize else UNPACKED_LINES
         while offset < end and count < most_lines and (raw := _line(file, path, missed)):
             size = len(raw)
@@ -93,7 +99,7 @@ def lines(path: Path, missed: Missed) -> Iterator[Line]:
                     if piece.endswith(b"\n"):
                         break
                 missed.add(TOO_LONG, size)
-            elif raw := raw.strip():
+            elif as_written or (raw := raw.strip()):
                 yield Line(offset, raw)
             offset += size
             count += 1

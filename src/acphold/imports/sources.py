@@ -171,7 +171,7 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
     paths, so that two runs see them in one; one folder is looked into at a time, as there may be a
     hundred thousand files. What cannot be looked into is noted: see `noting_unreadable`.
     """
-    if not _is_text(str(folder)):
+    if not is_text(str(folder)):
         note(OSError(EILSEQ, "its name is no UTF-8", str(folder)))
         return
     *above, name = pattern.split("/")
@@ -220,12 +220,13 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
         note(error)
         return []
     for entry in named:
-        if not _is_text(entry.name):
+        if not is_text(entry.name):
             note(OSError(EILSEQ, "its name is no UTF-8", entry.path))
-    return [entry for entry in named if _is_text(entry.name)]
+    return [entry for entry in named if is_text(entry.name)]
 
 
-def _is_text(name: str) -> bool:
+def is_text(name: str) -> bool:
+    """Whether a name is text: one with bytes that are no UTF-8 cannot be told."""
     return name.isascii() or _HALF.search(name) is None
 
 

@@ -1,0 +1,266 @@
+"""aider: `.aider.chat.history.md` in the folder of each project, a log in Markdown of its chats.
+
+A chat begins with a line that says when. Each line of a prompt begins with `#### `, each line that
+aider itself said with `> `, and both end in two spaces; all else is the model's answer. An edit is
+in the answer, and whether it was made in a line of aider's. When a prompt was typed stands in
+`.aider.input.history` beside it. aider gives its chats no names: a chat is named by its file and
+when it began.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from msgspec.structs import replace
+
+from acphold.imports.content_blocks import diff, text_block
+from acphold.imports.missed import Missed
+from acphold.imports.projects import files_of_projects
+from acphold.imports.readers import Reader
+from acphold.imports.records import DOCUMENT_BYTES, Line, lines
+from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Home, Source, note, source_of
+from acphold.imports.values import milliseconds
+from acphold.workspace import regular_files
+
+NAME: Final = "aider"
+KEY: Final = "aider"
+
+HISTORY: Final = ".aider.chat.history.md"
+_TYPED: Final = ".aider.input.history"
+
+_BEGUN: Final = re.compile(rb"# aider chat started at (\d{4}-\d\d-\d\d \d\d:\d\d:\d\d)\s*")
+_PROMPT, _SAID, _BREAK = "#### ", "> ", "  "
+_NOTHING: Final = "<blank>"
+_MODEL: Final = re.compile(r"(?:Main model|Models?): (\S+?),? with ")
+_TOKENS: Final = re.compile(r"Tokens: ([\d.,]+[kM]?) sent,.*?([\d.,]+[kM]?) received\.")
+_CACHED: Final = re.compile(r"([\d.,]+[kM]?) cache hit")
+_COST: Final = re.compile(r"Cost: \$([\d.]+) (?:message|request)")
+_EDITED: Final = re.compile(r"Applied edit to (.+)")
+_SEARCH: Final = re.compile(r"<{5,9} SEARCH>?\s*")
+_DIVIDER: Final = re.compile(r"={5,9}\s*")
+_REPLACE: Final = re.compile(r">{5,9} REPLACE\s*")
+
+
+# -- found ---------------------------------------------------------------------------------
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The chats of each project, and of the file that the environment names."""
+    paths = list(files_of_projects(home, HISTORY))
+    if moved := home.environment.get("AIDER_CHAT_HISTORY_FILE", ""):
+        named = Path(moved)
+        paths += [named] if named.is_absolute() and named not in paths else []
+    for path in paths:
+        source = source_of(NAME, "", [path, path.with_name(_TYPED)])
+        if source is None:
+            continue
+        try:
+            chats = _chats(str(path), os.stat(path).st_mtime_ns)
+        except OSError as error:
+            note(error)
+            continue
+        for chat in chats:
+            # Whoever wrote the file may have given it any time; it is nobody's name for a chat.
+            yield replace(
+                source,
+                session_id=chat.name,
+                size=chat.size,
+                changed_at=chat.ended,
+                item=str(chat.offset),
+                given=True,
+            )
+
+
+class _Chat(NamedTuple):
+    """One of the chats in a file: where it is, and when it was (ns)."""
+
+    name: str
+    offset: int
+    size: int
+    began: int
+    ended: int
+
+
+@lru_cache(maxsize=64)
+def _chats(file: str, changed_at: int) -> list[_Chat]:
+    """The chats of a file, looked up once for all of them; raises OSError."""
+    begun: list[tuple[int, int, str]] = []
+    end = 0
+    for line in lines(Path(file), Missed(), as_written=True):
+        end = line.offset + len(line.raw)
+        if found := _BEGUN.fullmatch(line.raw):
+            words = found[1].decode()
+            begun.append((line.offset, (milliseconds(words) or 0) * 1_000_000, words))
+    chats: list[_Chat] = []
+    for place, (offset, began, words) in enumerate(begun):
+        # Two may have begun within a second.
+        twin = sum(1 for other in begun[:place] if other[2] == words)
+        digest = blake2b(f"{file}\n{words}\n{twin}".encode(errors="replace"), digest_size=6)
+        is_last = place + 1 == len(begun)
+        until = end if is_last else begun[place + 1][0]
+        ended = changed_at if is_last else begun[place + 1][1]
+        name = f"{words.replace(' ', 'T').replace(':', '')}-{digest.hexdigest()}"
+        chats.append(_Chat(name, offset, until - offset, began, ended))
+    return chats
+
+
+# -- read ----------------------------------------------------------------------------------
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the chat; raises OSError when its file cannot be read."""
+    path = Path(source.paths[0])
+    scribe.facts.cwd = str(path.parent)
+    telling = _Telling(scribe, _typed(path.with_name(_TYPED)))
+    offset = int(source.item)
+    for line in lines(path, scribe.missed, begin=offset, as_written=True):
+        if line.offset == offset:
+            begun = _BEGUN.fullmatch(line.raw)
+            scribe.clock(milliseconds(begun[1].decode()) if begun else None)
+        elif _BEGUN.fullmatch(line.raw):
+            break
+        else:
+            telling.line(line)
+            yield
+    telling.end()
+    scribe.clock(source.changed_at // 1_000_000)
+
+
+def _typed(path: Path) -> dict[str, list[int]]:
+    """When each text was typed (ms), as far as that is kept: a line for the time, then the text."""
+    try:
+        told = regular_files.contents(path, DOCUMENT_BYTES).decode(errors="replace")
+    except OSError:
+        return {}
+    found: dict[str, list[int]] = {}
+    for entry in told.split("\n# "):
+        at, *typed = entry.removeprefix("# ").split("\n")
+        words = "\n".join(line[1:] for line in typed if line.startswith("+"))
+        if when := milliseconds(at.strip()):
+            found.setdefault(_squeezed(words), []).append(when)
+    return found
+
+
+def _squeezed(words: str) -> str:
+    return " ".join(words.split())
+
+
+class _Telling:
+    """One chat, line by line."""
+
+    def __init__(self, scribe: Scribe, typed: dict[str, list[int]]) -> None:
+        self._scribe = scribe
+        self._typed = typed
+        self._kind = ""
+        self._lines: list[str] = []
+        self._changes: dict[str, list[tuple[str, str]]] = {}
+        self._model = ""
+        self._count = 0
+
+    def line(self, line: Line) -> None:
+        """The next line: lines of one kind belong together."""
+        words = line.raw.decode(errors="replace").rstrip("\r\n")
+        kind = ""
+        for mark in (_PROMPT, _SAID):
+            # A heading or a quote in an answer begins like that, too.
+            if words.startswith(mark) and words.endswith(_BREAK):
+                kind, words = mark, words.removeprefix(mark).rstrip()
+        if kind != self._kind:  # an empty line ends a prompt as well
+            self.end()
+            self._kind = kind
+        self._lines.append(words)
+
+    def end(self) -> None:
+        """What was gathered is whole."""
+        lines, self._lines = self._lines, []
+        words = "\n".join(lines).strip()
+        if self._kind == _PROMPT and words != _NOTHING:
+            times = self._typed.get(_squeezed(words), [])
+            place = bisect_left(times, self._scribe.facts.updated_at or 0)
+            self._scribe.clock(times[place] if place < len(times) else None)
+            self._scribe.prompt([text_block(words)] if words else [])
+            self._scribe.model(self._model)
+        elif self._kind == _SAID:
+            self._said(lines)
+        elif not self._kind and words:
+            self._changes = _changes(lines)
+            self._count += 1
+            self._scribe.say(words, f"said-{self._count}")
+        self._kind = ""
+
+    def _said(self, lines: list[str]) -> None:
+        """What aider said: what it did, what it cost, and all else as a quote."""
+        told: list[str] = []
+        for line in lines:
+            if not self._scribe.in_turn:  # how it was started
+                if found := _MODEL.match(line):
+                    self._model = found[1]
+            elif found := _TOKENS.match(line):
+                cached = _CACHED.search(line)
+                self._scribe.tokens(
+                    inputTokens=_counted(found[1]),
+                    outputTokens=_counted(found[2]),
+                    cachedReadTokens=_counted(cached[1]) if cached else None,
+                )
+                if cost := _COST.search(line):
+                    self._scribe.spent(float(cost[1]) if cost[1].count(".") < 2 else None)
+            elif found := _EDITED.match(line):
+                self._edited(found[1].strip())
+            elif line.strip():
+                told.append(f"> {line}")
+        if told:
+            self._count += 1
+            self._scribe.say("\n".join(told), f"said-{self._count}")
+
+    def _edited(self, name: str) -> None:
+        self._count += 1
+        path = os.path.join(self._scribe.facts.cwd, name)
+        fields: dict[str, object] = {"title": f"Edit {name}", "kind": "edit", "status": "completed"}
+        fields["locations"] = [{"path": path}]
+        changes = self._changes.pop(name, [])
+        if changes:
+            fields["content"] = [diff(path, old or None, new) for old, new in changes]
+        self._scribe.call(f"edit-{self._count}", fields)
+        self._scribe.done()
+
+
+def _changes(lines: list[str]) -> dict[str, list[tuple[str, str]]]:
+    """What an answer wants to have replaced by what, by the name of the file."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    name = ""
+    old: list[str] | None = None
+    new: list[str] | None = None
+    for line in lines:
+        if _SEARCH.fullmatch(line):
+            old, new = [], None
+        elif old is None:
+            if line.strip() and not line.startswith("```"):
+                name = line.strip().strip("*`:# ")
+        elif new is None and _DIVIDER.fullmatch(line):
+            new = []
+        elif new is not None and _REPLACE.fullmatch(line):
+            found.setdefault(name, []).append(("\n".join(old), "\n".join(new)))
+            old = new = None
+        else:
+            (old if new is None else new).append(line)
+    return found
+
+
+def _counted(words: str) -> int | None:
+    """A number as aider writes it: `137`, `7,214`, `4.6k`."""
+    times = {"k": 1_000, "M": 1_000_000}.get(words[-1:], 1)
+    try:
+        return int(float(words.rstrip("kM").replace(",", "")) * times)
+    except (ValueError, OverflowError):
+        return None
+
+
+READER: Final = Reader(NAME, KEY, find, read)
