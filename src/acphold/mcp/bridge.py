@@ -59,17 +59,14 @@ def bridged_server(env: Mapping[str, str]) -> McpServerHttp | McpServerSse:
         raise InvalidParamsError(f"{URL} is not set: it gives the address of the MCP server", URL)
     if transport not in kinds:
         raise InvalidParamsError(f"{TRANSPORT} is neither `http` nor `sse`", TRANSPORT)
-    headers = tuple(HttpHeader(name=name, value=value) for name, value in _pairs(env))
-    return kinds[transport](name="bridged", url=url, headers=headers)
-
-
-def _pairs(env: Mapping[str, str]) -> list[tuple[str, str]]:
-    kind = dict[str, str] | list[tuple[str, str]]
+    either = dict[str, str] | list[tuple[str, str]]
     try:
-        found = msgspec.json.decode(env.get(HEADERS) or "[]", type=kind)
+        found = msgspec.json.decode(env.get(HEADERS) or "[]", type=either)
     except msgspec.MsgspecError:
         raise InvalidParamsError(f"{HEADERS} is no JSON object of texts", HEADERS) from None
-    return list(found.items()) if isinstance(found, dict) else found
+    pairs = found.items() if isinstance(found, dict) else found
+    headers = tuple(HttpHeader(name=name, value=value) for name, value in pairs)
+    return kinds[transport](name="bridged", url=url, headers=headers)
 
 
 def run_bridge(env: Mapping[str, str]) -> int:

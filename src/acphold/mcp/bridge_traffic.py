@@ -16,7 +16,7 @@ from mcp.shared.inbound import (
     NAME_BEARING_METHODS,
     encode_header_value,
 )
-from mcp.shared.message import ClientMessageMetadata, SessionMessage
+from mcp.shared.message import ClientMessageMetadata
 from mcp_types import (
     CONNECTION_CLOSED,
     PROTOCOL_VERSION_META_KEY,
@@ -70,8 +70,38 @@ class _Passing:
 
     async def run(self, read: Reading, write: Writing, over: asyncio.Event) -> bool:
         """Pass on in both directions; True when the client ended, False when the server did."""
-        up = asyncio.create_task(self._up(write), name="bridge to the server")
-        down = asyncio.create_task(self._down(read), name="bridge to the client")
+
+        async def to_server() -> None:
+            async for message in messages(self._client, MAX_MESSAGE):
+                inner = message.message
+                if isinstance(inner, JSONRPCRequest):
+                    self._waiting.add(inner.id)
+                    if inner.method == "initialize":
+                        self._introduction = inner.id
+                if isinstance(inner, JSONRPCRequest | JSONRPCNotification):
+                    message.metadata = ClientMessageMetadata(headers=self._headers(inner))
+                await write.send(message)
+
+        async def to_client() -> None:
+            async for message in read:
+                if isinstance(message, Exception):
+                    continue  # something that is no message: the transport drops it
+                inner = message.message
+                if isinstance(inner, JSONRPCResponse | JSONRPCError) and inner.id is not None:
+                    self._waiting.discard(inner.id)
+                if isinstance(inner, JSONRPCResponse) and inner.id == self._introduction:
+                    version = inner.result.get("protocolVersion")
+                    self._version = version if isinstance(version, str) else None
+                self._client.send(encoded(message) + b"\n")
+                try:
+                    await self._client.drain()
+                except ConnectionLostError:
+                    return
+                if isinstance(inner, JSONRPCError) and fault_mark(inner.error.data) == FORGOTTEN:
+                    return  # the client began the session, and only it can begin another
+
+        up = asyncio.create_task(to_server(), name="bridge to the server")
+        down = asyncio.create_task(to_client(), name="bridge to the client")
         tasks = (up, down, asyncio.create_task(over.wait(), name="bridge is over"))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -89,35 +119,8 @@ class _Passing:
             refuse(self._client, request, CONNECTION_CLOSED, reason)
         await self._client.aclose()
 
-    async def _up(self, write: Writing) -> None:
-        async for message in messages(self._client, MAX_MESSAGE):
-            await write.send(self._noted(message))
-
-    async def _down(self, read: Reading) -> None:
-        async for item in read:
-            if isinstance(item, Exception):
-                continue  # something that is no message: the transport drops it
-            self._settle(item)
-            self._client.send(encoded(item) + b"\n")
-            try:
-                await self._client.drain()
-            except ConnectionLostError:
-                return
-            if _is_forgotten(item):
-                return  # the client began the session, and only it can begin another
-
-    def _noted(self, message: SessionMessage) -> SessionMessage:
-        """The message with the headers it needs, noted down if it wants an answer."""
-        inner = message.message
-        if isinstance(inner, JSONRPCRequest):
-            self._waiting.add(inner.id)
-            if inner.method == "initialize":
-                self._introduction = inner.id
-        if isinstance(inner, JSONRPCRequest | JSONRPCNotification):
-            message.metadata = ClientMessageMetadata(headers=self._headers(inner))
-        return message
-
     def _headers(self, message: JSONRPCRequest | JSONRPCNotification) -> dict[str, str] | None:
+        """The headers that the server wants with a message."""
         params = message.params or {}
         meta = params.get("_meta")
         version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None
@@ -128,17 +131,3 @@ class _Passing:
         if isinstance(name, str):
             headers[MCP_NAME_HEADER] = encode_header_value(name)
         return headers
-
-    def _settle(self, message: SessionMessage) -> None:
-        inner = message.message
-        if not isinstance(inner, JSONRPCResponse | JSONRPCError) or inner.id is None:
-            return
-        self._waiting.discard(inner.id)
-        if isinstance(inner, JSONRPCResponse) and inner.id == self._introduction:
-            version = inner.result.get("protocolVersion")
-            self._version = version if isinstance(version, str) else None
-
-
-def _is_forgotten(message: SessionMessage) -> bool:
-    inner = message.message
-    return isinstance(inner, JSONRPCError) and fault_mark(inner.error.data) == FORGOTTEN

@@ -74,11 +74,14 @@ class GuardedClient(httpx2.AsyncClient):
         self, request: httpx2.Request, *, stream: bool = False, **options: object
     ) -> httpx2.Response:
         """The answer to `request`, or one that we made up; raises nothing of its own."""
-        asked = _asked(request)
+        asked = None  # the id under which somebody waits for what it brings
+        if request.method == "POST":
+            ours = msgspec.json.decode(request.content, type=_Ours)
+            asked = None if ours.method is None else ours.id
         wait = NOTICE_SECONDS if request.method == "POST" and asked is None else None
         try:
             async with asyncio.timeout(wait):
-                return await self._judged(request, asked, await self._followed(request))
+                return await self._judged(request, asked)
         except TimeoutError:
             return self._failure(request, f"it took no message for {wait:g} s", REFUSED)
         except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.ProxyError) as exc:
@@ -86,76 +89,68 @@ class GuardedClient(httpx2.AsyncClient):
         except httpx2.HTTPError as exc:
             return self._failure(request, f"no answer: {self._why(exc)}", REFUSED)
 
-    async def _followed(self, request: httpx2.Request) -> httpx2.Response:
-        """The answer after redirects, which are followed only where our headers may go."""
-        for _ in range(MAX_REDIRECTS + 1):
-            response = await super().send(request, stream=True, follow_redirects=False)
-            follow = response.next_request
-            if follow is None:
-                return response
-            await response.aclose()
-            if not _same_place(request, follow):
-                reason = f"it redirects to {shown(follow.url)}; give that address if it is right"
-                return self._failure(request, reason, REFUSED)
-            request = follow
-        return self._failure(request, "it redirects without end", REFUSED)
+    async def _judged(self, request: httpx2.Request, asked: RequestId | None) -> httpx2.Response:
+        """The answer, when it is one that the SDK can use; else ours.
 
-    async def _judged(
-        self, request: httpx2.Request, asked: RequestId | None, response: httpx2.Response
-    ) -> httpx2.Response:
+        The JSON that answers `asked` does so whatever `id` it bears: the call must not wait.
+        """
+        sent = request
+        for _ in range(MAX_REDIRECTS + 1):
+            response = await super().send(sent, stream=True, follow_redirects=False)
+            if (follow := response.next_request) is None:
+                break
+            await response.aclose()
+            if not _same_place(sent, follow):  # our headers may not go there
+                reason = f"it redirects to {shown(follow.url)}; give that address if it is right"
+                return self._failure(sent, reason, REFUSED)
+            sent = follow
+        else:
+            return self._failure(sent, "it redirects without end", REFUSED)
+
         kind = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         if request.method == "GET" and kind == "text/event-stream" and self._on_listening:
             self._on_listening()
-        if response.extensions.get(MARK) or (response.is_success and kind != "application/json"):
+        if response.is_success and kind != "application/json":
             return response
-        body = await self._body(response)
-        if body is None:
-            reason = f"it answered with more than {MAX_MESSAGE // 1024} KiB"
-            return self._failure(request, reason, REFUSED)
-        if response.is_success:
-            return self._answered(request, asked, _rebuilt(response, body))
-        code = _error_code(body)
-        if _session_is_gone(request, response.status_code, code, body):
-            return self._failure(request, "it has forgotten the session", FORGOTTEN)
-        if code is not None:
-            return _rebuilt(response, body)
-        return self._failure(request, self._refusal(response), REFUSED)
 
-    def _answered(
-        self, request: httpx2.Request, asked: RequestId | None, response: httpx2.Response
-    ) -> httpx2.Response:
-        """The JSON that answers request `asked`, whatever `id` it bears: the call must not wait."""
-        if asked is None or not self._answers:
-            return response
-        try:
-            answer = decoded(response.content)
-        except UnreadableError as exc:
-            return self._failure(request, f"its answer cannot be read: {exc}", REFUSED)
-        if not isinstance(answer.message, JSONRPCResponse | JSONRPCError):
-            return self._failure(request, "its answer is a message of another kind", REFUSED)
-        answer.message.id = asked
-        return _rebuilt(response, encoded(answer))
-
-    async def _body(self, response: httpx2.Response) -> bytes | None:
-        """All of it; None if it is over the limit, and of an error only the beginning."""
-        body = bytearray()
+        body = bytearray()  # of an error only the beginning
         try:
             async for chunk in response.aiter_bytes():
                 body += chunk
-                if not response.is_success and len(body) > MAX_ERROR_BODY:
+                if len(body) > (MAX_MESSAGE if response.is_success else MAX_ERROR_BODY):
                     break
-                if len(body) > MAX_MESSAGE:
-                    return None
         finally:
             await response.aclose()
-        return bytes(body)
+        if response.is_success and len(body) > MAX_MESSAGE:
+            reason = f"it answered with more than {MAX_MESSAGE // 1024} KiB"
+            return self._failure(request, reason, REFUSED)
+        whole = _rebuilt(response, bytes(body))
 
-    def _refusal(self, response: httpx2.Response) -> str:
+        if response.is_success:
+            if asked is None or not self._answers:
+                return whole
+            try:
+                answer = decoded(whole.content)
+            except UnreadableError as exc:
+                return self._failure(request, f"its answer cannot be read: {exc}", REFUSED)
+            if not isinstance(answer.message, JSONRPCResponse | JSONRPCError):
+                return self._failure(request, "its answer is a message of another kind", REFUSED)
+            answer.message.id = asked
+            return _rebuilt(whole, encoded(answer))
+
+        code = _error_code(whole.content)
+        if "mcp-session-id" in request.headers:
+            # By the specification 404; the TypeScript examples answer 400 with these words.
+            status = response.status_code
+            is_gone = status == 404 and code != METHOD_NOT_FOUND
+            if is_gone or (status == 400 and b"session id" in whole.content.lower()):
+                return self._failure(request, "it has forgotten the session", FORGOTTEN)
+        if code is not None:
+            return whole
         words = f"it answered {response.status_code} {response.reason_phrase}".rstrip()
-        challenge = response.headers.get("www-authenticate")
-        if challenge:
+        if challenge := response.headers.get("www-authenticate"):
             words += f" (WWW-Authenticate: {self._redact.one_line(challenge)})"
-        return words
+        return self._failure(request, words, REFUSED)
 
     def _failure(self, request: httpx2.Request, reason: str, mark: str) -> httpx2.Response:
         message = self._redact(f"{shown(request.url)}: {reason}")
@@ -203,23 +198,6 @@ def _same_place(sent: httpx2.Request, follow: httpx2.Request) -> bool:
     )
     strange_user = bool(new.userinfo) and new.userinfo != old.userinfo
     return same_origin and follow.method == sent.method and not strange_user
-
-
-def _session_is_gone(request: httpx2.Request, status: int, code: int | None, body: bytes) -> bool:
-    # By the specification 404; the TypeScript examples answer 400 with these words.
-    if "mcp-session-id" not in request.headers:
-        return False
-    if status == 404:
-        return code != METHOD_NOT_FOUND
-    return status == 400 and b"session id" in body.lower()
-
-
-def _asked(request: httpx2.Request) -> RequestId | None:
-    """The id under which somebody waits for what `request` brings."""
-    if request.method != "POST":
-        return None
-    ours = msgspec.json.decode(request.content, type=_Ours)
-    return None if ours.method is None else ours.id
 
 
 def _error_code(body: bytes) -> int | None:

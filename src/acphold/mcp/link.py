@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import mcp_types as types
-from mcp.shared.dispatcher import CallOptions, ProgressFnT
+from mcp.shared.dispatcher import CallOptions
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp.shared.jsonrpc_dispatcher import JSONRPCDispatcher
 from pydantic import BaseModel, ValidationError
@@ -127,7 +127,14 @@ class Link:
         try:
             async with self._patience.limit(seconds) as alive:
                 if on_progress is not None:
-                    options["on_progress"] = _reporter(alive, on_progress)
+
+                    async def report(
+                        progress: float, total: float | None, message: str | None
+                    ) -> None:
+                        alive()
+                        on_progress(Progress(progress, total, message))
+
+                    options["on_progress"] = report
                 return await self._dispatcher.send_raw_request(method, params, options)
         except MCPError as exc:
             raise await self._told(exc) from None
@@ -168,7 +175,12 @@ async def linked(
                     try:
                         introduced = await _introduced(session, wire, ours.deadline)
                         link = Link(wire, dispatcher, introduced, patience)
-                        wire.on_gap = partial(_all_changed, link, changed)
+
+                        def all_changed(link: Link = link) -> None:
+                            for what in link.capabilities.intersection(CHANGES.values()):
+                                changed(what)
+
+                        wire.on_gap = all_changed
                         yield link
                     except FaultError as exc:
                         failed = exc
@@ -178,11 +190,6 @@ async def linked(
             failed = failed or FaultError(await wire.fault(root_cause(exc)))
     if failed is not None:
         raise failed
-
-
-def _all_changed(link: Link, changed: Callable[[str], None]) -> None:
-    for what in link.capabilities.intersection(CHANGES.values()):
-        changed(what)
 
 
 async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> types.InitializeResult:
@@ -198,7 +205,12 @@ async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> typ
             raise FaultError(await wire.fault("the connection was closed"))
         raise FaultError(await wire.fault(f"it gave no answer for {seconds:g} s"))
     except MCPError as exc:
-        raise FaultError(await _refusal(exc, wire)) from None
+        words = f"it refused `initialize`: {exc.message} ({exc.code})"
+        if fault_mark(exc.data) is not None:
+            words = exc.message
+        elif exc.code == types.CONNECTION_CLOSED and exc.message == "Connection closed":
+            words = await wire.fault("the connection was closed")
+        raise FaultError(words) from None
     except ValidationError:
         raise FaultError("its answer to `initialize` is not MCP") from None
     except RuntimeError as exc:  # how the SDK tells of a version it does not know
@@ -208,14 +220,6 @@ async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> typ
             task.cancel()
         with suppress(asyncio.CancelledError):
             await asyncio.wait({greeting, ending})
-
-
-async def _refusal(error: MCPError, wire: Wire) -> str:
-    if fault_mark(error.data) is not None:
-        return error.message
-    if error.code == types.CONNECTION_CLOSED and error.message == "Connection closed":
-        return await wire.fault("the connection was closed")
-    return f"it refused `initialize`: {error.message} ({error.code})"
 
 
 def _session(
@@ -242,7 +246,8 @@ def _session(
         if patience.questions >= MAX_QUESTIONS:
             return types.ErrorData(code=types.INVALID_REQUEST, message="too many questions at once")
         with patience.asked():
-            answer = await ours.elicitation(server, _plain(params))
+            asked = params.model_dump(by_alias=True, mode="json", exclude_none=True)
+            answer = await ours.elicitation(server, asked)
         return types.ElicitResult.model_validate(answer)
 
     return ClientSession(
@@ -252,15 +257,3 @@ def _session(
         elicitation_callback=None if ours.elicitation is None else elicit,
         client_info=types.Implementation(name=ours.name, version=ours.version),
     )
-
-
-def _reporter(alive: Callable[[], None], on_progress: Callable[[Progress], None]) -> ProgressFnT:
-    async def report(progress: float, total: float | None, message: str | None) -> None:
-        alive()
-        on_progress(Progress(progress, total, message))
-
-    return report
-
-
-def _plain(params: BaseModel) -> dict[str, object]:
-    return params.model_dump(by_alias=True, mode="json", exclude_none=True)

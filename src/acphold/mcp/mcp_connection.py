@@ -128,13 +128,13 @@ class Connection(Upkeep):
             if listing.what == what:
                 listing.link = None
         if self._on_change is not None and what not in self._changes:
-            loop = asyncio.get_running_loop()
-            self._changes[what] = loop.call_later(CHANGE_SECONDS, self._tell_change, what)
+            on_change = self._on_change
 
-    def _tell_change(self, what: str) -> None:
-        del self._changes[what]
-        if self._on_change is not None:
-            self._on_change(what)
+            def tell() -> None:
+                del self._changes[what]
+                on_change(what)
+
+            self._changes[what] = asyncio.get_running_loop().call_later(CHANGE_SECONDS, tell)
 
     async def _reported(
         self,
@@ -181,34 +181,35 @@ class Connection(Upkeep):
             return listing.known
 
     async def _ask(self, listing: _Listing[OfferT]) -> tuple[OfferT, ...]:
+        """All pages of what the server lists."""
+        what, method = listing.what, f"{listing.what}/list"
+        found: list[object] = []
+        seen: set[object] = set()  # some servers give the same cursor again and again
+        cursor: object = None
         try:
             async with asyncio.timeout(self._ours.deadline):
-                found = await self._pages(listing.what)
+                for _ in range(MAX_PAGES):
+                    result = await self.request(
+                        method, {} if cursor is None else {"cursor": cursor}
+                    )
+                    page = result.get(what)
+                    if not isinstance(page, list):
+                        raise McpAnswerError(self.name, f"its answer to `{method}` is not MCP")
+                    found += page
+                    cursor = result.get("nextCursor")
+                    if not isinstance(cursor, str) or cursor in seen:
+                        break
+                    seen.add(cursor)
+                else:
+                    more = "MCP server %r lists more than %d pages of %s"
+                    log.warning(more, self.name, MAX_PAGES, what)
         except TimeoutError:
-            reason = f"it did not list its {listing.what} within {self._ours.deadline:g} s"
+            reason = f"it did not list its {what} within {self._ours.deadline:g} s"
             raise McpAnswerError(self.name, reason) from None
         known, bad = offers(listing.kind, found, self.name)
         if bad:
-            log.warning("MCP server %r: %d of its %s are not MCP", self.name, bad, listing.what)
+            log.warning("MCP server %r: %d of its %s are not MCP", self.name, bad, what)
         return known
-
-    async def _pages(self, what: str) -> list[object]:
-        method = f"{what}/list"
-        found: list[object] = []
-        seen: set[object] = set()
-        cursor: object = None
-        for _ in range(MAX_PAGES):
-            result = await self.request(method, {} if cursor is None else {"cursor": cursor})
-            page = result.get(what)
-            if not isinstance(page, list):
-                raise McpAnswerError(self.name, f"its answer to `{method}` is not MCP")
-            found += page
-            cursor = result.get("nextCursor")
-            if not isinstance(cursor, str) or cursor in seen:
-                return found  # some servers give the same cursor again and again
-            seen.add(cursor)
-        log.warning("MCP server %r lists more than %d pages of %s", self.name, MAX_PAGES, what)
-        return found
 
     def _read(self, convert: Callable[[dict[str, object]], T], raw: dict[str, object]) -> T:
         try:

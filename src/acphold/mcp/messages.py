@@ -74,7 +74,10 @@ def decoded(line: bytes | Oversize) -> SessionMessage:
     except (msgspec.MsgspecError, ValueError) as exc:
         if line.lstrip()[:1] != b"{":
             raise _unreadable(line, "it is no JSON object") from None
-        value = _mended(line, exc)
+        try:  # as the standard library reads it, which takes NaN as well
+            value = json.loads(repaired(line))
+        except ValueError:
+            raise _unreadable(line, f"it is no JSON: {exc}") from None
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_python(value, by_name=False))
     except ValidationError:
@@ -138,14 +141,6 @@ def _read(line: bytes) -> SessionMessage | UnreadableError:
         return exc
 
 
-def _mended(line: bytes, error: Exception) -> object:
-    """The JSON of a line as the standard library reads it, which takes NaN as well."""
-    try:
-        return json.loads(repaired(line))
-    except ValueError:
-        raise _unreadable(line, f"it is no JSON: {error}") from None
-
-
 def _parts(line: bytes) -> int:
     """About how many objects, arrays and items a JSON text has; its texts count for little."""
     if line.count(b'"') - line.count(b'\\"') > 2 * MAX_PARTS:
@@ -161,8 +156,6 @@ def _unreadable(line: bytes, reason: str, tail: bytes | None = None) -> Unreadab
         known = members_at_ends(line[:HEAD], line[-TAIL:] if tail is None else tail)
     if not known.keys() & {"jsonrpc", "method", "result", "error"}:
         known = {}  # a log in JSON, say: its `id` is none of ours
-    return UnreadableError(reason, line, _id(known.get("id", b"null")), asks="method" in known)
-
-
-def _id(raw: bytes) -> RequestId | None:
-    return msgspec.json.decode(raw, type=int | str | None) if is_id(raw) else None
+    raw = known.get("id", b"null")
+    asked = msgspec.json.decode(raw, type=int | str | None) if is_id(raw) else None
+    return UnreadableError(reason, line, asked, asks="method" in known)

@@ -122,7 +122,14 @@ class CallResult(Struct, frozen=True):
     @property
     def text(self) -> str:
         """The texts of the content, embedded ones included, a line break between two."""
-        return "\n".join(text for block in self.content if (text := _text_of(block)) is not None)
+        texts = []
+        for block in self.content:
+            match block:
+                case TextContent(text=text):
+                    texts.append(text)
+                case EmbeddedResource(resource=TextResourceContents(text=text)):
+                    texts.append(text)
+        return "\n".join(texts)
 
     @property
     def output(self) -> dict[str, object]:
@@ -179,10 +186,12 @@ def made_prompt(raw: dict[str, object]) -> MadePrompt:
     messages = raw.get("messages")
     if not isinstance(messages, list):
         raise BadResultError("its messages are no array")
-    return MadePrompt(
-        messages=tuple(_prompt_message(message) for message in messages),
-        description=description if isinstance(description, str) else None,
-    )
+    made = []
+    for message in messages:
+        if not isinstance(message, dict) or not isinstance(role := message.get("role"), str):
+            raise BadResultError("a message is without a role")
+        made.append(PromptMessage(role, _blocks([message.get("content")])[0]))
+    return MadePrompt(tuple(made), description if isinstance(description, str) else None)
 
 
 def resource_contents(
@@ -192,23 +201,18 @@ def resource_contents(
     contents = raw.get("contents")
     if not isinstance(contents, list):
         raise BadResultError("its contents are no array")
-    return tuple(_contents(item) for item in contents)
-
-
-def _prompt_message(message: object) -> PromptMessage:
-    if not isinstance(message, dict) or not isinstance(role := message.get("role"), str):
-        raise BadResultError("a message is without a role")
-    return PromptMessage(role, _blocks([message.get("content")])[0])
-
-
-def _contents(item: object) -> TextResourceContents | BlobResourceContents:
-    kind: type[TextResourceContents] | type[BlobResourceContents] = TextResourceContents
-    if isinstance(item, dict) and "blob" in item:
-        kind = BlobResourceContents
-    try:
-        return decode(kind, msgspec.json.encode(item)).value
-    except InvalidParamsError as exc:
-        raise BadResultError(f"contents: {exc}") from None
+    found: list[TextResourceContents | BlobResourceContents] = []
+    for item in contents:
+        is_blob = isinstance(item, dict) and "blob" in item
+        raw_item = msgspec.json.encode(item)
+        try:
+            if is_blob:
+                found.append(decode(BlobResourceContents, raw_item).value)
+            else:
+                found.append(decode(TextResourceContents, raw_item).value)
+        except InvalidParamsError as exc:
+            raise BadResultError(f"contents: {exc}") from None
+    return tuple(found)
 
 
 def _blocks(content: object) -> tuple[ContentBlock, ...]:
@@ -223,13 +227,3 @@ def _without_media(item: object) -> object:
         return item
     slim = {name: value for name, value in item.items() if name not in MEDIA}
     return {**slim, "resource": _without_media(slim["resource"])} if "resource" in slim else slim
-
-
-def _text_of(block: ContentBlock) -> str | None:
-    match block:
-        case TextContent(text=text):
-            return text
-        case EmbeddedResource(resource=TextResourceContents(text=text)):
-            return text
-        case _:
-            return None

@@ -61,10 +61,21 @@ class Channel:
         try:
             raw = await self._ask(MCP_MESSAGE, msgspec.json.encode(message))
         except AcpholdError as exc:
-            raise LostError(_words(exc)) from None
+            words = f"does not pass `{MCP_MESSAGE}` on: {exc}"
+            if exc.code == METHOD_NOT_FOUND:
+                words = f"does not know `{MCP_MESSAGE}`"
+            raise LostError(f"its client {words}") from None
         finally:
             del self._active[server_id, request_id]
-        return _outcome(raw)
+        try:
+            answer = msgspec.json.decode(raw, type=_Answer)
+            if answer.result is not UNSET:  # preferred if both are there
+                return msgspec.json.decode(answer.result, type=dict[str, object])
+            if answer.error is not UNSET:
+                return msgspec.json.decode(answer.error, type=InnerError)
+        except msgspec.MsgspecError as exc:
+            raise FaultError(f"its answer is not MCP: {exc}") from None
+        raise FaultError(f"its client answered `{MCP_MESSAGE}` with neither `result` nor `error`")
 
     def hear(self, params: bytes) -> bool:
         """Take an `mcp/message` notification of the client; whether a request waits for it."""
@@ -89,21 +100,3 @@ class _Notification(Struct, rename="camel"):
 class _Answer(Struct):
     result: msgspec.Raw | UnsetType = UNSET
     error: msgspec.Raw | UnsetType = UNSET
-
-
-def _outcome(raw: bytes) -> dict[str, object] | InnerError:
-    try:
-        answer = msgspec.json.decode(raw, type=_Answer)
-        if answer.result is not UNSET:  # preferred if both are there
-            return msgspec.json.decode(answer.result, type=dict[str, object])
-        if answer.error is not UNSET:
-            return msgspec.json.decode(answer.error, type=InnerError)
-    except msgspec.MsgspecError as exc:
-        raise FaultError(f"its answer is not MCP: {exc}") from None
-    raise FaultError(f"its client answered `{MCP_MESSAGE}` with neither `result` nor `error`")
-
-
-def _words(error: AcpholdError) -> str:
-    if error.code == METHOD_NOT_FOUND:
-        return f"its client does not know `{MCP_MESSAGE}`"
-    return f"its client does not pass `{MCP_MESSAGE}` on: {error}"

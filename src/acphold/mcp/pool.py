@@ -120,33 +120,25 @@ class Servers:
     ) -> tuple[T, ...]:
         if self._opening:
             await asyncio.wait(self._opening[:1])
-        found = await asyncio.gather(*(self._from(connection, ask) for connection in self))
+
+        async def from_one(connection: Connection) -> tuple[T, ...]:
+            await connection.first_attempt()
+            match connection.state:
+                case Ready() | Lost():
+                    try:
+                        return await ask(connection)
+                    except McpConnectError:
+                        pass  # told already
+                    except McpError as exc:
+                        log.warning("%s", exc)
+                        self._tell(exc.server, exc.reason)
+                case Failed() if time.monotonic() - self._tried[connection.name] > RETRY_SECONDS:
+                    self._tried[connection.name] = time.monotonic()
+                    connection.start()
+            return ()
+
+        found = await asyncio.gather(*map(from_one, self))
         return tuple(item for items in found for item in items)
-
-    async def _from(
-        self, connection: Connection, ask: Callable[[Connection], Awaitable[tuple[T, ...]]]
-    ) -> tuple[T, ...]:
-        if not await self._usable(connection):
-            return ()
-        try:
-            return await ask(connection)
-        except McpConnectError:
-            return ()  # told already
-        except McpError as exc:
-            log.warning("%s", exc)
-            self._tell(exc.server, exc.reason)
-            return ()
-
-    async def _usable(self, connection: Connection) -> bool:
-        """Wait for the first attempt; whether the server is worth asking now."""
-        await connection.first_attempt()
-        match connection.state:
-            case Ready() | Lost():
-                return True
-            case Failed() if time.monotonic() - self._tried[connection.name] > RETRY_SECONDS:
-                self._tried[connection.name] = time.monotonic()
-                connection.start()
-        return False
 
     def _failed(self, name: str, reason: str) -> None:
         self._tried[name] = time.monotonic()

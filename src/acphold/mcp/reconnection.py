@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from acphold.mcp.link import Link
     from acphold.mcp.offers import OurSide, Progress
     from acphold.mcp.servers import Server
-    from acphold.mcp.streams import Wire
 
 log = logging.getLogger(__name__)
 
@@ -223,8 +222,30 @@ class Upkeep:
             if launched is not None:
                 await launched.wait()
             await load_sdk()
-            if not mine.over.is_set():
-                await self._keep(mine, program)
+            if mine.over.is_set():
+                return
+            from acphold.mcp.link import linked
+            from acphold.mcp.streams import AcpWire, StdioWire, Wire, url_wire
+
+            ours = self._ours
+            wire: Wire
+            if isinstance(self._server, McpServerAcp):
+                assert ours.channel is not None
+                wire = AcpWire(self._server, ours.channel, mine.over)
+                ours = structs.replace(ours, roots=(), elicitation=None)  # it cannot ask us
+            elif program is not None:
+                wire = StdioWire(program, mine.over)
+            else:
+                assert not isinstance(self._server, McpServerStdio)
+                wire = url_wire(self._server, mine.over, ours.deadline)
+            async with linked(wire, ours, self.name, self._changed) as link:
+                if self._state is mine:
+                    self._state = Ready(mine.over, link)
+                    self._told = False
+                    self._attempted.set()
+                    mine.link.set_result(link)
+                await wire.over.wait()
+                self._down(mine, await wire.fault("the connection was closed"))
         except FaultError as exc:
             self._down(mine, str(exc))
         except Exception:
@@ -232,38 +253,6 @@ class Upkeep:
         finally:
             if program is not None:
                 await program.aclose()
-
-    async def _keep(self, mine: Connecting, program: StdioServer | None) -> None:
-        """Hold the connection until it is over; raises FaultError with the reason."""
-        from acphold.mcp.link import linked
-
-        ours = self._ours
-        if isinstance(self._server, McpServerAcp):  # it has no way to ask us anything
-            ours = structs.replace(ours, roots=(), elicitation=None)
-        wire = self._wire(program, mine.over)
-        async with linked(wire, ours, self.name, self._changed) as link:
-            self._up(mine, link)
-            await wire.over.wait()
-            self._down(mine, await wire.fault("the connection was closed"))
-
-    def _wire(self, program: StdioServer | None, over: asyncio.Event) -> Wire:
-        from acphold.mcp.streams import AcpWire, StdioWire, url_wire
-
-        if isinstance(self._server, McpServerAcp):
-            assert self._ours.channel is not None
-            return AcpWire(self._server, self._ours.channel, over)
-        if isinstance(self._server, McpServerStdio):
-            assert program is not None
-            return StdioWire(program, over)
-        return url_wire(self._server, over, self._ours.deadline)
-
-    def _up(self, mine: Connecting, link: Link) -> None:
-        if self._state is not mine:
-            return
-        self._state = Ready(mine.over, link)
-        self._told = False
-        self._attempted.set()
-        mine.link.set_result(link)
 
     def _down(self, mine: Connecting, reason: str) -> None:
         state = self._state
@@ -313,7 +302,16 @@ def _load(done: Future[None]) -> None:
             logger = logging.getLogger(name)
             if logger.level == logging.NOTSET:  # else somebody asked for it
                 logger.setLevel(logging.CRITICAL)
-        _import_link()
+        # Without looking for garbage in what stays, which was a sixth of the time; nor is any later
+        # collection to look at it: that takes 50 ms, for which somebody may wait.
+        was_on = gc.isenabled()
+        gc.disable()
+        try:
+            import_module("acphold.mcp.link")
+            gc.freeze()
+        finally:
+            if was_on:
+                gc.enable()
     except ImportError as exc:
         reason = f"MCP servers need the package `mcp`: pip install 'mcp>=2.3,<3' ({exc})"
         done.set_exception(FaultError(reason))
@@ -321,18 +319,3 @@ def _load(done: Future[None]) -> None:
         done.set_exception(exc)
     else:
         done.set_result(None)
-
-
-def _import_link() -> None:
-    """Import it without looking for garbage in what stays, which was a sixth of the time.
-
-    Nor is any later collection to look at it: that takes 50 ms, for which somebody may wait.
-    """
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        import_module("acphold.mcp.link")
-        gc.freeze()
-    finally:
-        if was_on:
-            gc.enable()

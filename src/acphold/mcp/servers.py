@@ -14,8 +14,6 @@ import msgspec
 from acphold.errors import InvalidParamsError
 from acphold.processes.program import on_path
 from acphold.schema import (
-    EnvVariable,
-    HttpHeader,
     McpCapabilities,
     McpServerHttp,
     McpServerSse,
@@ -144,8 +142,13 @@ def _checked(kind: str, raw: bytes, field: _Field, can: McpCapabilities) -> Serv
         _check_program(server, field)
     elif not isinstance(server, McpServerAcp):
         _check_address(server.url, field)
-        for place, header in enumerate(server.headers):
-            _check_header(header, place, field)
+        for number, header in enumerate(server.headers):
+            if not header.name or not TOKEN.issuperset(header.name):
+                reason = f"{header.name!r} cannot name a header"
+                raise _refused(field, f"headers[{number}].name", reason)
+            if any(char in "\0\r\n" for char in header.value):
+                reason = f"that of {header.name!r} holds a line break or a NUL character"
+                raise _refused(field, f"headers[{number}].value", reason)
     return server
 
 
@@ -176,16 +179,12 @@ def _check_program(server: McpServerStdio, field: _Field) -> None:
         if "\0" in argument:
             raise _refused(field, f"args[{place}]", "it holds a NUL character")
     for place, variable in enumerate(server.env):
-        _check_variable(variable, place, field)
+        name, path = variable.name, f"env[{place}]"
+        if not name or "=" in name or "\0" in name:
+            raise _refused(field, f"{path}.name", f"{name!r} cannot name an environment variable")
+        if "\0" in variable.value:
+            raise _refused(field, f"{path}.value", f"that of {name!r} holds a NUL character")
     _found(server, field)
-
-
-def _check_variable(variable: EnvVariable, place: int, field: _Field) -> None:
-    name = variable.name
-    if not name or "=" in name or "\0" in name:
-        raise _refused(field, f"env[{place}].name", f"{name!r} cannot name an environment variable")
-    if "\0" in variable.value:
-        raise _refused(field, f"env[{place}].value", f"that of {name!r} holds a NUL character")
 
 
 def _found(server: McpServerStdio, field: _Field) -> str:
@@ -215,12 +214,3 @@ def _check_address(url: str, field: _Field) -> None:
         host = None
     if not host or any(char <= " " for char in url):
         raise _refused(field, "url", "the address has no valid host and port")
-
-
-def _check_header(header: HttpHeader, place: int, field: _Field) -> None:
-    if not header.name or not TOKEN.issuperset(header.name):
-        reason = f"{header.name!r} cannot name a header"
-        raise _refused(field, f"headers[{place}].name", reason)
-    if any(char in "\0\r\n" for char in header.value):
-        reason = f"that of {header.name!r} holds a line break or a NUL character"
-        raise _refused(field, f"headers[{place}].value", reason)

@@ -101,7 +101,11 @@ class StdioServer:
         with suppress(TimeoutError):
             async with asyncio.timeout(EXIT_SECONDS if self._silenced else 0):
                 return f"it ended with {await self._child.wait()}{self._last_words()}"
-        return f"{otherwise}{self._remarks()}{self._last_words()}"
+        if self._noise:
+            first = self._redact.one_line(self._first_noise)
+            otherwise += f"; it wrote {self._noise} lines to stdout that are no MCP, "
+            otherwise += f"the first: {first!r}"
+        return f"{otherwise}{self._last_words()}"
 
     async def aclose(self) -> None:
         """End it and all that it started; bounded, and goes on when this is cancelled."""
@@ -116,12 +120,6 @@ class StdioServer:
 
     def _too_long(self) -> FaultError:
         return FaultError(f"it wrote a line of more than {self._limit // 1024} KiB to stdout")
-
-    def _remarks(self) -> str:
-        if not self._noise:
-            return ""
-        first = self._redact.one_line(self._first_noise)
-        return f"; it wrote {self._noise} lines to stdout that are no MCP, the first: {first!r}"
 
     def _last_words(self) -> str:
         words = "" if self._child is None else self._child.last_words()

@@ -116,7 +116,9 @@ class Wire:
                 try:
                     await self._send(message, encoded(message))
                 except ValueError as exc:  # too deep, or half of a surrogate pair
-                    await self._refuse(message, f"what is asked cannot be sent: {exc}")
+                    if isinstance(message.message, JSONRPCRequest):
+                        why = f"what is asked cannot be sent: {exc}"
+                        await self._arriving.send(failure(message.message.id, why))
         except TimeoutError:
             self._break(f"it took no message for {TAKE_SECONDS:g} s")
         except (FaultError, anyio.BrokenResourceError, anyio.ClosedResourceError) as exc:
@@ -130,10 +132,6 @@ class Wire:
             await self._arriving.send(found)
         elif found.id is not None and not found.asks:
             await self._arriving.send(failure(found.id, f"its answer cannot be read: {found}"))
-
-    async def _refuse(self, message: SessionMessage, reason: str) -> None:
-        if isinstance(message.message, JSONRPCRequest):
-            await self._arriving.send(failure(message.message.id, reason))
 
 
 class StdioWire(Wire):
@@ -222,13 +220,6 @@ class SseWire(Wire):
         return self._client
 
     async def _read(self) -> None:
-        try:
-            await self._listen()
-        except httpx2.HTTPError as exc:  # SSEError among them
-            self._break(f"its event stream broke: {exc}")
-        self._break("it ended its event stream")
-
-    async def _listen(self) -> None:
         headers = {"accept": "text/event-stream", "cache-control": "no-store"}
         get = self._client.build_request("GET", self._server.url, headers=headers)
         response = await self._client.send(get, stream=True)
@@ -237,26 +228,25 @@ class SseWire(Wire):
                 return self._break(_error(response).message)
             async for event in httpx2.EventSource(response, max_event_size=MAX_MESSAGE):
                 if event.event == "endpoint":
-                    self._learn_address(response.request.url, event.data)
+                    stream = response.request.url
+                    address = stream.join(event.data.strip())
+                    origin = (stream.scheme, stream.host, stream.port)
+                    if (address.scheme, address.host, address.port) != origin:
+                        self._break(f"it wants messages at another server: {shown(address)}")
+                    elif not self._address.done():
+                        self._address.set_result(address)
                 elif event.event == "message" and event.data:
-                    await self._hear(event.data.encode())
+                    found: SessionMessage | UnreadableError
+                    try:
+                        found = decoded(event.data.encode())
+                    except UnreadableError as exc:
+                        found = exc
+                    await self._arrive(found)
+        except httpx2.HTTPError as exc:  # SSEError among them
+            self._break(f"its event stream broke: {exc}")
         finally:
             await response.aclose()
-
-    async def _hear(self, data: bytes) -> None:
-        try:
-            found: SessionMessage | UnreadableError = decoded(data)
-        except UnreadableError as exc:
-            found = exc
-        await self._arrive(found)
-
-    def _learn_address(self, stream: httpx2.URL, data: str) -> None:
-        address = stream.join(data.strip())
-        origin = (stream.scheme, stream.host, stream.port)
-        if (address.scheme, address.host, address.port) != origin:
-            self._break(f"it wants messages at another server: {shown(address)}")
-        elif not self._address.done():
-            self._address.set_result(address)
+        self._break("it ended its event stream")
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
         address = await asyncio.shield(self._address)  # the deadline of connecting is on it
@@ -324,7 +314,13 @@ class AcpWire(Wire):
         except FaultError as exc:
             self._came.put_nowait(failure(request.id, str(exc)))
         else:
-            self._came.put_nowait(SessionMessage(_answer(request, outcome)))
+            answer: JSONRPCResponse | JSONRPCError
+            if isinstance(outcome, InnerError):
+                error = ErrorData(code=outcome.code, message=outcome.message, data=outcome.data)
+                answer = JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
+            else:
+                answer = JSONRPCResponse(jsonrpc="2.0", id=request.id, result=outcome)
+            self._came.put_nowait(SessionMessage(answer))
         finally:
             del self._asking[request.id]
 
@@ -351,12 +347,3 @@ def root_cause(error: BaseException) -> str:
 def _error(response: httpx2.Response) -> ErrorData:
     """The JSON-RPC error that the guarded client makes of every failed answer."""
     return ErrorData(**msgspec.json.decode(response.content)["error"])
-
-
-def _answer(
-    request: JSONRPCRequest, outcome: dict[str, object] | InnerError
-) -> JSONRPCResponse | JSONRPCError:
-    if isinstance(outcome, InnerError):
-        error = ErrorData(code=outcome.code, message=outcome.message, data=outcome.data)
-        return JSONRPCError(jsonrpc="2.0", id=request.id, error=error)
-    return JSONRPCResponse(jsonrpc="2.0", id=request.id, result=outcome)
