@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -72,8 +72,14 @@ class _Background:
             self._users += 1
             if self._users == 1:
                 ready = threading.Event()
+
+                async def until_stopped() -> None:
+                    self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
+                    ready.set()
+                    await self._stop.wait()
+
                 self._thread = threading.Thread(
-                    target=lambda: asyncio.run(self._main(ready)), name="acphold.sync", daemon=True
+                    target=lambda: asyncio.run(until_stopped()), name="acphold.sync", daemon=True
                 )
                 self._thread.start()
                 ready.wait()
@@ -89,11 +95,6 @@ class _Background:
             if loop is not None and stop is not None and thread is not None:
                 loop.call_soon_threadsafe(stop.set)
                 thread.join(CLOSE_SECONDS)
-
-    async def _main(self, ready: threading.Event) -> None:
-        self._loop, self._stop = asyncio.get_running_loop(), asyncio.Event()
-        ready.set()
-        await self._stop.wait()
 
     def run(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
         """What the coroutine returns or raises; ConnectionLostError without a connection."""
@@ -117,13 +118,13 @@ class _Background:
 _background = _Background()
 
 
-async def _value(read: Callable[[], T]) -> T:
-    return read()
-
-
 def _look(read: Callable[[], T]) -> T:
     """Something of the client, read in its own thread."""
-    return _background.run(_value(read))
+
+    async def value() -> T:
+        return read()
+
+    return _background.run(value())
 
 
 class ConnectOptions(Options, total=False):
@@ -151,16 +152,12 @@ def connect(
         try:
             yield RemoteAgent(agent)
         finally:
-            _leave(connection.__aexit__(None, None, None))
+            try:
+                _background.run(connection.__aexit__(None, None, None), CLOSE_SECONDS)
+            except TimeoutError:
+                log.error("the connection does not end in %g s and is given up", CLOSE_SECONDS)
     finally:
         _background.leave()
-
-
-def _leave(leaving: Coroutine[Any, Any, bool | None]) -> None:
-    try:
-        _background.run(leaving, CLOSE_SECONDS)
-    except TimeoutError:
-        log.error("the connection did not end within %g s and is given up", CLOSE_SECONDS)
 
 
 class RemoteAgent:
@@ -244,7 +241,11 @@ class RemoteAgent:
     def sessions(self, cwd: Folder | None = None) -> Iterator[SessionInfo]:
         """The sessions that the agent knows, all pages; with `cwd` those of that folder."""
         pages = self._agent.sessions(cwd)
-        while (info := _background.run(_next(pages))) is not None:
+
+        async def following() -> SessionInfo | None:
+            return await anext(pages, None)
+
+        while (info := _background.run(following())) is not None:
             yield info
 
     def delete_session(self, session_id: str) -> None:
@@ -362,7 +363,11 @@ class RemoteTurn:
 
     def wait(self) -> RemoteTurn:
         """Pass the updates over until the turn ends; the turn itself. Raises what ended it."""
-        _background.run(_awaited(self._turn))
+
+        async def over() -> None:
+            await self._turn
+
+        _background.run(over())
         return self
 
     @property
@@ -384,14 +389,6 @@ class RemoteTurn:
     def text(self) -> str:
         """All that the agent has said in it so far."""
         return _look(lambda: self._turn.text)
-
-
-async def _next(pages: AsyncIterator[T]) -> T | None:
-    return await anext(pages, None)
-
-
-async def _awaited(turn: acphold.client.RemoteTurn) -> None:
-    await turn
 
 
 def _typed(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[Update]:

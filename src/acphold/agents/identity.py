@@ -153,9 +153,13 @@ def _package_key(program: str, runner: Runner, arguments: list[str]) -> str:
         if option or word in runner.verbs:
             continue
         name = _plain(runner, word)
-        if runner is _CONTAINERS or not _is_interpreter(name):
-            return f"{program} {os.path.abspath(word) if _is_file(word) else name}"
-        return _key([word, *arguments])
+        bare = re.sub(r"[\d.]+$", "", name)
+        is_interpreter = ALIASES.get(bare, bare) in INTERPRETERS or name in LAUNCHERS
+        if is_interpreter and runner is not _CONTAINERS:
+            return _key([word, *arguments])
+        # A file, not a package: `uv run agent.py`.
+        is_file = word.startswith((".", "/")) or word.endswith((".py", ".js", ".mjs", ".ts"))
+        return f"{program} {os.path.abspath(word) if is_file else name}"
     return program
 
 
@@ -206,13 +210,3 @@ def _next(runner: Runner, arguments: list[str]) -> tuple[str, str]:
 
 def _plain(runner: Runner, word: str) -> str:
     return (TAG if runner is _CONTAINERS else VERSION).sub("", word)
-
-
-def _is_file(word: str) -> bool:
-    """Whether the word is a file, not a package: `uv run agent.py`."""
-    return word.startswith((".", "/")) or word.endswith((".py", ".js", ".mjs", ".ts"))
-
-
-def _is_interpreter(name: str) -> bool:
-    plain = re.sub(r"[\d.]+$", "", name)
-    return ALIASES.get(plain, plain) in INTERPRETERS or name in LAUNCHERS

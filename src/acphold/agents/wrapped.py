@@ -152,27 +152,11 @@ class ProcessAgent:
         self._watch = asyncio.create_task(
             hang_up_behind(process, peer, self._pump), name="agent exit"
         )
-        result = await self._introduce(peer)
-        try:
-            answer = understood(self.called, result)
-        except AgentStartError:
-            await self._stop()
-            raise
-        self.capabilities = answer.agent_capabilities
-        self.has_sign_in = bool(answer.auth_methods)
-        self.can_fork = forks(result)
-        if self._name is None and answer.agent_info is not None:
-            self.key = answer.agent_info.name
-        self.generation += 1
-        self._ready = True
-        return result
-
-    async def _introduce(self, peer: Peer) -> bytes:
-        """The answer to `initialize`; whatever goes wrong, no half-started program is left."""
-        try:
-            return await peer.call_raw(
+        try:  # whatever goes wrong, no half-started program is left
+            result = await peer.call_raw(
                 INITIALIZE.name, self._introduction, seconds=self._start_timeout
             )
+            answer = understood(self.called, result)
         except SilentPeerError:
             said = last_line(self._process)
             await self._stop()
@@ -190,6 +174,14 @@ class ProcessAgent:
         except BaseException:
             await self._stop()
             raise
+        self.capabilities = answer.agent_capabilities
+        self.has_sign_in = bool(answer.auth_methods)
+        self.can_fork = forks(result)
+        if self._name is None and answer.agent_info is not None:
+            self.key = answer.agent_info.name
+        self.generation += 1
+        self._ready = True
+        return result
 
     # -- talking --------------------------------------------------------------------------
 

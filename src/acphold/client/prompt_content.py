@@ -52,17 +52,34 @@ def content_blocks(
     """
     if not content:
         raise DeclarationError("a prompt needs something to say")
-    return tuple(_allowed(_block(item, takes), takes, agent) for item in content)
-
-
-def _block(item: Content, takes: PromptCapabilities) -> ContentBlock:
-    if isinstance(item, str):
-        return TextContent(text=item)
-    if isinstance(item, tuple):
-        return _from_bytes(*item)
-    if isinstance(item, os.PathLike):
-        return _from_path(Path(os.path.abspath(item)), takes)
-    return item
+    blocks: list[ContentBlock] = []
+    for item in content:
+        if isinstance(item, str):
+            blocks.append(TextContent(text=item))
+        elif isinstance(item, tuple):
+            blocks.append(_from_bytes(*item))
+        elif isinstance(item, os.PathLike):
+            blocks.append(_from_path(Path(os.path.abspath(item)), takes))
+        else:
+            blocks.append(item)
+    for block in blocks:  # clients must restrict prompts to what is advertised (prompt turn)
+        match block:
+            case ImageContent() if not takes.image:
+                missing = "image"
+            case AudioContent() if not takes.audio:
+                missing = "audio"
+            case EmbeddedResource() if not takes.embedded_context:
+                missing = "embeddedContext"
+            case UnknownContent(kind=kind):
+                raise CapabilityError(
+                    f"nothing says whether {agent} takes content of type {kind!r}"
+                )
+            case _:
+                continue
+        raise CapabilityError(
+            f"{agent} takes no such content: it does not advertise `promptCapabilities.{missing}`"
+        )
+    return tuple(blocks)
 
 
 def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:
@@ -105,21 +122,3 @@ def _from_path(path: Path, takes: PromptCapabilities) -> ContentBlock:
 
 def _base64(data: bytes) -> str:
     return b64encode(data).decode("ascii")
-
-
-def _allowed(block: ContentBlock, takes: PromptCapabilities, agent: str) -> ContentBlock:
-    """`block`, if the agent takes such; clients must restrict prompts to that (prompt turn)."""
-    match block:
-        case ImageContent() if not takes.image:
-            missing = "image"
-        case AudioContent() if not takes.audio:
-            missing = "audio"
-        case EmbeddedResource() if not takes.embedded_context:
-            missing = "embeddedContext"
-        case UnknownContent(kind=kind):
-            raise CapabilityError(f"nothing says whether {agent} takes content of type {kind!r}")
-        case _:
-            return block
-    raise CapabilityError(
-        f"{agent} takes no such content: it does not advertise `promptCapabilities.{missing}`"
-    )

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 
-from acphold.agents import Notified, Updates
+from acphold.agents import Updates
 from acphold.agents.runs import runs, session_of
 from acphold.agents.wrapped import understood
 from acphold.client.duties import Asking, Duties
@@ -395,7 +395,12 @@ class Uplink:
                     self._show(event, self.settings.on_update)
                 self._hear(event)
             elif self.settings.on_notification is not None:
-                self._pass_on(event, self.settings.on_notification)
+                try:
+                    self.settings.on_notification(
+                        event.method, msgspec.json.decode(event.params or b"null")
+                    )
+                except Exception:  # the program's own: what came behind must be heard all the same
+                    log.exception("the notification %s could not be handled", event.method)
         await self.flow.room()
 
     def _on_cut(self, cut: Cut) -> None:
@@ -412,14 +417,8 @@ class Uplink:
         for raw in event.raws:
             try:
                 to(event.session_id, update_of(event.kind, raw))
-            except Exception:  # as below
+            except Exception:  # as above
                 log.exception("an update could not be handled")
-
-    def _pass_on(self, event: Notified, to: Callable[[str, Any], object]) -> None:
-        try:
-            to(event.method, msgspec.json.decode(event.params or b"null"))
-        except Exception:  # the program's own code: what came behind must be heard all the same
-            log.exception("the notification %s could not be handled", event.method)
 
     def _hear(self, event: Updates) -> None:
         session = self._sessions.get(event.session_id)

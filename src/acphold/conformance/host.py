@@ -78,17 +78,31 @@ class Host:
         """The result; Refused for an error."""
         match method:
             case "session/request_permission":
-                return {"outcome": await self._decide(params)}
+                if self.decision == "hold":
+                    question: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
+                    self._held.append(question)
+                    self.on_hold()
+                    return {"outcome": await question}
+                for option in objects(params.get("options")):
+                    if option.get("kind") == f"{self.decision}_once":
+                        chosen = {"outcome": "selected", "optionId": option.get("optionId")}
+                        return {"outcome": chosen}
+                return {"outcome": {"outcome": "cancelled"}}
             case _ if self.is_broken and method.startswith(("fs/", "terminal/")):
                 raise Refused(INTERNAL_ERROR, "this client is out of order")
             case "fs/read_text_file" if self.offers("fs", "readTextFile"):
-                return self._read(params)
+                return read(params)
             case "fs/write_text_file" if self.offers("fs", "writeTextFile"):
-                return self._write(params)
+                return write(params)
             case "elicitation/create" if self.offers("elicitation"):
                 return {"action": "decline"}
             case _ if method.startswith("terminal/") and self.offers("terminal"):
-                return await self._in_terminal(method, params)
+                if self._shell is None:
+                    self._shell = self._new_shell()
+                try:
+                    return await self._shell.call(method, params)
+                except AcpholdError as error:
+                    raise Refused(error.code, str(error)) from None
         raise Refused(METHOD_NOT_FOUND, f"this client has no {method}")
 
     def offers(self, *path: str) -> bool:
@@ -113,44 +127,29 @@ class Host:
         if self._shell is not None:
             await self._shell.aclose()
 
-    async def _decide(self, params: Json) -> Json:
-        if self.decision == "hold":
-            question: asyncio.Future[Json] = asyncio.get_running_loop().create_future()
-            self._held.append(question)
-            self.on_hold()
-            return await question
-        for option in objects(params.get("options")):
-            if option.get("kind") == f"{self.decision}_once":
-                return {"outcome": "selected", "optionId": option.get("optionId")}
-        return {"outcome": "cancelled"}
 
-    def _read(self, params: Json) -> Json:
-        try:
-            lines = _path(params).read_text(encoding="utf-8").splitlines(keepends=True)
-        except FileNotFoundError as error:
-            raise Refused(RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
-        except (OSError, UnicodeDecodeError) as error:
-            raise Refused(INTERNAL_ERROR, str(error)) from None
-        first = max(_number(params.get("line"), 1), 1) - 1
-        limit = _number(params.get("limit"), len(lines))
-        return {"content": "".join(lines[first : first + limit])}
+def read(params: Json) -> Json:
+    """The result of `fs/read_text_file`; Refused."""
+    try:
+        lines = _path(params).read_text(encoding="utf-8").splitlines(keepends=True)
+    except FileNotFoundError as error:
+        raise Refused(RESOURCE_NOT_FOUND, f"no file {error.filename}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise Refused(INTERNAL_ERROR, str(error)) from None
+    first = max(_number(params.get("line"), 1), 1) - 1
+    limit = _number(params.get("limit"), len(lines))
+    return {"content": "".join(lines[first : first + limit])}
 
-    def _write(self, params: Json) -> Json:
-        path = _path(params)
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(str(params.get("content", "")), encoding="utf-8")
-        except OSError as error:
-            raise Refused(INTERNAL_ERROR, str(error)) from None
-        return {}
 
-    async def _in_terminal(self, method: str, params: Json) -> Json:
-        if self._shell is None:
-            self._shell = self._new_shell()
-        try:
-            return await self._shell.call(method, params)
-        except AcpholdError as error:
-            raise Refused(error.code, str(error)) from None
+def write(params: Json) -> Json:
+    """The result of `fs/write_text_file`; Refused."""
+    path = _path(params)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(str(params.get("content", "")), encoding="utf-8")
+    except OSError as error:
+        raise Refused(INTERNAL_ERROR, str(error)) from None
+    return {}
 
 
 def _path(params: Json) -> Path:
@@ -176,7 +175,14 @@ class RealShell:
         terminal_id = str(params.get("terminalId", ""))
         match method:
             case "terminal/create":
-                return {"terminalId": await self._create(params)}
+                terminal = await self._terminals.create(
+                    str(params.get("command", "")),
+                    [str(word) for word in params.get("args") or ()],
+                    cwd=params.get("cwd"),
+                    env={str(it["name"]): str(it["value"]) for it in params.get("env") or ()},
+                    output_byte_limit=params.get("outputByteLimit"),
+                )
+                return {"terminalId": terminal.id}
             case "terminal/output":
                 return _json(self._terminals[terminal_id].output())
             case "terminal/wait_for_exit":
@@ -190,16 +196,6 @@ class RealShell:
     async def aclose(self) -> None:
         """End what runs."""
         await self._terminals.aclose()
-
-    async def _create(self, params: Json) -> str:
-        terminal = await self._terminals.create(
-            str(params.get("command", "")),
-            [str(word) for word in params.get("args") or ()],
-            cwd=params.get("cwd"),
-            env={str(it["name"]): str(it["value"]) for it in params.get("env") or ()},
-            output_byte_limit=params.get("outputByteLimit"),
-        )
-        return terminal.id
 
 
 def _json(value: TerminalOutputResponse | TerminalExitStatus) -> Json:

@@ -86,29 +86,20 @@ async def inspect(
                 elif check.observer is not None and findings[check.rule.id].is_pass:
                     findings[check.rule.id] = await _found(stage, check, _observe)
                 on_finding(findings[check.rule.id])
-            agent = await _agent_info(stage)
-            await _tidied_up(stage)
+            agent = None
+            with suppress(Signal):
+                agent = (await stage.hello()).agent_info
+            # The sessions that were made are nobody's conversations.
+            with suppress(Signal, AgentStartError):
+                await stage.needs("delete")
+                dialogue = await stage.main()
+                calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in stage.made]
+                for call in calls:
+                    await dialogue.answered(call)
         finally:
             await stage.aclose()
     in_order = tuple(findings[check.rule.id] for check in checks)
     return Report(subject.name, agent, in_order, loop.time() - began)
-
-
-async def _tidied_up(stage: Stage) -> None:
-    """Delete the sessions that were made, where the agent can: they are nobody's conversations."""
-    with suppress(Signal, AgentStartError):
-        await stage.needs("delete")
-        dialogue = await stage.main()
-        calls = [dialogue.begin("session/delete", {"sessionId": id}) for id in stage.made]
-        for call in calls:
-            await dialogue.answered(call)
-
-
-async def _agent_info(stage: Stage) -> Implementation | None:
-    try:
-        return (await stage.hello()).agent_info
-    except Signal:
-        return None
 
 
 async def _found(

@@ -28,8 +28,11 @@ def answer(asked: Asked) -> Reply:
     if asked.tool_said is not None:
         return Words((f"It says: {asked.tool_said[:2000]}",))
     for way in (todo, _in_shell(todo)):
-        tool = _tool(asked, way)
-        if tool is not None:
+        names = TOOLS.get(way.task, ())
+        fitting = [name for name in names if name in asked.tools]
+        if way.task == "call":
+            fitting = [name for name in asked.tools if name.endswith(way.what)]
+        for tool in fitting[:1]:
             return ToolUse(tool, arguments(asked.tools[tool], way))
     return Words(_said(asked, todo))
 
@@ -37,7 +40,9 @@ def answer(asked: Asked) -> Reply:
 def _said(asked: Asked, todo: Errand) -> Iterator[str]:
     match todo.task:
         case "count":
-            yield from _counted()
+            for number in range(1, 301):
+                yield f"{number}\n"
+                time.sleep(PAUSE_SECONDS)
         case "remember":
             yield "OK"
         case "recall":
@@ -47,12 +52,6 @@ def _said(asked: Asked, todo: Errand) -> Iterator[str]:
             yield "nice to meet you."
         case _:
             yield "I have no tool for that."
-
-
-def _counted() -> Iterator[str]:
-    for number in range(1, 301):
-        yield f"{number}\n"
-        time.sleep(PAUSE_SECONDS)
 
 
 def recalled(asked: Asked) -> str:
@@ -73,13 +72,6 @@ def _in_shell(todo: Errand) -> Errand:
         case "write":
             return Errand("run", f"printf %s {shlex.quote(todo.text)} > {path}")
     return todo
-
-
-def _tool(asked: Asked, todo: Errand) -> str | None:
-    """The tool that the agent offers for an errand."""
-    if todo.task == "call":
-        return next((name for name in asked.tools if name.endswith(todo.what)), None)
-    return next((name for name in TOOLS.get(todo.task, ()) if name in asked.tools), None)
 
 
 # -- arguments --------------------------------------------------------------------------------

@@ -250,22 +250,31 @@ class TurnCommands:
 
     async def start(self, command: Command) -> RunningCommand:
         """Run `command`; see `Turn.terminal`. Cancelled or not, it is known and will be ended."""
+
+        def over(task: asyncio.Task[RunningCommand]) -> None:
+            self._starting.discard(task)
+            if not task.cancelled():
+                task.exception()  # seen, also when nobody waits for it any more
+
         task = asyncio.create_task(self._start(command), name="start command")
         self._starting.add(task)
-        task.add_done_callback(self._started)
+        task.add_done_callback(over)
         return await asyncio.shield(task)
 
-    def _started(self, task: asyncio.Task[RunningCommand]) -> None:
-        self._starting.discard(task)
-        if not task.cancelled():
-            task.exception()  # seen, also when nobody waits for it any more
-
     async def _start(self, command: Command) -> RunningCommand:
-        started = None
+        started: RunningCommand | None = None
         if self._client.capabilities.terminal:
             started = await self._start_in_client(command)
         if started is None:
-            started = await self._start_here(command)
+            terminals = self._terminals()
+            terminal = await terminals.create(
+                command.command,
+                command.args,
+                env=command.env,
+                cwd=command.cwd,
+                output_byte_limit=command.output_bytes,
+            )
+            started = OwnCommand(terminal, terminals)
         self._running.append(started)
         return started
 
@@ -288,17 +297,6 @@ class TurnCommands:
         except RemoteError as exc:
             raise TerminalStartError(f"the client cannot run {command.command!r}: {exc}") from exc
         return ClientCommand(created.terminal_id, self._client)
-
-    async def _start_here(self, command: Command) -> RunningCommand:
-        terminals = self._terminals()
-        terminal = await terminals.create(
-            command.command,
-            command.args,
-            env=command.env,
-            cwd=command.cwd,
-            output_byte_limit=command.output_bytes,
-        )
-        return OwnCommand(terminal, terminals)
 
     async def aclose(self) -> None:
         """End all of it, within seconds."""

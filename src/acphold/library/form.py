@@ -92,7 +92,15 @@ async def ask_form(
     offered = client.capabilities.elicitation
     if offered is None or offered.form is None:
         raise CapabilityError("this client shows no forms (clientCapabilities.elicitation.form)")
-    form = _form(fields)
+    schema: dict[str, Any] = dict(fields) if "properties" in fields else {"properties": fields}
+    schema.setdefault("type", "object")
+    try:
+        form = decode(ElicitationSchema, encode(schema)).value
+    except InvalidParamsError as exc:
+        raise DeclarationError(f"no form can be made of that schema: {exc}") from None
+    for name, field in form.properties.items():
+        if isinstance(field, UnknownPropertySchema):
+            raise DeclarationError(f"{name!r} is of type {field.kind!r}, which no form can show")
     request = CreateElicitationRequest(
         session_id=client.session_id,
         mode="form",
@@ -102,9 +110,19 @@ async def ask_form(
     )
     answer = await client.ask(CREATE_ELICITATION, request)
     outcome = OUTCOMES.get(answer.action, "dismissed")
-    return FormAnswer(
-        outcome, _checked(answer.content or {}, form) if outcome == "accepted" else {}
-    )
+    if outcome != "accepted":
+        return FormAnswer(outcome, {})
+    values = answer.content or {}  # checked again here, as the protocol asks
+    missing = [name for name in form.required or () if name not in values]
+    wrong = [
+        name
+        for name, value in values.items()
+        if name in form.properties and not fits(value, form.properties[name])
+    ]
+    if missing or wrong:
+        which = ", ".join(sorted({*missing, *wrong}))
+        raise RemoteError(INVALID_PARAMS, f"the client filled the form in badly: {which}")
+    return FormAnswer(outcome, values)
 
 
 async def ask_to_visit(client: ClientSide, message: str, url: str) -> Visit:
@@ -120,33 +138,3 @@ async def ask_to_visit(client: ClientSide, message: str, url: str) -> Visit:
     )
     answer = await client.ask(CREATE_ELICITATION, request)
     return Visit(visit_id, OUTCOMES.get(answer.action, "dismissed"), client)
-
-
-def _form(fields: Mapping[str, Any]) -> ElicitationSchema:
-    """The form of a JSON Schema, or of its `properties` alone; DeclarationError for others."""
-    schema: dict[str, Any] = dict(fields) if "properties" in fields else {"properties": fields}
-    schema.setdefault("type", "object")
-    try:
-        form = decode(ElicitationSchema, encode(schema)).value
-    except InvalidParamsError as exc:
-        raise DeclarationError(f"no form can be made of that schema: {exc}") from None
-    for name, field in form.properties.items():
-        if isinstance(field, UnknownPropertySchema):
-            raise DeclarationError(f"{name!r} is of type {field.kind!r}, which no form can show")
-    return form
-
-
-def _checked(
-    values: Mapping[str, ElicitationContentValue], form: ElicitationSchema
-) -> Mapping[str, ElicitationContentValue]:
-    """The values, checked again as the protocol asks; RemoteError for what was not asked for."""
-    missing = [name for name in form.required or () if name not in values]
-    wrong = [
-        name
-        for name, value in values.items()
-        if name in form.properties and not fits(value, form.properties[name])
-    ]
-    if missing or wrong:
-        which = ", ".join(sorted({*missing, *wrong}))
-        raise RemoteError(INVALID_PARAMS, f"the client filled the form in badly: {which}")
-    return values

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable
 from time import monotonic
 from typing import TYPE_CHECKING
 
@@ -110,17 +110,6 @@ class InProcessAgent:
         self._tasks = EagerTasks()
         self._channel: Channel | None = None
         self._replying: dict[Call, asyncio.Task[None]] = {}
-        self._openers: dict[str, Callable[[bytes], Awaitable[tuple[OpenSession, bytes]]]] = {
-            NEW_SESSION.name: self._new,
-            RESUME_SESSION.name: self._resume,
-        }
-        self._methods: dict[str, Callable[[bytes], Awaitable[bytes]]] = {
-            CLOSE_SESSION.name: self._close,
-            SET_SESSION_MODE.name: self._set_mode,
-            SET_SESSION_CONFIG_OPTION.name: self._set_option,
-            AUTHENTICATE.name: self._sign_in.authenticate,
-            LOGOUT.name: self._sign_in.log_out,
-        }
 
     # -- agents.Agent ---------------------------------------------------------------------
 
@@ -143,7 +132,26 @@ class InProcessAgent:
 
     def send(self, call: Call) -> None:
         if call.method == PROMPT.name:
-            self._begin_turn(call)
+            request = decode(PromptRequest, call.params).value
+            opened = self._held(request.session_id)
+            turn = TurnTask(self.definition, opened, request.prompt)
+
+            async def answered() -> None:
+                answer = await turn.run()
+                if self._turns.get(opened.id) is turn:
+                    del self._turns[opened.id]
+                if turn.wants_sign_in:
+                    self._sign_in.lost()
+                await self._report(call, answer)
+
+            if (deaf := self._turns.get(opened.id)) is not None:
+                deaf.give_up()  # it was answered for: what it still says belongs to no later turn
+            self._turns[opened.id] = turn
+            began = monotonic()
+            with opened.outbox.one_step():
+                self._tasks.begin(answered(), "turn")
+            # Code that has blocked is likely to do so in the next turn, too.
+            self.takes_a_moment = monotonic() - began < BLOCKING_SECONDS
             return
         task = self._replying[call] = asyncio.create_task(self._reply(call), name=call.method)
         task.add_done_callback(lambda _: self._replying.pop(call, None))
@@ -159,8 +167,8 @@ class InProcessAgent:
         opened: OpenSession | None = None
         answer: Answer
         try:
-            if call.method in self._openers:
-                opened, answer = await self._openers[call.method](call.params)
+            if call.method in (NEW_SESSION.name, RESUME_SESSION.name):
+                opened, answer = await self._opened(call.method, call.params)
             else:
                 answer = await self._answer(call.method, call.params)
         except AcpholdError as exc:
@@ -176,28 +184,6 @@ class InProcessAgent:
             await self._listener.hear(Answered(call, answer))
         except Exception:  # nobody awaits the task that reports
             log.exception("the answer to %s could not be handled", call.method)
-
-    def _begin_turn(self, call: Call) -> None:
-        request = decode(PromptRequest, call.params).value
-        opened = self._held(request.session_id)
-        turn = TurnTask(self.definition, opened, request.prompt)
-
-        async def answered() -> None:
-            answer = await turn.run()
-            if self._turns.get(opened.id) is turn:
-                del self._turns[opened.id]
-            if turn.wants_sign_in:
-                self._sign_in.lost()
-            await self._report(call, answer)
-
-        if (deaf := self._turns.get(opened.id)) is not None:
-            deaf.give_up()  # it was answered for: what it still says belongs to no later turn
-        self._turns[opened.id] = turn
-        began = monotonic()
-        with opened.outbox.one_step():
-            self._tasks.begin(answered(), "turn")
-        # Code that has blocked is likely to do so in the next turn, too.
-        self.takes_a_moment = monotonic() - began < BLOCKING_SECONDS
 
     async def tell(self, method: str, params: bytes) -> None:
         if method == CANCEL.name:
@@ -228,11 +214,33 @@ class InProcessAgent:
     # -- sessions -------------------------------------------------------------------------
 
     async def _answer(self, method: str, params: bytes) -> bytes:
-        known = self._methods.get(method)
-        if known is not None:
-            return await known(params)
-        handler = self.definition.methods.get(method)
-        if handler is None:
+        match method:
+            case AUTHENTICATE.name:
+                return await self._sign_in.authenticate(params)
+            case LOGOUT.name:
+                return await self._sign_in.log_out(params)
+            case CLOSE_SESSION.name:
+                closing = decode(CloseSessionRequest, params).value
+                await self._end_session(self._held(closing.session_id))
+                return b"{}"
+            case SET_SESSION_MODE.name:
+                chosen = decode(SetSessionModeRequest, params).value
+                selection = self._held(chosen.session_id).selection
+                try:
+                    selection.choose_mode(chosen.mode_id)
+                except DeclarationError as exc:
+                    raise InvalidParamsError(f"modeId: {exc}", field="modeId") from None
+                return b"{}"
+            case SET_SESSION_CONFIG_OPTION.name:
+                option = decode(SetSessionConfigOptionRequest, params).value
+                selection = self._held(option.session_id).selection
+                field = "value" if option.config_id in selection.values else "configId"
+                try:
+                    selection.choose_option(option.config_id, option.value)
+                except DeclarationError as exc:
+                    raise InvalidParamsError(f"{field}: {exc}", field=field) from None
+                return encode({"configOptions": selection.options()})
+        if (handler := self.definition.methods.get(method)) is None:
             raise MethodNotFoundError(method)
 
         async def answer() -> bytes:
@@ -240,14 +248,13 @@ class InProcessAgent:
 
         return await guarded(answer())
 
-    async def _new(self, params: bytes) -> tuple[OpenSession, bytes]:
+    async def _opened(self, method: str, params: bytes) -> tuple[OpenSession, bytes]:
+        """A session that is new, or was before; and the answer."""
         await self._sign_in.require()
-        opened = self._session(fresh_id("sess"), params)
-        answer = await self._open(opened, self.definition.new_hooks)
-        return opened, splice(answer, {"sessionId": encode(opened.id)})
-
-    async def _resume(self, params: bytes) -> tuple[OpenSession, bytes]:
-        await self._sign_in.require()
+        if method == NEW_SESSION.name:
+            opened = self._session(fresh_id("sess"), params)
+            answer = await self._open(opened, self.definition.new_hooks)
+            return opened, splice(answer, {"sessionId": encode(opened.id)})
         session_id = decode(_SessionParams, params).value.session_id
         if await session_of(self._journal, self.key, session_id) != session_id:
             raise UnknownSessionError(session_id)  # the journal is all this agent remembers
@@ -283,7 +290,11 @@ class InProcessAgent:
         from acphold.mcp import Channel, named_servers
 
         if self._channel is None:  # one for all sessions: its requests are told apart by their ids
-            self._channel = Channel(self._ask_client)
+
+            async def ask_client(method: str, params: bytes) -> bytes:
+                return await self._listener.answer(Asked(method, params))
+
+            self._channel = Channel(ask_client)
 
         def failed(name: str, why: str) -> None:
             opened.notice(f"MCP server {name!r} is not available", why, "warning")
@@ -299,9 +310,6 @@ class InProcessAgent:
             on_prompts=opened.slash.offer,
             on_failure=failed,
         )
-
-    async def _ask_client(self, method: str, params: bytes) -> bytes:
-        return await self._listener.answer(Asked(method, params))
 
     async def _open(self, opened: OpenSession, hooks: list[SessionHook]) -> bytes:
         """Hold it from now on; what it says meanwhile is told behind the answer."""
@@ -321,10 +329,6 @@ class InProcessAgent:
         opened.slash.offer()
         return opened.selection.answer()
 
-    async def _close(self, params: bytes) -> bytes:
-        await self._end_session(self._held(decode(CloseSessionRequest, params).value.session_id))
-        return b"{}"
-
     async def _end_session(self, opened: OpenSession) -> None:
         for hook in self.definition.close_hooks:
             await _logged(hook(opened.session))
@@ -342,25 +346,6 @@ class InProcessAgent:
             await opened.aclose()
         except AcpholdError as exc:
             log.warning("session %s was not closed well: %s", opened.id, exc)
-
-    async def _set_mode(self, params: bytes) -> bytes:
-        request = decode(SetSessionModeRequest, params).value
-        selection = self._held(request.session_id).selection
-        try:
-            selection.choose_mode(request.mode_id)
-        except DeclarationError as exc:
-            raise InvalidParamsError(f"modeId: {exc}", field="modeId") from None
-        return b"{}"
-
-    async def _set_option(self, params: bytes) -> bytes:
-        request = decode(SetSessionConfigOptionRequest, params).value
-        selection = self._held(request.session_id).selection
-        field = "value" if request.config_id in selection.values else "configId"
-        try:
-            selection.choose_option(request.config_id, request.value)
-        except DeclarationError as exc:
-            raise InvalidParamsError(f"{field}: {exc}", field=field) from None
-        return encode({"configOptions": selection.options()})
 
     def _held(self, session_id: str) -> OpenSession:
         try:

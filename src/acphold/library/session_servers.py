@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -89,10 +89,11 @@ class SessionServers:
             return
         if self._offering is not None:
             self._offering.cancel()
-        self._offering = asyncio.create_task(self._offer(), name="mcp prompts")
 
-    async def _offer(self) -> None:
-        self._on_prompts(await self.pool.prompts())
+        async def offer() -> None:
+            self._on_prompts(await self.pool.prompts())
+
+        self._offering = asyncio.create_task(offer(), name="mcp prompts")
 
     async def _elicit(self, server: str, params: dict[str, object]) -> dict[str, object]:
         """Pass a server's question on to the person, who is told who asks."""
@@ -170,8 +171,9 @@ class TurnServers:
         cannot be used, goes away, or gives no answer in `seconds`; cancelling tells it to stop.
         """
         connection = self[server]
-        with self._waiting():
-            known = await _known(connection, tool)
+        known: Tool | None = None
+        with self._waiting(), suppress(AcpholdError):  # then the call will tell what is wrong
+            known = next((it for it in await connection.tools() if it.name == tool), None)
         hints: Mapping[str, Any] = (known and known.annotations) or {}
         path = (arguments or {}).get("path")
         call = self._tool(
@@ -198,12 +200,3 @@ class TurnServers:
             if result.failed:
                 await call.fail()
         return result
-
-
-async def _known(connection: Connection, name: str) -> Tool | None:
-    """What the server says of a tool; None if it cannot: the call will tell what is wrong."""
-    try:
-        tools = await connection.tools()
-    except AcpholdError:
-        return None
-    return next((tool for tool in tools if tool.name == name), None)

@@ -17,7 +17,6 @@ from acphold.journal.journal import history
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
-    from acphold.history.entries import Entry
     from acphold.journal import Journal
     from acphold.library.outbox import Outbox
 
@@ -169,7 +168,12 @@ class History:
         async with self._reading:
             news = history(self._journal, self._session_id, self._folded)
             entries = [entry async for segment in news for entry in segment.entries()]
-            entries = _before_open_prompt(entries)
+            for index in range(len(entries) - 1, -1, -1):
+                if entries[index].kind == TURN_END:
+                    break
+                if entries[index].kind == PROMPT:  # the one that is answered now
+                    del entries[index:]
+                    break
             if entries:
                 self._state = fold(entries, self._state)
                 self._folded = entries[-1].seq
@@ -182,12 +186,3 @@ class History:
                 for raw in segment.raw.split(b"\n"):
                     store.restore(raw)
         return (await self._journal.summary(self._session_id)).attributes.commands
-
-
-def _before_open_prompt(entries: list[Entry]) -> list[Entry]:
-    for index in range(len(entries) - 1, -1, -1):
-        if entries[index].kind == TURN_END:
-            break
-        if entries[index].kind == PROMPT:
-            return entries[:index]
-    return entries

@@ -30,7 +30,6 @@ from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextCon
 if TYPE_CHECKING:
     from acphold.library.author_session import OpenSession
     from acphold.library.definition import Definition, StopReason
-    from acphold.mcp import Prompt
     from acphold.rpc.pending_call import Answer
     from acphold.schema import ContentBlock
 
@@ -93,8 +92,11 @@ class TurnTask:
 
     async def _outcome(self, turn: Turn) -> Answer:
         """What the author's code came to. Of a cancelled one nothing is told but that."""
+        self._authors = True
         try:
-            return stopped(await self._authors_part(turn))
+            if self._cancelled:
+                raise asyncio.CancelledError
+            return stopped(stop_reason(await self._handle(turn)))
         except StopTurn as stop:
             return stopped(stop.reason)
         except asyncio.CancelledError as exc:
@@ -106,28 +108,19 @@ class TurnTask:
                 # What a library raises because it was cancelled is a cancellation by any name.
                 log.info("a cancelled turn raised %r", exc)
                 return stopped("cancelled")
-            return self._failed(exc)
-
-    def _failed(self, error: BaseException) -> Answer:
-        match meant_by(error):
-            case StopTurn(reason=reason):
-                return stopped(reason)
-            case AcpholdError() as meant:
-                self.wants_sign_in = isinstance(meant, AuthRequiredError)
-                log.warning("a turn failed: %s%s", meant, _raised_at(meant))
-                return failure(meant)
-        return as_remote(incident(error))
-
-    async def _authors_part(self, turn: Turn) -> StopReason:
-        self._authors = True
-        try:
-            if self._cancelled:
-                raise asyncio.CancelledError
-            return stop_reason(await self._handle(turn))
+            match meant_by(exc):
+                case StopTurn(reason=reason):
+                    return stopped(reason)
+                case AcpholdError() as meant:
+                    self.wants_sign_in = isinstance(meant, AuthRequiredError)
+                    log.warning("a turn failed: %s%s", meant, _raised_at(meant))
+                    return failure(meant)
+            return as_remote(incident(exc))
         finally:
             self._authors = False
 
     async def _handle(self, turn: Turn) -> object:
+        """What the author's coroutine returns: that for the command, or that for prompts."""
         called = slash_command(turn.prompt)
         commands = self._opened.slash
         if called is None:
@@ -140,19 +133,14 @@ class TurnTask:
                 return await handler(turn, words)
         elif (prompt := commands.prompt(name)) is not None:
             turn.command = called
-            if not await self._filled_in(turn, prompt, words):
+            given = arguments(prompt, words)
+            if lacking := missing(prompt, given):
+                await turn.say(f"`/{prompt.server}:{prompt.name}` needs: {', '.join(lacking)}")
                 return None
+            # What the MCP server makes of its prompt stands in the place of the command.
+            made = await turn.mcp[prompt.server].get_prompt(prompt.name, given)
+            turn.prompt = (*(message.content for message in made.messages), *turn.prompt[1:])
         return await self._definition.prompt_handler(turn)
-
-    async def _filled_in(self, turn: Turn, prompt: Prompt, words: str) -> bool:
-        """Put what an MCP server makes of its prompt in the place of the command."""
-        given = arguments(prompt, words)
-        if lacking := missing(prompt, given):
-            await turn.say(f"`/{prompt.server}:{prompt.name}` needs: {', '.join(lacking)}")
-            return False
-        made = await turn.mcp[prompt.server].get_prompt(prompt.name, given)
-        turn.prompt = (*(message.content for message in made.messages), *turn.prompt[1:])
-        return True
 
 
 def check_content(definition: Definition, prompt: tuple[ContentBlock, ...]) -> None:

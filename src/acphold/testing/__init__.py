@@ -64,6 +64,22 @@ async def connect(
     own.
     """
     definition_of(agent)  # one without a prompt handler is refused before it is asked
+    if capabilities is None:
+        has_files = buffers is not None
+        forms = None
+        if form is not None:
+            forms = ElicitationCapabilities(form=ElicitationFormCapabilities())
+        capabilities = ClientCapabilities(
+            fs=FileSystemCapabilities(read_text_file=has_files, write_text_file=has_files),
+            session=ClientSessionCapabilities(
+                config_options=SessionConfigOptionsCapabilities(
+                    boolean=BooleanConfigOptionCapabilities()
+                ),
+                notices=NoticeCapabilities(),
+                compaction=CompactionCapabilities(),
+            ),
+            elicitation=forms,
+        )
     with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
         wire = Wire(
             agent,
@@ -72,7 +88,7 @@ async def connect(
                 mcp_timeout=mcp_timeout,
                 cancel_grace=cancel_grace,
             ),
-            _offered(form, buffers) if capabilities is None else capabilities,
+            capabilities,
             Person(permission, form, None if buffers is None else dict(buffers), answers or {}),
         )
         try:
@@ -80,19 +96,3 @@ async def connect(
             yield Client(wire)
         finally:
             await wire.stop()
-
-
-def _offered(form: Form | None, buffers: Mapping[str, str] | None) -> ClientCapabilities:
-    files = buffers is not None
-    shown = None if form is None else ElicitationCapabilities(form=ElicitationFormCapabilities())
-    return ClientCapabilities(
-        fs=FileSystemCapabilities(read_text_file=files, write_text_file=files),
-        session=ClientSessionCapabilities(
-            config_options=SessionConfigOptionsCapabilities(
-                boolean=BooleanConfigOptionCapabilities()
-            ),
-            notices=NoticeCapabilities(),
-            compaction=CompactionCapabilities(),
-        ),
-        elicitation=shown,
-    )

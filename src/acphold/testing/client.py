@@ -166,17 +166,18 @@ class ClientSession:
 
     async def prompt(self, *content: Content) -> Result:
         """Run a turn to its end; RemoteError when it failed."""
+
+        async def run() -> str:
+            if self._session.in_turn:  # what the client refuses to send, a test may want to
+                blocks = self._session.blocks(*content)
+                request = PromptRequest(session_id=self.id, prompt=blocks)
+                return (await self._wire.agent.ask(PROMPT, request)).stop_reason
+            return (await self._session.prompt(*content)).stop_reason or ""
+
         before = len(self.received.raws)
-        reason = await self._wire.in_time(self._run(*content))
+        reason = await self._wire.in_time(run())
         told = self._wire.received(self.id, since=before)
         return Result(told.updates, told.raws, reason)
-
-    async def _run(self, *content: Content) -> str:
-        if self._session.in_turn:  # what the client refuses to send, a test may want to
-            blocks = self._session.blocks(*content)
-            request = PromptRequest(session_id=self.id, prompt=blocks)
-            return (await self._wire.agent.ask(PROMPT, request)).stop_reason
-        return (await self._session.prompt(*content)).stop_reason or ""
 
     def begin(self, *content: Content) -> asyncio.Task[Result]:
         """Start a turn; `cancel` it, or await the task for its result."""

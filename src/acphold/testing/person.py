@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from acphold.client import PermissionQuestion
     from acphold.client.duties import Handler
     from acphold.client.policy import PermissionAnswer
-    from acphold.schema import PermissionOption
 
 Permission: TypeAlias = "Callable[[RequestPermissionRequest], str | None] | Sequence[str] | str"
 """The kind or id of the option to choose ("allow_once", …): always the same; one after the other;
@@ -88,7 +87,13 @@ class Person:
             wanted = next(self._script, None)
         if wanted is None:
             await asyncio.get_running_loop().create_future()  # a person who never answers
-        return None if wanted == "cancelled" else _option(asked.options, wanted or "")
+        if wanted == "cancelled":
+            return None
+        for option in asked.options:
+            if wanted in (option.kind, option.option_id):
+                return option
+        offered = ", ".join(option.kind for option in asked.options)
+        raise DeclarationError(f"the agent offers no {wanted!r}, but {offered}")
 
     def _fill_in(self, params: dict[str, Any]) -> object:
         assert self._form is not None
@@ -115,11 +120,3 @@ class Person:
         assert self.buffers is not None
         self.buffers[params["path"]] = params["content"]
         return {}
-
-
-def _option(options: Sequence[PermissionOption], wanted: str) -> PermissionOption:
-    for option in options:
-        if wanted in (option.kind, option.option_id):
-            return option
-    offered = ", ".join(option.kind for option in options)
-    raise DeclarationError(f"the agent offers no {wanted!r}, but {offered}")

@@ -129,14 +129,20 @@ class Wire:
         if self._uplink is not None:
             await self._uplink.aclose()
         if self._serving is not None:
-            await self.in_time(_ended(self._serving))
+            async with asyncio.timeout(DEADLINE):
+                await self._serving
 
     async def restart(self, *, kill: bool = False) -> None:
         """See `Client.restart`."""
         if kill:
             self._kills += 1
             copy = self.journal.with_name(f"journal-{self._kills}.db")
-            await _copy(self.journal, copy)
+            opened = open_journal(self.journal, create=False)
+            try:
+                if opened.file is not None:
+                    await opened.file.copy_to(str(copy))
+            finally:
+                await opened.aclose()
             self.journal = copy
         await self.stop()
         await self.start()
@@ -152,16 +158,3 @@ class _WatchedDuties(Duties):
     async def answer(self, method: str, params: bytes, session: Asking | None) -> bytes:
         self._tell(method, msgspec.json.decode(params or b"null"))
         return await super().answer(method, params, session)
-
-
-async def _ended(task: asyncio.Task[None]) -> None:
-    await task
-
-
-async def _copy(journal: Path, copy: Path) -> None:
-    opened = open_journal(journal, create=False)
-    try:
-        if opened.file is not None:
-            await opened.file.copy_to(str(copy))
-    finally:
-        await opened.aclose()
