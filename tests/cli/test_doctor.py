@@ -12,10 +12,12 @@ from pathlib import Path
 
 import pytest
 
+from acphold.cli import doctor
 from acphold.journal.sqlite import deletion
 from acphold.journal.sqlite.connection import connect
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember
+from tests.failures.processes import lives
 from tests.imports.claude_home import Transcript
 
 DEMO_AGENT = (sys.executable, "-m", "acphold", "demo-agent")
@@ -210,3 +212,38 @@ def test_what_leads_into_whatever_folder_one_is_in_is_told(
     done = acphold.run("doctor")
     assert done.code == 1
     assert f"{name} has the part {part}" in done.out
+
+
+def test_agents_that_are_installed_are_named_with_their_versions(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    marker = tmp_path / "hung"
+    for name, script in {
+        "gemini": "echo gemini 0.61.0",
+        "opencode": "echo '\x1b[31mv1.18.33'; exit 1",
+        "qwen": "echo no number here",
+        "codex-acp": f"echo $$ > {marker}; exec sleep 600",
+        "goose": "echo 1.2.3",
+    }.items():
+        (programs / name).write_text(f"#!/bin/sh\n{script}\n")
+        (programs / name).chmod(0o755)
+    (programs / "goose").write_text("#!/nonexistent/interpreter\n")
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    monkeypatch.setattr(doctor, "VERSION_SECONDS", 1.0)
+    said = acphold.run("doctor").out
+    assert "  ✓  gemini: Gemini CLI, gemini --acp, 0.61.0\n" in said
+    assert "  ✓  opencode: OpenCode, opencode acp, 1.18.33\n" in said
+    assert "  ✓  qwen: Qwen Code, qwen --acp\n" in said
+    assert "  ✓  codex: Codex, codex-acp\n" in said
+    assert "  ✓  goose: Goose, goose acp\n" in said
+    assert not lives(int(marker.read_text()))
+
+
+def test_without_any_agent_it_is_said_how_to_get_one(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    said = " ".join(acphold.run("doctor").out.split())
+    assert "none that acphold knows: `acphold chat NAME` says how to get claude, codex" in said

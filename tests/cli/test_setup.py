@@ -361,10 +361,11 @@ def test_a_file_that_an_editor_writes_meanwhile_is_left_alone(
     ("arguments", "code", "words"),
     [
         (["zd", "--", "gemini"], 2, ["EDITOR", "zed"]),
-        (["zed"], 2, ["no agent is named", "setup zed -- gemini --acp"]),
+        (["zed", "gemini", "--existing"], 2, ["name no agent with it"]),
         (["zed", "mine"], 2, ["no agent 'mine'", "settings.toml"]),
         (["zed", "--", "no-such-agent"], 5, ["no program 'no-such-agent'"]),
         (["emacs", "--file", "x", "--", "gemini"], 2, ["Emacs has no settings file"]),
+        (["emacs"], 2, ["Emacs has no settings file", "Name an agent"]),
     ],
 )
 def test_what_cannot_be_used_is_told(
@@ -444,3 +445,125 @@ async def test_what_is_written_starts_the_agent(person: Person, journal: Path) -
     async with introduced(served, journal=journal, env={**entry["env"], "PATH": "/bin"}) as client:
         await client.new()
         assert await client.leave() == 0
+
+
+# -- what the editor has already ---------------------------------------------------------------
+
+HAS = """// mine
+{
+  "theme": "One Dark", // and this
+  "agent_servers": {
+    "Gemini": { "command": "gemini", "args": ["--acp"], "env": { "A": "1" } }, // the old one
+    /* two */
+    "mine": {
+      "type": "custom",
+      "command": "/opt/my agent"
+    },
+    "claude-acp": { "type": "registry" },
+  },
+}
+"""
+
+
+def test_acphold_is_put_in_front_of_what_the_editor_has_and_taken_out_again(
+    person: Person,
+) -> None:
+    file = person.write(".config/zed/settings.json", HAS)
+    person.environment["ACPHOLD_JOURNAL"] = str(person.home / "other.db")
+    done = person.run("zed", "--yes")
+    assert done.code == 0, done.err
+    assert "Left as they are, without a command there: claude-acp." in done.out
+    after = file.read_text()
+    assert value_at(after, ["agent_servers"]) == {
+        "Gemini": {
+            "command": person.acphold,
+            "args": ["wrap", "--", "gemini", "--acp"],
+            "env": {"A": "1", "ACPHOLD_JOURNAL": str(person.home / "other.db")},
+        },
+        "mine": {
+            "type": "custom",
+            "command": person.acphold,
+            "args": ["wrap", "--", "/opt/my agent"],
+            "env": {"ACPHOLD_JOURNAL": str(person.home / "other.db")},
+        },
+        "claude-acp": {"type": "registry"},
+    }
+    assert all(note in after for note in ("// mine", "// and this", "// the old", "/* two */"))
+    again = person.run("zed", "--existing", "--yes")
+    assert "Nothing to do" in again.out
+    assert file.read_text() == after
+    assert person.run("zed", "--existing", "--remove", "--yes").code == 0
+    assert value_at(file.read_text(), ["agent_servers"]) == {
+        "Gemini": {"command": "gemini", "args": ["--acp"], "env": {"A": "1"}},
+        "mine": {"type": "custom", "command": "/opt/my agent", "args": [], "env": {}},
+        "claude-acp": {"type": "registry"},
+    }
+
+
+def test_what_the_editor_has_is_changed_after_a_yes_only(person: Person) -> None:
+    file = person.write(".config/zed/settings.json", HAS)
+    done = person.run("zed")
+    assert done.code == 2
+    assert f'+    "Gemini": {{ "command": "{person.acphold}"' in done.out
+    assert file.read_text() == HAS
+
+
+def test_where_the_settings_name_agents_those_are_written_and_the_editors_own_stay(
+    person: Person,
+) -> None:
+    file = person.write(".config/zed/settings.json", HAS)
+    person.names("[agents.claude]", f'command = ["{person.programs}/npx", "x"]')
+    assert person.run("zed", "--yes").code == 0
+    assert value_at(file.read_text(), ["agent_servers", "Gemini", "command"]) == "gemini"
+    person.run("zed", "--existing", "--yes")
+    assert value_at(file.read_text(), ["agent_servers", "Gemini", "command"]) == person.acphold
+    entry = value_at(file.read_text(), ["agent_servers", "claude (acphold)"])
+    assert entry == {
+        "type": "custom",
+        "command": person.acphold,
+        "args": ["wrap", "claude"],
+        "env": {},
+    }
+    person.run("zed", "--existing", "--remove", "--yes")
+    assert value_at(file.read_text(), ["agent_servers", "claude (acphold)"]) == entry
+
+
+def test_an_editor_that_has_nothing_is_left_alone(person: Person) -> None:
+    done = person.run("zed", "--yes")
+    assert (done.code, done.err) == (0, "")
+    assert "Nothing to do" in done.out
+    assert not (person.home / ".config").exists()
+
+
+@pytest.mark.parametrize(
+    ("editor", "path", "table", "entry", "words"),
+    [
+        ("jetbrains", ".jetbrains/acp.json", "agent_servers", {"command": "g"}, ["g"]),
+        ("vscode", ".config/Code/User/settings.json", "acp.agents", {"command": "g"}, ["g"]),
+        ("acpx", ".acpx/config.json", "agents", {"argv": ["g", "-x"]}, ["g", "-x"]),
+        ("acpx", ".acpx/config.json", "agents", {"command": "g", "args": ["y"]}, ["g", "y"]),
+    ],
+)
+def test_each_editor_with_a_file_has_acphold_in_front_of_its_agents(
+    person: Person, editor: str, path: str, table: str, entry: object, words: list[str]
+) -> None:
+    file = person.write(path, json.dumps({table: {"g": entry}}))
+    assert person.run(editor, "--yes").code == 0
+    after = value_at(file.read_text(), [table, "g"])
+    assert isinstance(after, dict)
+    found = after.get("argv") or [after["command"], *after["args"]]
+    assert found == [person.acphold, "wrap", "--", *words]
+    assert person.run(editor, "--remove", "--existing", "--yes").code == 0
+    left = value_at(file.read_text(), [table, "g"])
+    assert isinstance(left, dict)
+    assert (left.get("argv") or [left["command"], *left["args"]]) == words
+
+
+@pytest.mark.parametrize(
+    "entry", [1, None, [], {}, {"command": 1}, {"command": ""}, {"command": "x", "args": 1}]
+)
+def test_an_entry_that_is_none_is_left_as_it_is(person: Person, entry: object) -> None:
+    text = json.dumps({"agent_servers": {"x": entry}})
+    file = person.write(".config/zed/settings.json", text)
+    assert person.run("zed", "--yes").code == 0
+    assert file.read_text() == text

@@ -5,14 +5,17 @@ from __future__ import annotations
 import asyncio
 import os
 import platform
+import re
 import shlex
 import signal
 import stat
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from select import select
 from types import FrameType
 from typing import NoReturn
 
@@ -40,6 +43,7 @@ from acphold.cli.terminal_text import counted, folder, on_one_line
 from acphold.cli.wrap import parser as wrap_parser
 from acphold.errors import (
     AcpholdError,
+    AgentStartError,
     MethodNotFoundError,
     RemoteError,
     RuntimeFolderError,
@@ -48,9 +52,9 @@ from acphold.errors import (
 )
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.journal.stores import engine_has_search, engine_version
-from acphold.known_agents import short_name
+from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.processes.own_program import own_command
-from acphold.processes.program import on_path
+from acphold.processes.program import launch, on_path
 from acphold.schema import (
     PROTOCOL_VERSION,
     AgentCapabilities,
@@ -98,6 +102,7 @@ def doctor(
     with _ctrl_c_leaves_at_once():
         report.section("Installation", checked_installation())
         report.section("Settings", checked_settings())
+        report.section("Agents on PATH", checked_agents())
         report.section("Processes", asyncio.run(checked_processes()))
         if repair:
             report.wait("counting every session anew, and making the search index anew")
@@ -271,6 +276,54 @@ def _command(name: str, command: Sequence[str], path: str | None = None) -> Find
             "install it, or write its full path into the settings file",
         )
     return Finding(f"{name}: {on_one_line(shlex.join(command))}")
+
+
+# -- agents that people use -------------------------------------------------------------------
+
+VERSION_SECONDS = 3.0
+"""What an agent gets to say its version; several are asked at once."""
+
+_VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
+
+
+def checked_agents() -> list[Finding]:
+    """Those of the table that are installed, how they are called here, and their versions."""
+    found = [
+        (known, command)
+        for known in KNOWN_AGENTS.values()
+        for command in known.commands
+        if on_path(command[0]) is not None
+    ]
+    if not found:
+        names = ", ".join(KNOWN_AGENTS)
+        return [Finding(f"none that acphold knows: `acphold chat NAME` says how to get {names}")]
+    with ThreadPoolExecutor(len(found)) as threads:
+        versions = threads.map(_version, [command[0] for _, command in found])
+        return [
+            Finding(f"{known.name}: {known.title}, {' '.join(command)}{version and f', {version}'}")
+            for (known, command), version in zip(found, versions, strict=True)
+        ]
+
+
+def _version(program: str) -> str:
+    """What the program says its version is; "" if it does not say one in time."""
+    try:
+        started = launch([program, "--version"], merged=True)
+    except AgentStartError:
+        return ""
+    (output,) = started.fds
+    told, deadline = b"", time.monotonic() + VERSION_SECONDS
+    try:
+        while len(told) < 4096 and select([output], [], [], max(0, deadline - time.monotonic()))[0]:
+            if not (piece := os.read(output, 4096)):
+                break
+            told += piece
+    finally:
+        started.end(grace=0)
+        started.reap()
+        os.close(output)
+    version = _VERSION.search(told.decode(errors="replace"))
+    return version[0] if version else ""
 
 
 # -- what other agents keep -------------------------------------------------------------------

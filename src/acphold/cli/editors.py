@@ -22,7 +22,9 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from acphold.cli.jsonc import put, value_at
+from acphold.cli.jsonc import put, remove, value_at
+from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
+from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
 from acphold.processes.program import on_path
 
 
@@ -61,7 +63,8 @@ class FileEditor(NamedTuple):
     """An editor that keeps its agents in a file of JSON, with comments or not.
 
     `places` are where the file may be, the likeliest first; `table` is where agents stand in it.
-    `afterwards` says how to come to the agent.
+    `afterwards` says how to come to the agent. `commanded` writes another command into an entry
+    that is there: text, table, name, words and variables.
     """
 
     shown: str
@@ -70,11 +73,63 @@ class FileEditor(NamedTuple):
     written: Callable[[str, Served], str]
     name_of: Callable[[Served], str]
     afterwards: str
+    commanded: Callable[[str, str, str, Sequence[str], Mapping[str, str]], str]
 
     def path(self) -> str:
         """The file that is there, or the one that the editor would make."""
         places = self.places()
         return next((place for place in places if os.path.exists(place)), places[0])
+
+    def commands(self, text: str) -> dict[str, list[str]]:
+        """The command of each agent that the file has, by its name; [] where it names none."""
+        found = value_at(text, [self.table])
+        return {
+            str(name): _words(entry)
+            for name, entry in (found.items() if isinstance(found, dict) else ())
+        }
+
+    def fronted(self, text: str, served: Served) -> str:
+        """The text with acphold in front of each agent that has a command, and is not behind it."""
+        for name, words in self.commands(text).items():
+            if words and own_words(words) is None:
+                ours = [*served.command, "wrap", "--", *words]
+                text = self.commanded(text, self.table, name, ours, served.env)
+        return text
+
+    def bared(self, text: str) -> str:
+        """The text without acphold in front of agents that have their own command behind it."""
+        for name, words in self.commands(text).items():
+            if own := own_words(words):
+                for variable in CARRIED:
+                    text = remove(text, [self.table, name, "env", variable])
+                text = self.commanded(text, self.table, name, own, {})
+        return text
+
+
+CARRIED: Final = (SETTINGS_VARIABLE, JOURNAL_VARIABLE)
+"""Variables without which acphold would use other files than where it was called."""
+
+
+def own_words(words: Sequence[str]) -> list[str] | None:
+    """The agent's own command behind `acphold wrap`; [] for the name of one, None without that."""
+    for place, word in enumerate(words[1:], 1):
+        if word == "wrap" and os.path.basename(words[place - 1]) in ("acphold", "acphold.exe"):
+            behind = [*words[place + 1 :]]
+            return behind[behind.index("--") + 1 :] if "--" in behind else []
+    return None
+
+
+def _words(entry: object) -> list[str]:
+    """The command of an entry: `command` and `args`, or `argv`."""
+    if not isinstance(entry, dict):
+        return []
+    if isinstance(argv := entry.get("argv"), list):
+        words = argv
+    else:
+        args = entry.get("args", [])
+        words = [entry.get("command"), *(args if isinstance(args, list) else [None])]
+    is_command = all(isinstance(word, str) for word in words) and any(words[:1])
+    return words if is_command else []
 
 
 class PasteEditor(NamedTuple):
@@ -136,6 +191,24 @@ def _by_member(table: str, unit: str, **fixed: str) -> Callable[[str, Served], s
         return text
 
     return written
+
+
+def _members(text: str, table: str, name: str, words: Sequence[str], env: Mapping[str, str]) -> str:
+    """Another command in the place of an agent's own, as `command` and `args`."""
+    text = put(text, [table, name, "command"], words[0])
+    if words[1:] or value_at(text, [table, name, "args"]) is not None:
+        text = put(text, [table, name, "args"], [*words[1:]])
+    for variable, value in env.items():
+        text = put(text, [table, name, "env", variable], value)
+    return text
+
+
+def _argv(text: str, table: str, name: str, words: Sequence[str], env: Mapping[str, str]) -> str:
+    """The same as acpx has it, which takes no variables."""
+    before = value_at(text, [table, name, "argv"])
+    if before is None:  # `argv` beside the older `command` is an error for it
+        return _members(text, table, name, words, env)
+    return put(text, [table, name, "argv"], [*words])
 
 
 def _acpx(text: str, served: Served) -> str:
@@ -246,6 +319,7 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         lambda served: served.spoken,
         "It is in the menu of the agent panel's `+`. Earlier conversations: Threads Sidebar, its "
         "archive, Import ACP Threads.",
+        _members,
     ),
     "jetbrains": FileEditor(
         "JetBrains",
@@ -254,6 +328,7 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         _by_member("agent_servers", "  "),
         lambda served: served.spoken,
         "It is in the menu of agents of the AI Chat.",
+        _members,
     ),
     "vscode": FileEditor(
         "VS Code",
@@ -262,6 +337,7 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         _by_member("acp.agents", "    "),
         lambda served: served.spoken,
         "It is in the list of the extension ACP Client (formulahendry.acp-client).",
+        _members,
     ),
     "acpx": FileEditor(
         "acpx",
@@ -270,6 +346,7 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         _acpx,
         lambda served: served.typed,
         "Try it: acpx {name} exec 'Who are you?'",
+        _argv,
     ),
     "neovim": PasteEditor(
         "Neovim",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from difflib import unified_diff
 from itertools import count
@@ -57,7 +57,10 @@ def parser() -> Parser:
     made.add_argument(
         "--file", metavar="FILE", help="the editor's settings file, where it is elsewhere"
     )
-    made.add_argument("--remove", action="store_true", help="take the entry out again")
+    made.add_argument(
+        "--existing", action="store_true", help="put acphold in front of what the editor has"
+    )
+    made.add_argument("--remove", action="store_true", help="take the entry, or acphold, out again")
     made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
     return made
 
@@ -69,6 +72,7 @@ def setup(
     program: tuple[str, ...],
     title: str | None,
     file: str | None,
+    existing: bool,
     remove: bool,
     sure: bool,
 ) -> int:
@@ -80,17 +84,28 @@ def setup(
       acphold setup zed claude
       acphold setup jetbrains -- gemini --acp
 
+    With --existing, or without any agent to write, acphold is put in front of the agents that the
+    editor has already, and with --remove taken out of there again.
+
     What is going to change is shown first. Nothing else in the file is touched; as it was, it is
     kept beside it. For Neovim and Emacs it prints what to paste.
     """
-    meant = _named_only(agent, program) if remove else _checked(agent, program)
-    if title is not None and len(meant) > 1:
+    if existing and (agent is not None or program):
+        raise UsageError("--existing is about what the editor has; name no agent with it")
+    path = settings_path()
+    existing = existing or not (agent or program or named_agents(read_settings(path) or {}, path))
+    meant = [] if existing else (_named_only if remove else _checked)(agent, program)
+    if title is not None and len(meant) != 1:
         raise UsageError(f"--as names one agent, and there are {len(meant)}: say which")
     match EDITORS[editor]:
         case PasteEditor() as pasted:
-            if remove or file is not None:
-                raise UsageError(f"{pasted.shown} has no settings file that can be written")
-            _print_snippets(pasted, meant, title)
+            if existing or remove or file is not None:
+                raise UsageError(
+                    f"{pasted.shown} has no settings file that can be written; {_NAME}"
+                )
+            for one in meant:
+                print(visible(pasted.snippet(_served(one, title), one.command)))
+            print(visible(pasted.hint), file=sys.stderr)
             return Exit.OK
         case FileEditor() as found:
             path = os.path.abspath(os.path.expanduser(file)) if file else found.path()
@@ -99,8 +114,13 @@ def setup(
                     f"--file {file}: there is no folder {folder(os.path.dirname(path))}; make it, "
                     "if the editor is to look there"
                 )
+            if existing:
+                return _change_existing(found, path, is_removal=remove, sure=sure)
             served = [_served(agent, title) for agent in meant]
-            return _change(found, path, served, is_removal=remove, sure=sure)
+            return _change_entries(found, path, served, is_removal=remove, sure=sure)
+
+
+_NAME = "Name an agent, as in `acphold setup zed claude`, or give its command behind `--`"
 
 
 # -- which agents ---------------------------------------------------------------------------
@@ -138,10 +158,7 @@ def _all_of_the_file() -> list[NamedAgent]:
     path = settings_path()
     found = [*named_agents(read_settings(path) or {}, path)]
     if not found:
-        raise UsageError(
-            f"no agent is named, and {path} has none; give its command behind `--`, as in "
-            "`acphold setup zed -- gemini --acp`"
-        )
+        raise UsageError(f"no agent is named, and {path} has none. {_NAME}")
     for agent in found:
         if isinstance(agent, SettingsError):
             raise agent
@@ -206,49 +223,72 @@ def written_command() -> tuple[str, ...]:
     return own_command()
 
 
-# -- what is to be pasted -------------------------------------------------------------------
-
-
-def _print_snippets(editor: PasteEditor, meant: Sequence[Meant], title: str | None) -> None:
-    for agent in meant:
-        print(visible(editor.snippet(_served(agent, title), agent.command)))
-    print(visible(editor.hint), file=sys.stderr)
-
-
 # -- a file ---------------------------------------------------------------------------------
 
 
-def _change(
+def _change_entries(
     editor: FileEditor, path: str, served: Sequence[Served], *, is_removal: bool, sure: bool
 ) -> int:
-    """Show what changes in the file, ask, write."""
+    """Write an entry for each of these agents, or take them out."""
+
+    def edited(text: str) -> str:
+        for agent in served:
+            if is_removal:
+                text = without(text, [editor.table, editor.name_of(agent)])
+            else:
+                text = editor.written(text, agent)
+        return text
+
+    names = ", ".join(map(editor.name_of, served))
+    state = "has no entry" if is_removal else "is as it should be for"
+    code = _change(path, edited, f"{state} {names}", sure=sure)
+    if code is None or is_removal:
+        return code or Exit.OK
+    if code == Exit.OK:
+        print(visible(editor.afterwards.format(name=names)))
+    return code
+
+
+def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: bool) -> int:
+    """Put acphold in front of what the editor has, or take it out of there."""
+    served = _served(Meant("", ()), None)._replace(command=written_command())
+
+    def edited(text: str) -> str:
+        return editor.bared(text) if is_removal else editor.fronted(text, served)
+
+    state = (
+        "has no agent with acphold in front of its own command"
+        if is_removal
+        else f"has no agent with a command that acphold is not in front of. {_NAME}"
+    )
+    code = _change(path, edited, state, sure=sure)
+    if code == Exit.OK and not is_removal:
+        print("Their conversations are kept from now on; --existing --remove undoes it.")
+    with suppress(JsoncError):
+        bare = [name for name, words in editor.commands(_read(path) or "").items() if not words]
+        if bare and not is_removal:
+            print(
+                visible(f"Left as they are, without a command there: {', '.join(bare)}. {_NAME}.")
+            )
+    return Exit.OK if code is None else code
+
+
+def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
+    """Show what changes in the file, ask, write; None where nothing is to be done."""
     before = _read(path)
     try:
-        after = _edited(before or "", editor, served, is_removal=is_removal)
+        after = edited(before or "")
     except JsoncError as error:
         raise SettingsError(f"{path}, {error}; nothing was written") from None
-    names = ", ".join(editor.name_of(agent) for agent in served)
     if after == (before or ""):
-        state = "has no entry" if is_removal else "is as it should be for"
-        print(visible(f"Nothing to do: {folder(path)} {state} {names}."))
-        return Exit.OK
+        print(visible(f"Nothing to do: {folder(path)} {already.removesuffix('.')}."))
+        return None
     _show(path, before, after)
     if not sure and not _confirmed(path):
         return Exit.ERROR
     kept = _write(path, before, after)
     print(visible(f"Written: {folder(path)}{f'; as it was: {folder(kept)}' if kept else ''}"))
-    if not is_removal:
-        print(visible(editor.afterwards.format(name=names)))
     return Exit.OK
-
-
-def _edited(text: str, editor: FileEditor, served: Sequence[Served], *, is_removal: bool) -> str:
-    for agent in served:
-        if is_removal:
-            text = without(text, [editor.table, editor.name_of(agent)])
-        else:
-            text = editor.written(text, agent)
-    return text
 
 
 def _read(path: str) -> str | None:
