@@ -71,7 +71,13 @@ async def _fill(
             await journal.take_in(lease, piece)
             piece, size = [], 0
     if new.title is not None:
-        piece.append(PastEntry(UPDATE, now_ms(), _titled(new.title)))
+        # The update that tells whoever loads the copy what it is called.
+        titled = {
+            "sessionUpdate": "session_info_update",
+            "title": new.title,
+            "_meta": {TITLE: "copy"},
+        }
+        piece.append(PastEntry(UPDATE, now_ms(), json.encode(titled)))
     await journal.take_in(lease, piece, RowChange(updated_at=now_ms(), prompted=True))
 
 
@@ -84,19 +90,10 @@ def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
         raw = entry.raw
         if entry.kind == TURN_END:
             raw = splice(raw, {"usage": None, "_meta": None})
-        if raw and not _says_only(left_out, entry.kind, raw):
+        update = b""  # which may say nothing but that
+        if entry.kind == PARAMS:
+            update = members(raw).get("update", b"")
+        elif entry.kind == UPDATE and not may_be_chunk(raw):
+            update = raw
+        if raw and not (update and update_kind(update) in left_out):
             yield PastEntry(entry.kind, entry.at, raw)
-
-
-def _says_only(kinds: frozenset[str], kind: str, raw: bytes) -> bool:
-    if kind == PARAMS:
-        raw = members(raw).get("update", b"")
-    elif kind != UPDATE or may_be_chunk(raw):
-        return False
-    return update_kind(raw) in kinds
-
-
-def _titled(title: str) -> bytes:
-    """The update that tells whoever loads the copy what it is called."""
-    meta = {TITLE: "copy"}
-    return json.encode({"sessionUpdate": "session_info_update", "title": title, "_meta": meta})

@@ -45,9 +45,16 @@ def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
     Raises CursorError when it was altered, comes from another journal, or from a list by another
     agent, cwd or archive.
     """
+    from base64 import urlsafe_b64decode, urlsafe_b64encode
     from hmac import compare_digest
 
-    sealed = _sealed(text)
+    try:
+        sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
+    except ValueError:
+        sealed = b""
+    # The decoder passes over what is not base64, and over bits past the end.
+    if urlsafe_b64encode(sealed).rstrip(b"=").decode() != text:
+        sealed = b""
     seal, place = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
     if not compare_digest(seal, _seal(place, secret)):
         raise CursorError("unknown cursor; list again without one")
@@ -55,17 +62,6 @@ def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
     if found.filter_tag != _tag(filter, secret):
         raise CursorError("the cursor belongs to a list with another filter; list again without it")
     return ListKey(found.updated_at, found.session_id)
-
-
-def _sealed(text: str) -> bytes:
-    from base64 import urlsafe_b64decode, urlsafe_b64encode
-
-    try:
-        sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
-    except ValueError:
-        return b""
-    # The decoder passes over what is not base64, and over bits past the end.
-    return sealed if urlsafe_b64encode(sealed).rstrip(b"=").decode() == text else b""
 
 
 def _seal(place: bytes, secret: bytes) -> bytes:

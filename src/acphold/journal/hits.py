@@ -44,7 +44,15 @@ def hit(
     held: Held, entry: Entry, patterns: Sequence[re.Pattern[str]], part: Part | None
 ) -> SearchHit:
     """The hit for an entry: the text of it that has the most of what was sought."""
-    excerpts = [(who, excerpt(text, patterns)) for who, text in _texts(entry, part)]
+    said = document(entry)
+    texts: list[tuple[Speaker, str]] = []
+    if said.messages and part in (None, "messages"):
+        texts.append((speaker(entry), said.messages))
+    if said.tools and part in (None, "tools"):
+        texts.append(("tool", said.tools))
+    if said.diffs and part in (None, "diffs"):
+        texts.append(("diff", said.diffs))
+    excerpts = [(who, excerpt(text, patterns)) for who, text in texts]
     who, (_, shown, marks) = max(excerpts, key=lambda told: told[1].terms)
     return SearchHit(
         *(held.session_id, entry.seq, entry.at, entry.kind, who, shown, marks),
@@ -54,16 +62,6 @@ def hit(
         archived=held.archived,
         tool=tool_title(entry) if who in ("tool", "diff") else None,
     )
-
-
-def _texts(entry: Entry, part: Part | None) -> Iterator[tuple[Speaker, str]]:
-    said = document(entry)
-    if said.messages and part in (None, "messages"):
-        yield speaker(entry), said.messages
-    if said.tools and part in (None, "tools"):
-        yield "tool", said.tools
-    if said.diffs and part in (None, "diffs"):
-        yield "diff", said.diffs
 
 
 def speaker(entry: Entry) -> Speaker:

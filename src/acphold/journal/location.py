@@ -24,16 +24,11 @@ def default_location() -> str:
     """What `ACPHOLD_JOURNAL` says, or else `journal.db` in the user's folder for data."""
     if named := os.environ.get(VARIABLE):
         return named
-    return os.path.join(_data_folder(), "acphold", "journal.db")
-
-
-def _data_folder() -> str:
-    # The XDG base directory specification says to ignore a relative path.
-    if os.path.isabs(folder := os.environ.get("XDG_DATA_HOME", "")):
-        return folder
-    if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Application Support")
-    return os.path.expanduser("~/.local/share")
+    folder = os.environ.get("XDG_DATA_HOME", "")
+    if not os.path.isabs(folder):  # the XDG base directory specification: such a one is ignored
+        is_mac = sys.platform == "darwin"
+        folder = os.path.expanduser("~/Library/Application Support" if is_mac else "~/.local/share")
+    return os.path.join(folder, "acphold", "journal.db")
 
 
 def journal_path(location: str | os.PathLike[str]) -> str:
@@ -45,22 +40,19 @@ def journal_path(location: str | os.PathLike[str]) -> str:
     text = os.fspath(location)
     scheme, separator, rest = text.partition("://")
     if separator and _SCHEME.fullmatch(scheme):
-        text = _path_of_url(scheme.lower(), rest, text)
+        if scheme.lower() in ("postgres", "postgresql"):
+            raise JournalUnavailableError(
+                f"{scheme.lower()}:// journals are not in this release; name a file: "
+                "sqlite:///journal.db"
+            )
+        if scheme.lower() != "sqlite" or not rest.startswith("/"):
+            raise JournalUnavailableError(
+                f"{text!r} names no journal; give a path, or sqlite:////absolute/path.db"
+            )
+        text = rest[1:]
     if not text:
         raise JournalUnavailableError(f"the journal has no path; name one ({NAMED_BY})")
     return os.path.abspath(os.path.expanduser(text))
-
-
-def _path_of_url(scheme: str, rest: str, url: str) -> str:
-    if scheme in ("postgres", "postgresql"):
-        raise JournalUnavailableError(
-            f"{scheme}:// journals are not in this release; name a file: sqlite:///journal.db"
-        )
-    if scheme != "sqlite" or not rest.startswith("/"):
-        raise JournalUnavailableError(
-            f"{url!r} names no journal; give a path, or sqlite:////absolute/path.db"
-        )
-    return rest[1:]
 
 
 def resolved_folder(cwd: str) -> str:

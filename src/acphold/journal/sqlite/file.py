@@ -13,7 +13,7 @@ import sqlite3
 import stat
 import sys
 import time
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from typing import Final, TypeAlias
 
 import msgspec
@@ -71,38 +71,37 @@ class JournalFile:
         JournalUnavailableError, NotAJournalError and NewerJournalError; then the file is as it
         was, but for its mode.
         """
-        raw_bytes.hold(path)
-        try:
-            return cls._open(path, create=create, busy_seconds=busy_seconds)
-        except BaseException:
-            raw_bytes.let_go(path)
-            raise
-
-    @classmethod
-    def _open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
-        fresh = _inspect(path, create=create)
-        was_open = _made_private(path)
-        index = _LogIndex.of(path)
-        access = READ_WRITE if create else _access(path)
-        try:
-            connection = connect(path, busy_seconds, access=access)
+        with ExitStack() as undo:
+            raw_bytes.hold(path)
+            undo.callback(raw_bytes.let_go, path)
+            fresh = _inspect(path, create=create)
+            was_open = _made_private(path)
+            index = _LogIndex.of(path)
+            access = READ_WRITE if create else _access(path)
             try:
+                connection = connect(path, busy_seconds, access=access)
+                undo.callback(connection.close)
                 if fresh:
                     _claim(connection)
                 if access is READ_WRITE:
                     _write_ahead(connection, path, busy_seconds)
                     migrate(connection, path)
                     if index is not None and index.has_lost_to(_LogIndex.of(path)):
-                        _note_cut_log(connection, path)
+                        log.error(
+                            "the end of %s-wal is missing; what was written last is lost", path
+                        )
+                        with suppress(sqlite3.Error):  # it is told again by who opens it next
+                            connection.execute(
+                                "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)",
+                                (time.time_ns() // 1_000_000,),
+                            )
                 else:
                     refuse_other(connection, path)
                 # From here on the connection itself tries again.
                 connection.execute("PRAGMA busy_timeout = 0")
-            except BaseException:
-                connection.close()
-                raise
-        except FAULTS as error:
-            raise failure(error, path) from error
+            except FAULTS as error:
+                raise failure(error, path) from error
+            undo.pop_all()
         return cls(path, connection, was_open=was_open)
 
     def verify(self) -> None:
@@ -142,7 +141,14 @@ def _inspect(path: str, *, create: bool) -> bool:
         )
     try:
         if create:
-            _make(path)
+            os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
+            # SQLite gives the files it keeps beside this one the same mode. One that is there is
+            # not opened: see raw_bytes.
+            try:
+                os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
+            except FileExistsError:
+                if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
+                    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
             raise NotAJournalError(f"{path} is no file; name another ({NAMED_BY})")
         logged = _has_log(path)
@@ -166,9 +172,23 @@ def _inspect(path: str, *, create: bool) -> bool:
                 f"the journal {path} is empty; delete the file, or name another ({NAMED_BY})"
             )
         return True
-    _refuse_foreign(header, path)
+    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
+        raise NotAJournalError(
+            f"{path} is not an acphold journal; it was left as it is. "
+            f"Name another file ({NAMED_BY})"
+        )
+    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
+        raise NotAJournalError(
+            f"{path} is a database of another program; it was left as it is. "
+            f"Name another file ({NAMED_BY})"
+        )
+    refuse_newer(int.from_bytes(header[60:64], "big"), path)
     if not logged and not _has_log(path):
-        _refuse_cut(header, size, path)
+        # One that is shorter than it says: SQLite would find out only after it wrote.
+        page_bytes = int.from_bytes(header[16:18], "big")
+        pages = int.from_bytes(header[28:32], "big")
+        if pages * (page_bytes if page_bytes > 1 else 65536) > size:
+            raise _damaged(path, f"it should have {pages} pages, and ends before")
     return False
 
 
@@ -203,17 +223,6 @@ def _has_log(path: str) -> bool:
     return False
 
 
-def _make(path: str) -> None:
-    os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-    # SQLite gives the files it keeps beside this one the same mode. One that is there is not
-    # opened: see raw_bytes.
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-    except FileExistsError:
-        if not os.access(path, os.R_OK | os.W_OK, effective_ids=True):
-            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES)) from None
-
-
 def _made_private(path: str) -> bool:
     """Take the journal away from all but its owner; whether it was open to others."""
     was_open = False
@@ -225,28 +234,6 @@ def _made_private(path: str) -> bool:
                 os.chmod(file, mode & 0o700)
                 was_open = True
     return was_open
-
-
-def _refuse_foreign(header: bytes, path: str) -> None:
-    if len(header) < _HEADER_BYTES or not header.startswith(_MAGIC):
-        raise NotAJournalError(
-            f"{path} is not an acphold journal; it was left as it is. "
-            f"Name another file ({NAMED_BY})"
-        )
-    if int.from_bytes(header[68:72], "big") != APPLICATION_ID:
-        raise NotAJournalError(
-            f"{path} is a database of another program; it was left as it is. "
-            f"Name another file ({NAMED_BY})"
-        )
-    refuse_newer(int.from_bytes(header[60:64], "big"), path)
-
-
-def _refuse_cut(header: bytes, size: int, path: str) -> None:
-    """Refuse a file that is shorter than it says: SQLite would find out only after it wrote."""
-    page_bytes = int.from_bytes(header[16:18], "big")
-    pages = int.from_bytes(header[28:32], "big")
-    if pages * (page_bytes if page_bytes > 1 else 65536) > size:
-        raise _damaged(path, f"it should have {pages} pages, and ends before")
 
 
 def _claim(connection: sqlite3.Connection) -> None:
@@ -310,14 +297,6 @@ class _LogIndex(Struct, frozen=True):
         # A log that was begun anew has other salts; one that cannot be read has none.
         same = found.salts in (self.salts, bytes(8))
         return same and found.frames < self.frames
-
-
-def _note_cut_log(connection: sqlite3.Connection, path: str) -> None:
-    log.error("the end of %s-wal is missing; what was written last is lost", path)
-    with suppress(sqlite3.Error):  # it is told again by who opens it next
-        connection.execute(
-            "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)", (time.time_ns() // 1_000_000,)
-        )
 
 
 # -- errors -------------------------------------------------------------------------------------

@@ -76,28 +76,24 @@ def rewritten(path: str) -> None:
     Raises JournalBusyError, with nothing done, while anybody has it open, and JournalError.
     """
     try:
-        _rewrite(path)
+        with closing(connect(path, 0.0)) as connection:
+            connection.execute("PRAGMA locking_mode = EXCLUSIVE")
+            try:
+                # Only who is alone can leave write-ahead logging, and nobody enters it meanwhile.
+                connection.execute("PRAGMA journal_mode = DELETE")
+                connection.execute("BEGIN EXCLUSIVE")
+                connection.execute("COMMIT")
+            except sqlite3.Error as error:
+                if not is_busy(error):
+                    raise
+                raise JournalBusyError(
+                    f"the journal {path} was made by an earlier release, and has to be rewritten "
+                    "once while nobody has it open; close the editors that use it, end what runs "
+                    "in the background with `acphold stop --all`, and try again"
+                ) from error
+            # What it is to be is written out first: it may be more than there is memory.
+            connection.execute("PRAGMA temp_store = FILE")
+            connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
+            connection.execute("VACUUM")
     except FAULTS as error:
         raise failure(error, path) from error
-
-
-def _rewrite(path: str) -> None:
-    with closing(connect(path, 0.0)) as connection:
-        connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-        try:
-            # Only who is alone can leave write-ahead logging, and nobody enters it meanwhile.
-            connection.execute("PRAGMA journal_mode = DELETE")
-            connection.execute("BEGIN EXCLUSIVE")
-            connection.execute("COMMIT")
-        except sqlite3.Error as error:
-            if not is_busy(error):
-                raise
-            raise JournalBusyError(
-                f"the journal {path} was made by an earlier release, and has to be rewritten once "
-                "while nobody has it open; close the editors that use it, end what runs in the "
-                "background with `acphold stop --all`, and try again"
-            ) from error
-        # What it is to be is written out first: it may be more than there is memory.
-        connection.execute("PRAGMA temp_store = FILE")
-        connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
-        connection.execute("VACUUM")

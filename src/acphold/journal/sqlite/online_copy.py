@@ -29,8 +29,14 @@ def copy_to(connection: sqlite3.Connection, path: str) -> int:
             _write_out(temporary)
             os.replace(temporary, path)
         _write_out(folder)
-    except (OSError, _WritingError) as error:
-        raise JournalUnavailableError(f"cannot write the copy {path}: {_why(error)}") from error
+    except _WritingError as error:
+        raise JournalUnavailableError(
+            f"cannot write the copy {path}: {error}; make room on its disk, or name another place"
+        ) from error
+    except OSError as error:
+        raise JournalUnavailableError(
+            f"cannot write the copy {path}: {error.strerror or error}; name another place"
+        ) from error
     return size
 
 
@@ -66,12 +72,6 @@ _OF_WRITING: Final = {
     sqlite3.SQLITE_IOERR_FSYNC,
     sqlite3.SQLITE_IOERR_TRUNCATE,
 }
-
-
-def _why(error: OSError | _WritingError) -> str:
-    if isinstance(error, _WritingError):
-        return f"{error}; make room on its disk, or name another place"
-    return f"{error.strerror or error}; name another place"
 
 
 def _write_out(path: str) -> None:

@@ -37,15 +37,6 @@ def repair(connection: Connection) -> Repaired:
 
     The index has to be caught up with behind that.
     """
-    left_over = _remove_orphans(connection)
-    numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
-    miscounted = [name for number, name in numbers if _recounted(connection, number)]
-    for _ in search_index.forget(connection):
-        pass
-    return Repaired(tuple(miscounted), left_over)
-
-
-def _remove_orphans(connection: Connection) -> int:
     known = "SELECT session FROM deleted"
     orphans = connection.execute(f"{_ORPHANS} AND number NOT IN ({known})").fetchall()
     with writing(connection):
@@ -53,7 +44,11 @@ def _remove_orphans(connection: Connection) -> int:
             deletion.remove_rows(connection, number)
     for _ in deletion.sweep(connection):
         pass
-    return len(orphans)
+    numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
+    miscounted = [name for number, name in numbers if _recounted(connection, number)]
+    for _ in search_index.forget(connection):
+        pass
+    return Repaired(tuple(miscounted), len(orphans))
 
 
 class _Kept(Struct, frozen=True):

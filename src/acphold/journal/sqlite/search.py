@@ -159,15 +159,10 @@ def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | 
     session_id, agent, cwd, title, archived, last, first, at, kind, raw = row
     segment = Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
     seq = number & SEQ_MASK
-    entry = next((entry for entry in segment.entries() if entry.seq == seq), None)
-    return (
-        None
-        if entry is None
-        else (
-            Held(session_id, agent, cwd, title, bool(archived)),
-            entry,
-        )
-    )
+    for entry in segment.entries():
+        if entry.seq == seq:
+            return Held(session_id, agent, cwd, title, bool(archived)), entry
+    return None
 
 
 def _has_sessions(connection: sqlite3.Connection, values: Mapping[str, object]) -> bool:
@@ -185,16 +180,14 @@ def _has_sessions(connection: sqlite3.Connection, values: Mapping[str, object]) 
 
 def _query(found: Iterable[Term], part: str | None) -> str:
     """The FTS5 query for all of the terms, nothing in them taken for an operator."""
-    query = " AND ".join(map(_alternatives, found))
+    terms: list[str] = []
+    for term in found:  # as it is written; or, of `camelCase`, its parts in a row
+        ways = [_quoted(with_spaces(term.text), term.is_prefix)]
+        if parts := camel_parts(term.text):
+            ways.append(_quoted(parts, term.is_prefix))
+        terms.append(f"({' OR '.join(ways)})")
+    query = " AND ".join(terms)
     return query if part is None else f"{{{part}}} : ({query})"
-
-
-def _alternatives(term: Term) -> str:
-    """A term as it is written; or, of `camelCase`, its parts in a row."""
-    ways = [_quoted(with_spaces(term.text), term.is_prefix)]
-    if parts := camel_parts(term.text):
-        ways.append(_quoted(parts, term.is_prefix))
-    return f"({' OR '.join(ways)})"
 
 
 def _quoted(text: str, is_prefix: bool) -> str:

@@ -490,22 +490,18 @@ class SqliteJournal:
     async def aclose(self) -> None:
         await self._transcripts.aclose()
         await self._background.aclose()
-        await self._own_no_more()
+        if (owner := self._owner) is not None:
+            try:
+                await self._write(lambda db: leases.unregister(db, owner.id))
+            except JournalError as exc:  # who asks finds its file unlocked
+                log.info("the journal still names this process: %s", exc)
+            owner.close()
+            self._owner = None
         if self._file is not None:
             self._file.close()
             self._file = None
 
     # -- inside ---------------------------------------------------------------------------
-
-    async def _own_no_more(self) -> None:
-        if (owner := self._owner) is None:
-            return
-        try:
-            await self._write(lambda db: leases.unregister(db, owner.id))
-        except JournalError as exc:  # who asks finds its file unlocked
-            log.info("the journal still names this process: %s", exc)
-        owner.close()
-        self._owner = None
 
     async def _look(self, question: Callable[[Connection], T]) -> T:
         return await self._when_free(

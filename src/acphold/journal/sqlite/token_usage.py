@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -98,43 +99,44 @@ _decode_cost: Final = msgspec.json.Decoder(_Cost).decode
 
 def reports(found: Iterable[Segment]) -> list[Report]:
     """What the entries of these segments report."""
-    entries = (entry for segment in found for entry in segment.entries())
-    return [report for entry in entries if (report := _reported(entry)) is not None]
-
-
-def _reported(entry: Entry) -> Report | None:
-    if entry.kind == TURN_END:
-        return _of_answer(entry) if b"oken" in entry.raw else None
-    if entry.kind == UPDATE and (b'"usage_update"' in entry.raw or b'"usage"' in entry.raw):
-        return _of_update(entry, entry.raw)
-    if entry.kind == PARAMS and b'"usage' in entry.raw:
-        return _of_update(entry, members(entry.raw).get("update", b""))
-    if entry.kind == CHILD and b'"usage"' in entry.raw:
-        return _of_update(entry, entry.update)
-    return None
+    told: list[Report] = []
+    for entry in (entry for segment in found for entry in segment.entries()):
+        report = None
+        # Most entries have none of these words, and are not taken apart.
+        if entry.kind == TURN_END:
+            report = _of_answer(entry) if b"oken" in entry.raw else None
+        elif entry.kind == UPDATE:
+            if b'"usage_update"' in entry.raw or b'"usage"' in entry.raw:
+                report = _of_update(entry)
+        elif (entry.kind == PARAMS and b'"usage' in entry.raw) or (
+            entry.kind == CHILD and b'"usage"' in entry.raw
+        ):
+            report = _of_update(entry)
+        if report is not None:
+            told.append(report)
+    return told
 
 
 def _of_answer(entry: Entry) -> Report | None:
     parts = members(entry.raw)
     meta = members(parts.get("_meta", b""))
     if SO_FAR in meta:
-        return _of_session(entry, members(meta[SO_FAR]))
+        said = members(meta[SO_FAR])
+        paid = _of_cost(entry, said.get("cost", b"null")) or Report(entry.seq, entry.at)
+        return replace(paid, tokens=_tokens(said.get("usage", b"")), so_far=True)
     tokens = _tokens(parts.get("usage", b""))
     if tokens is None and "quota" in meta:
-        tokens = _of_quota(meta["quota"])
+        with suppress(*UNREADABLE):
+            count = _decode_quota(meta["quota"]).token_count
+            tokens = _counted(Tokens(count.input_tokens, count.output_tokens))
     if tokens is None:
         return None
     by_turn = any(name.startswith("acphold/") for name in meta)
     return Report(entry.seq, entry.at, tokens, by_turn=by_turn)
 
 
-def _of_session(entry: Entry, said: dict[str, bytes]) -> Report:
-    paid = _of_cost(entry, said.get("cost", b"null")) or Report(entry.seq, entry.at)
-    return replace(paid, tokens=_tokens(said.get("usage", b"")), so_far=True)
-
-
-def _of_update(entry: Entry, raw: bytes) -> Report | None:
-    parts = members(raw)
+def _of_update(entry: Entry) -> Report | None:
+    parts = members(entry.update)
     if parts.get("sessionUpdate") == b'"usage_update"':
         # What a sub-agent has cost is in what the session has cost, where an agent tells both.
         return None if entry.kind == CHILD else _of_cost(entry, parts.get("cost", b"null"))
@@ -160,14 +162,6 @@ def _tokens(raw: bytes) -> Tokens | None:
         return _counted(_decode_usage(raw).tokens())
     except UNREADABLE:
         return None
-
-
-def _of_quota(raw: bytes) -> Tokens | None:
-    try:
-        count = _decode_quota(raw).token_count
-    except UNREADABLE:
-        return None
-    return _counted(Tokens(count.input_tokens, count.output_tokens))
 
 
 MOST: Final = 1 << 50
@@ -200,7 +194,9 @@ def keep(connection: sqlite3.Connection, session: int, found: Iterable[Report]) 
         f" {', '.join(COUNTS)}) VALUES (?, ?, ?, ?, ?, ?, {', '.join('?' * len(COUNTS))})",
         [
             (
-                *(session, report.seq, report.at, _scope(report), report.cost, report.currency),
+                *(session, report.seq, report.at),
+                SESSION if report.so_far else int(report.by_turn),
+                *(report.cost, report.currency),
                 *(getattr(report.tokens, name, None) for name in COUNTS),
             )
             for report in found
@@ -210,10 +206,6 @@ def keep(connection: sqlite3.Connection, session: int, found: Iterable[Report]) 
 
 SESSION: Final = 2
 """What stands in the column `by_turn` of a report with `so_far`; else 1 or 0."""
-
-
-def _scope(report: Report) -> int:
-    return SESSION if report.so_far else int(report.by_turn)
 
 
 _SESSIONS: Final = """
@@ -272,13 +264,22 @@ def usage_of(
 
 _Row = tuple[int, str, str, str, str | None, int, str, int]
 
+Holders = list[tuple[int | None, str]]
+"""Which agent held a session up to which entry; None: to its end."""
+
 
 def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsage:
     number, session_id, agent, cwd, title, updated_at, origins, settled = row
-    found = [*_kept(connection, number), *_unsettled(connection, number, settled)]
-    came = _came(found, _holders(session_id, agent, origins))
-    reports = tuple(report for report in came if report.at >= since)
-    return SessionUsage(session_id, agent, cwd, title, updated_at, reports)
+    found = [*_kept(connection, number)]
+    # What a turn reported that is not settled: it is over since just now, or was cut off.
+    found += reports(segments.tail(connection, number, settled, TAIL_BYTES))
+    held_by: Holders = [(None, agent)]
+    if origins != "[]":
+        before = msgspec.json.decode(origins, type=tuple[Origin, ...])
+        own = [(origin.seq, origin.agent) for origin in before if origin.session_id == session_id]
+        held_by = [*own, (None, agent)]
+    came = tuple(report for report in _came(found, held_by) if report.at >= since)
+    return SessionUsage(session_id, agent, cwd, title, updated_at, came)
 
 
 def _kept(connection: sqlite3.Connection, session: int) -> Iterator[Report]:
@@ -287,15 +288,6 @@ def _kept(connection: sqlite3.Connection, session: int) -> Iterator[Report]:
         tokens = Tokens(*counts) if any(count is not None for count in counts) else None
         by_session = by_turn == SESSION
         yield Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=by_session)
-
-
-def _unsettled(connection: sqlite3.Connection, session: int, settled: int) -> list[Report]:
-    """What a turn reported that is not settled: it is over since just now, or was cut off."""
-    return reports(segments.tail(connection, session, settled, TAIL_BYTES))
-
-
-Holders = list[tuple[int | None, str]]
-"""Which agent held a session up to which entry; None: to its end."""
 
 
 def _came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
@@ -314,14 +306,6 @@ def _came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
             cost = before.cost_since(who, cost, report.currency)
         is_all = report.by_turn or report.so_far
         yield UsageReport(who, report.at, tokens, cost, report.currency, by_turn=is_all)
-
-
-def _holders(session_id: str, agent: str, origins: str) -> Holders:
-    if origins == "[]":
-        return [(None, agent)]
-    before = msgspec.json.decode(origins, type=tuple[Origin, ...])
-    own = [(origin.seq, origin.agent) for origin in before if origin.session_id == session_id]
-    return [*own, (None, agent)]
 
 
 class _Before:

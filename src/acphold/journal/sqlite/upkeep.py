@@ -219,8 +219,15 @@ def take_in(
     piece = _Piece(found, before, stored=False, old_before=old_before) if found else None
     with writing(connection):
         leases.require(connection, lease)
-        if instead:
-            _take_back(connection, lease.number, last)
+        if instead:  # as if it had never been there
+            connection.execute(
+                "DELETE FROM segments WHERE key = ?", (lease.number << SEQ_BITS | last,)
+            )
+            connection.execute(
+                "UPDATE sessions SET settled_through = ?1, indexed_through = min(indexed_through, ?1),"
+                " packed_through = min(packed_through, ?1) WHERE number = ?2",
+                (last - 1, lease.number),
+            )
         if piece is not None:
             piece.write(connection, lease.number)
         if change is not None:
@@ -230,16 +237,6 @@ def take_in(
         if release:
             leases.release(connection, lease)
     return found[-1].last_seq if found else lease.next_seq - 1
-
-
-def _take_back(connection: sqlite3.Connection, number: int, last: int) -> None:
-    """Remove the last entry of a session, as if it had never been there."""
-    connection.execute("DELETE FROM segments WHERE key = ?", (number << SEQ_BITS | last,))
-    connection.execute(
-        "UPDATE sessions SET settled_through = ?1, indexed_through = min(indexed_through, ?1),"
-        " packed_through = min(packed_through, ?1) WHERE number = ?2",
-        (last - 1, number),
-    )
 
 
 def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> SessionState:
