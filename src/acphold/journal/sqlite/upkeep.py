@@ -224,7 +224,8 @@ def take_in(
                 "DELETE FROM segments WHERE key = ?", (lease.number << SEQ_BITS | last,)
             )
             connection.execute(
-                "UPDATE sessions SET settled_through = ?1, indexed_through = min(indexed_through, ?1),"
+                "UPDATE sessions SET settled_through = ?1,"
+                " indexed_through = min(indexed_through, ?1),"
                 " packed_through = min(packed_through, ?1) WHERE number = ?2",
                 (last - 1, lease.number),
             )
