@@ -19,6 +19,7 @@ from acphold.imports.sources import noting_unreadable
 from acphold.imports.values import milliseconds
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
+from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_vscode import asked, call, document, request, session, storage, tool
 from tests.imports.test_zed import Threads, agent, result, user
@@ -309,12 +310,32 @@ def _rich_zed(home: Path) -> None:
     threads.put(old, thread="t2", plain=True, version="0.2.0")
 
 
+def _rich_crush(home: Path) -> None:
+    database = Database(home)
+    database.session()
+    database.message(
+        "user", "Hello.", part("binary", Path="/a.png", MIMEType="image/png", Data="x")
+    )
+    given = json.dumps({"file_path": "a", "old_string": "x", "new_string": "y"})
+    steps = json.dumps({"todos": [{"content": "a", "status": "pending"}]})
+    database.message(
+        "assistant",
+        part("reasoning", thinking="Hm."),
+        part("tool_call", id="c1", name="edit", input=given),
+        part("tool_call", id="c2", name="todos", input=steps),
+    )
+    about = json.dumps({"old_content": "x", "new_content": "y"})
+    database.message("tool", part("tool_result", tool_call_id="c1", content="ok", metadata=about))
+    database.message("assistant", "Hi.", part("finish", reason="end_turn"))
+
+
 RICH: dict[str, Callable[[Path], None]] = {
     "acpx": _rich_acpx,
     "claude": _rich_claude,
     "cline": _rich_cline,
     "codex": _rich_codex,
     "copilot": _rich_copilot,
+    "crush": _rich_crush,
     "cursor": _rich_cursor,
     "gemini": _rich_gemini,
     "vscode": _rich_vscode,

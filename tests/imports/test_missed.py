@@ -15,6 +15,7 @@ from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.test_aider import BEGUN, project
+from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
 from tests.imports.test_opencode import Store
@@ -147,6 +148,16 @@ def aider(home: Path) -> None:
     project(home, BEGUN, said)
 
 
+def crush(home: Path) -> None:
+    database = Database(home)
+    database.session()
+    database.message("user", "Hello.")
+    database.message("assistant", "Hi.", part("hologram"))
+    database.message("from-the-future", "x")
+    database.message("user", "And now?", part("smell"))
+    database.message("assistant", "Bye.")
+
+
 def cline(home: Path) -> None:
     path = home / ".cline/data/sessions/1/1.messages.json"
     path.parent.mkdir(parents=True)
@@ -276,6 +287,10 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
         "parts of prompts of type 'Smell'",
     }),
     "aider": ("aider", aider, {"lines that are too long"}),
+    "crush": ("crush", crush, {
+        "parts of type 'hologram'", "messages of type 'from-the-future'",
+        "parts of prompts of type 'smell'",
+    }),
     "cline": ("cline", cline, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",
         "parts of prompts of type 'smell'",

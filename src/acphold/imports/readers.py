@@ -23,6 +23,7 @@ NAMES: Final = (
     "vscode",
     "zed",
     "aider",
+    "crush",
     "acphold",
 )
 """One module each, imported when it is asked for."""

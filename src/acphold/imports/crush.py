@@ -1,0 +1,269 @@
+"""Crush: a database for each project, `.crush/crush.db`, and a list of the projects it was used in.
+
+A message has its parts as JSON; results stand in messages of a tool. A subagent is a session with a
+parent, named by the call that started it. Of tokens the database has what the model's context holds
+now, of money the sum.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from msgspec.structs import replace
+
+from acphold.imports import databases
+from acphold.imports.content_blocks import (
+    content,
+    diff,
+    image,
+    link,
+    picture,
+    plan_entry,
+    resource_link,
+    text_block,
+)
+from acphold.imports.missed import Missed
+from acphold.imports.projects import files_of_projects
+from acphold.imports.readers import Reader
+from acphold.imports.records import SMALL_BYTES, document, readable
+from acphold.imports.scribe import Scribe, SubagentScribe
+from acphold.imports.sources import Home, Source
+from acphold.imports.values import Object, from_json, milliseconds, number, obj, objects, text
+
+NAME: Final = "crush"
+KEY: Final = "crush"
+
+TOOLS: Final = {
+    "agent": ("Agent:", "think"),
+    "agentic_fetch": ("Fetch", "fetch"),
+    "bash": ("", "execute"),
+    "download": ("Download", "fetch"),
+    "edit": ("Edit", "edit"),
+    "fetch": ("Fetch", "fetch"),
+    "glob": ("Find", "search"),
+    "grep": ("Search", "search"),
+    "job_output": ("Output of", "read"),
+    "ls": ("List", "read"),
+    "lsp_diagnostics": ("Diagnostics of", "read"),
+    "multiedit": ("Edit", "edit"),
+    "sourcegraph": ("Search", "search"),
+    "todos": ("Update the plan", "think"),
+    "view": ("Read", "read"),
+    "web_fetch": ("Fetch", "fetch"),
+    "web_search": ("Search the web for", "fetch"),
+    "write": ("Write", "edit"),
+}
+"""What a tool is called on a screen, and its kind."""
+
+_SHOWN: Final = ("command", "file_path", "pattern", "query", "url", "path", "prompt")
+_UNNAMED: Final = frozenset({"New Session", "Untitled Session"})
+_ENDED: Final = {"canceled": "cancelled", "content_filter": "refusal", "max_tokens": "max_tokens"}
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The sessions of the projects that Crush knows, then of others; none of subagents."""
+    seen: set[Path] = set()
+    known = home.folder(".local/share/crush", "XDG_DATA_HOME", "crush")
+    moved = home.environment.get("CRUSH_GLOBAL_DATA", "")
+    listed = (Path(moved) if moved else known) / "projects.json"
+    told = document(listed, Missed(), SMALL_BYTES) if listed.exists() else {}
+    # What a list in somebody else's folder names lies here, not there.
+    for project in [] if home.is_given else objects(told, "projects"):
+        folder = Path(text(project, "path"))
+        database = folder / (text(project, "data_dir") or ".crush") / "crush.db"
+        if database.is_absolute() and database not in seen:
+            seen.add(database)
+            yield from _sessions(database, folder)
+    for database in files_of_projects(home, ".crush/crush.db"):
+        if database not in seen:
+            # Whoever wrote it may have given its sessions any id.
+            found = _sessions(database, database.parent.parent)
+            yield from (replace(source, given=True) for source in found)
+
+
+def _sessions(database: Path, folder: Path) -> Iterator[Source]:
+    for session_id, updated, messages in databases.listed(
+        database, "sessions", "id, updated_at, message_count", "parent_session_id IS NULL"
+    ):
+        changed = (milliseconds(updated) or 0) * 1_000_000
+        size = messages if isinstance(messages, int) else 0
+        yield Source(NAME, session_id, (str(database), str(folder)), size, changed, session_id)
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the session."""
+    database, folder = map(Path, source.paths)
+    scribe.facts.cwd = str(folder)
+    query = "SELECT title, created_at, updated_at, cost FROM sessions WHERE id = ?"
+    for title, created, updated, cost in databases.rows(database, query, source.item):
+        scribe.clock(milliseconds(created))
+        telling = _Telling(database, scribe)
+        yield from telling.session(source.item)
+        scribe.clock(milliseconds(updated))
+        scribe.spent(cost if isinstance(cost, float) else None)
+        if isinstance(title, str) and title not in _UNNAMED:
+            scribe.title(title)
+
+
+class _Telling:
+    """One session, or with a scribe for a subagent the one that was started for it."""
+
+    def __init__(self, database: Path, scribe: Scribe) -> None:
+        self._database = database
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._calls: dict[str, tuple[str, Object]] = {}
+        self._session_id = ""
+
+    def session(self, session_id: str) -> Iterator[None]:
+        """Tell its messages."""
+        self._session_id = session_id
+        named = databases.rows(self._database, "SELECT name FROM pragma_table_info('messages')")
+        summary = "is_summary_message" if ("is_summary_message",) in named else "0"
+        for message_id, role, raw, model, created, is_summary in databases.rows_of(
+            self._database,
+            "messages",
+            f"id, role, parts, model, created_at, {summary}",
+            "session_id = ? ORDER BY created_at, rowid",
+            self._missed,
+            session_id,
+        ):
+            whole = readable(b'{"parts":%b}' % str(raw).encode(errors="replace"), self._missed)
+            parts = objects(whole, "parts")
+            self._scribe.clock(milliseconds(created))
+            if is_summary and role == "assistant":
+                said = "".join(text(part, "data", "text") for part in parts)
+                self._scribe.compacted(f"compacted-{message_id}", said)
+            elif role == "user":
+                if not self._scribe.caller:
+                    self._scribe.prompt(self._prompt(parts))
+            elif role in ("assistant", "tool"):
+                if model:
+                    self._scribe.model(str(model))
+                for part in parts:
+                    self._part(text(part, "type"), obj(part, "data"), str(message_id))
+            elif role != "system":
+                self._missed.kind("messages", str(role), parts)
+            yield
+
+    def _prompt(self, parts: list[Object]) -> list[Object]:
+        blocks: list[Object] = []
+        for part in parts:
+            kind, data = text(part, "type"), obj(part, "data")
+            if kind == "text":
+                blocks += [text_block(words)] if (words := text(data, "text")) else []
+            elif kind == "binary":
+                mime = text(data, "MIMEType")
+                is_picture = mime.startswith("image/") and text(data, "Data")
+                path = text(data, "Path")
+                blocks.append(image(text(data, "Data"), mime) if is_picture else link(path))
+            elif kind == "image_url":
+                url = text(data, "url")
+                blocks.append(picture(url) or resource_link(url, url))
+            elif kind == "shell_command":
+                blocks.append(text_block(f"! {text(data, 'command')}"))
+            elif kind != "finish":
+                self._missed.kind("parts of prompts", kind, part)
+        return blocks
+
+    def _part(self, kind: str, data: Object, message_id: str) -> None:
+        if kind == "text":
+            self._scribe.say(text(data, "text"), message_id)
+        elif kind == "reasoning":
+            self._scribe.think(text(data, "thinking"), message_id)
+        elif kind == "tool_call":
+            self._call(data)
+        elif kind == "tool_result":
+            self._result(data)
+        elif kind == "finish":
+            reason = text(data, "reason")
+            if reason == "error":
+                said = [text(data, "message"), text(data, "details")]
+                self._scribe.fail_turn(": ".join(filter(None, said)) or "The request failed")
+            elif reason in _ENDED:
+                self._scribe.end_turn(_ENDED[reason])
+            elif reason == "end_turn":
+                self._scribe.done()
+        elif kind not in ("binary", "image_url", "shell_command"):
+            self._missed.kind("parts", kind, data)
+
+    def _call(self, call: Object) -> None:
+        call_id, name = text(call, "id"), text(call, "name")
+        given = obj(from_json(text(call, "input")))
+        self._calls[call_id] = name, given
+        verb, kind = TOOLS.get(name, (name.replace("_", " "), "other"))
+        shown = next((words for key in _SHOWN if (words := text(given, key))), "")
+        fields: Object = {"title": f"{verb} {shown}".strip() or name, "kind": kind}
+        fields["rawInput"] = given
+        if path := self._path(given):
+            fields["locations"] = [{"path": path}]
+        self._scribe.call(call_id, fields)
+        if name == "todos" and not self._scribe.caller:
+            steps = objects(given, "todos")
+            self._scribe.plan(
+                [plan_entry(text(step, "content"), text(step, "status")) for step in steps]
+            )
+
+    def _path(self, given: Object) -> str:
+        path = text(given, "file_path") or text(given, "path")
+        return os.path.join(self._scribe.facts.cwd, path) if path else ""
+
+    def _result(self, result: Object) -> None:
+        call_id = text(result, "tool_call_id")
+        name, given = self._calls.pop(call_id, ("", {}))
+        if not name:
+            self._missed.add("results of unknown calls", result)
+            return
+        if not self._scribe.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
+            self._subagent(call_id)
+        about = from_json(text(result, "metadata"))
+        failed = result.get("is_error") is True
+        produced: list[Object] = []
+        path = self._path(given)
+        if not failed and path and TOOLS.get(name, ("", ""))[1] == "edit":
+            old, new = text(about, "old_content"), text(about, "new_content")
+            pairs = objects(given, "edits") or [given]
+            if old or new:
+                produced = [diff(path, old or None, new)]
+            else:
+                produced = [
+                    diff(path, text(pair, "old_string") or None, new)
+                    for pair in pairs
+                    if (new := text(pair, "new_string") or text(pair, "content"))
+                ]
+        words = text(about, {"bash": "output", "view": "content"}.get(name, ""))
+        words = words or text(result, "content")
+        if words and not produced:
+            produced = [content(words)]
+        mime = text(result, "mime_type")
+        if mime.startswith("image/") and (data := text(result, "data")):
+            produced.append({"type": "content", "content": image(data, mime)})
+        fields: Object = {"status": "failed" if failed else "completed"}
+        if produced:
+            fields["content"] = produced
+        if (code := number(about, "exit_code")) is not None:
+            fields["rawOutput"] = {"exitCode": code}
+        self._scribe.update(call_id, fields)
+
+    def _subagent(self, call_id: str) -> None:
+        """Tell the calls of the session that this call started."""
+        for session_id, _ in databases.rows_of(
+            self._database,
+            "sessions",
+            "id, title",
+            "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)",
+            self._missed,
+            self._session_id,
+            call_id,
+            f"$${call_id}",
+            f"$${call_id}",
+        ):
+            telling = _Telling(self._database, SubagentScribe(self._scribe, call_id))
+            for _ in telling.session(str(session_id)):
+                pass
+
+
+READER: Final = Reader(NAME, KEY, find, read)
