@@ -44,7 +44,7 @@ from typing import Any
 
 import psutil
 
-from acphold.server.elsewhere import GAP_HOW
+from acphold.server.remote_sessions import GAP_HOW
 from tests.editor import (
     DEADLINE,
     Refused,

@@ -315,7 +315,7 @@ class Shared:
         try:
             await connection.peer.pump()
         finally:
-            connection.leave()
+            connection.detach()
             await connection.peer.aclose()
             client.left.set()
 

@@ -476,7 +476,7 @@ async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_
         client = await house.client()
         session = house.hub.held(await client.new()).session
         [old] = session.attachments
-        new = session.attach(client.connection, after=0, news_after=0)
+        new = session.attach(client.connection, after=0, live_after=0)
         await house.agent.say(session.id, "1 ")
         done: list[str] = []
         old.when_reached(session.last_seq, lambda: done.append("acted"))

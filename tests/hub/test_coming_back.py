@@ -194,7 +194,7 @@ async def test_a_client_is_let_in_though_its_place_cannot_be_noted(
         monkeypatch.setattr(house.hub._journal, "change", full)
         await follower.load(session)
         assert follower.text() == "a"
-        assert "places are not kept" in caplog.text
+        assert "positions are not kept" in caplog.text
 
 
 @pytest.mark.usefixtures("at_once")

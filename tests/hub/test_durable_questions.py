@@ -134,7 +134,7 @@ async def test_with_nobody_attached_a_question_waits_and_is_asked_of_who_comes(
 
 def hub_leaves(house: Shared, client: Onlooker) -> None:
     """The client's connection is lost; what it asked for goes on."""
-    house.hub.leave(client.connection)
+    house.hub.detach(client.connection)
 
 
 async def test_a_form_waits_for_a_client_that_can_show_it_and_the_others_are_told_once(

@@ -190,5 +190,5 @@ async def test_what_comes_to_rest_while_it_is_settled_is_settled_behind_that_but
         settling.may_end.set()
         if not in_a_turn:
             await settling.begun.wait()
-        await resting.compacted()
+        await resting.compaction_ends()
         assert settling.times == 2 - in_a_turn

@@ -33,7 +33,7 @@ def never(_: dict[str, Any]) -> Any:
 
 def lost(house: Shared, client: Onlooker) -> None:
     """The client's connection is lost; its turn goes on."""
-    house.hub.leave(client.connection)
+    house.hub.detach(client.connection)
 
 
 def asked(house: Shared, method: str, session: str, **params: Any) -> asyncio.Task[Any]:

@@ -13,7 +13,7 @@ import pytest
 from acphold.agents.capabilities import LINE
 from acphold.errors import HELD_ELSEWHERE
 from acphold.journal.sqlite import upkeep
-from acphold.server import elsewhere, owner_line
+from acphold.server import owner_line, remote_sessions
 from acphold.server.owner_line import OwnerLine
 from tests.editor import Editor, Refused, open_params, scripted_agent
 from tests.editor import wrapped as program
@@ -70,7 +70,7 @@ async def test_a_client_of_an_owner_that_was_stopped_goes_on_at_the_one_that_too
 async def test_a_line_to_an_owner_that_was_stopped_notices_that_another_has_its_session(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(remote_sessions, "LOOK_SECONDS", 0.1)
     async with guest(scripted_agent(), journal) as left, guest(scripted_agent(), journal) as right:
         await left.initialize()
         await right.initialize()

@@ -14,7 +14,7 @@ from tempfile import TemporaryDirectory
 import pytest
 
 from acphold.journal.stores import open_journal
-from acphold.server import elsewhere
+from acphold.server import remote_sessions
 from tests.editor import Editor, Refused, introduced, scripted_agent, wrap_command
 from tests.owners import owning
 from tests.served import Guest, wrapped
@@ -89,7 +89,7 @@ async def test_two_containers_that_see_the_same_files_share_a_session(
 async def test_a_container_whose_sockets_nobody_sees_keeps_its_session_and_others_are_told_where(
     journal: Path, short: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "WAIT_SECONDS", 0.0)
+    monkeypatch.setattr(remote_sessions, "WAIT_SECONDS", 0.0)
     (hidden := short / "hidden").mkdir(0o700)
     mount = f"mount -t tmpfs -o mode=700 none {hidden}"
     async with (
@@ -114,7 +114,7 @@ async def test_what_is_open_in_a_process_that_shares_nothing_is_told_at_once(
 async def test_a_session_that_its_owner_lost_and_has_again_is_opened_there_anew(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.02)
+    monkeypatch.setattr(remote_sessions, "LOOK_SECONDS", 0.02)
     async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
         await opened_at(owner, other, session)
         await had_by_another(journal, session)

@@ -104,5 +104,5 @@ async def test_what_is_too_long_is_told_in_the_session_that_it_belongs_to(
         [said] = [json.loads(lines)["params"] for lines in client.sent]
         assert said["sessionId"] == "s"
         assert "is over the limit" in said["update"]["description"]
-        assert line.opened["s"].told == 7
+        assert line.opened["s"].position == 7
         await line.aclose()

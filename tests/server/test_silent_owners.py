@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from acphold.journal.stores import open_journal
-from acphold.server import elsewhere, owner_line
+from acphold.server import owner_line, remote_sessions
 from acphold.server.neighbours import is_answering
 from tests.editor import DEADLINE, Editor, Refused
 from tests.editor import wrapped as program
@@ -28,7 +28,7 @@ MODES = {"currentModeId": "ask", "availableModes": [{"id": m, "name": m} for m i
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """A silent owner is found out at once."""
     monkeypatch.setattr(owner_line, "REACH_SECONDS", 0.3)
-    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(remote_sessions, "LOOK_SECONDS", 0.1)
 
 
 @contextmanager
@@ -85,7 +85,7 @@ async def test_a_prompt_that_is_cancelled_at_a_stopped_owner_is_answered(
 async def test_a_prompt_that_its_owner_refuses_because_it_has_lost_the_session_runs_at_the_next(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(elsewhere, "LOOK_SECONDS", 2 * DEADLINE)
+    monkeypatch.setattr(remote_sessions, "LOOK_SECONDS", 2 * DEADLINE)
     monkeypatch.setattr(owner_line, "REACH_SECONDS", 2 * DEADLINE)
     async with sharing(journal) as (owner, client, session):
         with stopped(owner):
@@ -113,7 +113,7 @@ async def test_an_owner_that_takes_its_time_and_says_that_it_is_there_keeps_the_
         looks.put_nowait(await is_answering(addresses, seconds))
         return True
 
-    monkeypatch.setattr(elsewhere, "is_answering", noted)
+    monkeypatch.setattr(remote_sessions, "is_answering", noted)
     async with kept(journal) as (client, session), posed_owner(journal, session) as owner:
         await opened_at(owner, client, session)
         late = client.begin("session/set_mode", {"sessionId": session, "modeId": "code"})

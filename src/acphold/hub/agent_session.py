@@ -199,7 +199,7 @@ class AgentSession:
             self.repeated = [earlier for earlier in self.repeated if update_kind(earlier) != kind]
         self.repeated.append(raw)
 
-    def news(self, attributes: Attributes) -> list[bytes]:
+    def differing(self, attributes: Attributes) -> list[bytes]:
         """What was kept aside and changes these attributes, in order; kept no longer."""
         found: list[bytes] = []
         for raw in self.repeated:

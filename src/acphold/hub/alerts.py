@@ -110,7 +110,7 @@ class SessionAlerts:
         self._session = session
         self._agent = agent
         self._timers: dict[str, Timer] = {}
-        self._told: set[str] = set()
+        self._alerted: set[str] = set()
         self._turn_began: float | None = None
         self._prompt = b"[]"
         self._before_turn = 0
@@ -123,7 +123,7 @@ class SessionAlerts:
         if rules.on_waiting:
             began = self._clock.time()
             self._timers[question.id] = self._clock.call_later(
-                rules.waiting_seconds, lambda: self._is_waiting(question, began)
+                rules.waiting_seconds, lambda: self._tell_of_waiting(question, began)
             )
 
     def closed(self, question_id: str) -> None:
@@ -131,14 +131,14 @@ class SessionAlerts:
         timer = self._timers.pop(question_id, None)
         if timer is not None:
             timer.cancel()
-        self._told.discard(question_id)
+        self._alerted.discard(question_id)
 
-    def _is_waiting(self, question: AskedQuestion, began: float) -> None:
+    def _tell_of_waiting(self, question: AskedQuestion, began: float) -> None:
         del self._timers[question.id]
         rules = self._alerts.rules()
-        if self._told or not rules.on_waiting:
+        if self._alerted or not rules.on_waiting:
             return
-        self._told.add(question.id)
+        self._alerted.add(question.id)
         alert = self._alert(
             "waiting", began, question=question.title, options=tuple(question.option_names)
         )

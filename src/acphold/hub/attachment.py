@@ -117,9 +117,9 @@ class Attachment:
     is what the client had open when it asked for this one: it has that still if this one is never
     opened.
 
-    With `positions` each line carries the place that its client can go on from later. What is above
-    `news_after` is told as it is told live: a notice in it is news. What is not is
-    history, and told as a replay.
+    With `positions` each line carries the position that its client can go on from later. What is
+    above `live_after` is told as it is told live, a notice in it, too. What is not is history, and
+    told as a replay.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Attachment:
         source: Source,
         client: Client,
         after: int,
-        news_after: int,
+        live_after: int,
         *,
         positions: bool = False,
     ) -> None:
@@ -145,7 +145,7 @@ class Attachment:
             client=client,
             sent=client.known_prompts,
         )
-        self._news_after = news_after
+        self._live_after = live_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
         self._due_bytes = 0
         self.on_moved: Callable[[int], None] | None = None
@@ -169,7 +169,7 @@ class Attachment:
         return self.state is not CLOSED
 
     @property
-    def places(self) -> set[int]:
+    def kept_apart(self) -> set[int]:
         """Entries that are not to be put together with those behind them, for its sake.
 
         It goes on behind its cursor, something is to be done behind each of those that are due, and
@@ -207,7 +207,7 @@ class Attachment:
             return
         if segment.last_seq in self.untold:
             self.untold.discard(segment.last_seq)
-            if segment.kind == PROMPT and (lines := self._frames.place(segment.last_seq)):
+            if segment.kind == PROMPT and (lines := self._frames.position(segment.last_seq)):
                 self.client.send(lines)
         elif (buffered := self.client.buffered) > LAG:
             self._go_on()
@@ -323,13 +323,13 @@ class Attachment:
             is_own = segment.last_seq in self.untold
             if is_own and segment.kind != PROMPT:
                 continue
-            if not is_own and segment.last_seq <= self._news_after:
+            if not is_own and segment.last_seq <= self._live_after:
                 past.append(segment)
                 continue
             lines.append(self._frames.history(past))
             past.clear()
             lines.append(
-                self._frames.place(segment.last_seq) if is_own else self._frames.live(segment)
+                self._frames.position(segment.last_seq) if is_own else self._frames.live(segment)
             )
         lines.append(self._frames.history(past))
         self.untold.difference_update(segment.last_seq for segment in page)
@@ -355,7 +355,7 @@ class Attachment:
         What it is sent as history is sent whole, its own words, too.
         """
         other.before = self if self.is_open else self.before
-        other.untold |= {seq for seq in self.untold if seq > other._news_after}
+        other.untold |= {seq for seq in self.untold if seq > other._live_after}
         self._give_way(other)
 
     def take_back(self, other: Attachment) -> None:

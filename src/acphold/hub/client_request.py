@@ -67,7 +67,7 @@ class ClientRequest:
         self.asked = asked
         self.seq = seq
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self._only = only
         self._tasks: dict[Client, asyncio.Task[None]] = {}
 
@@ -77,7 +77,7 @@ class ClientRequest:
 
     def put_to(self, attachment: Attachment) -> None:
         """Ask this client too, if it suits and has not been asked."""
-        self.news.set()
+        self.changed.set()
         client = attachment.client
         if client not in self._tasks and self.suits(client):
             task = asyncio.create_task(self._ask(attachment), name=f"ask {self.asked.method}")
@@ -108,7 +108,7 @@ class ClientRequest:
 
     def withdraw(self, client: Client) -> None:
         """This client is gone or no longer asked."""
-        self.news.set()
+        self.changed.set()
         task = self._tasks.pop(client, None)
         if task is not None:
             task.cancel()
@@ -119,7 +119,7 @@ class ClientRequest:
         """This is what came of it, unless something did already."""
         if not self.reply.done():
             self.reply.set_result(reply)
-            self.news.set()
+            self.changed.set()
 
     async def aclose(self) -> None:
         """Tell whoever still thinks about it that it is over."""

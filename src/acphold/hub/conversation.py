@@ -68,7 +68,7 @@ REPEATED = kinds_about("choices", "commands", "cost")
 
 
 class Conversation:
-    """See the module. `told` is what the agent was told that clients can do."""
+    """See the module. `offered` is what the agent was told that clients can do."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class Conversation:
         setup: Setup,
         options: ServeOptions,
         *,
-        told: Callable[[], ClientCapabilities] = ClientCapabilities,
+        offered: Callable[[], ClientCapabilities] = ClientCapabilities,
         alerts: Alerts = NO_ALERTS,
         cut_off: bool = False,
     ) -> None:
@@ -91,8 +91,8 @@ class Conversation:
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
-        self.services = Services(session, self.questions, self.terminals, told)
-        self._told = told
+        self.services = Services(session, self.questions, self.terminals, offered)
+        self._offered = offered
         self.title = GivenTitle(session, journal)
         self.turns = Turns(
             session,
@@ -248,11 +248,11 @@ class Conversation:
         if self.turns.is_cancelling:
             return refusal(asked, "cancelled")
         clients = [attachment.client for attachment in self.session.attachments]
-        if not covers(self._told(), asked) and not any(
+        if not covers(self._offered(), asked) and not any(
             can_answer(client, asked) for client in clients
         ):
             raise unanswerable(
-                asked, (self._told(), *(client.offer.capabilities for client in clients))
+                asked, (self._offered(), *(client.offer.capabilities for client in clients))
             )
         return await self.questions.decide(asked)
 
@@ -272,7 +272,7 @@ class Conversation:
         self.session.open_to(attachment)
         self.questions.put_to(attachment)
 
-    async def leave(self, client: Client) -> None:
+    async def close_for(self, client: Client) -> None:
         """A client closes the session, which others have open: its own turns end with that."""
         await self.turns.end_for(client)
         if (attachment := self.session.find(client)) is not None:
@@ -392,7 +392,7 @@ class Conversation:
         self._end()
         if error.deleted:
             self.session.tell_deleted()
-            self.session.leave()
+            self.session.detach_all()
         else:
             self.session.move()
 

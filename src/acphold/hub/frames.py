@@ -35,7 +35,7 @@ PARENT = "acphold/parent"
 """The `_meta` key of the session that a sub-agent belongs to, beside the position: it is one there.
 """
 
-NO_NEWS = b'{"sessionUpdate":"session_info_update"}'
+EMPTY_UPDATE = b'{"sessionUpdate":"session_info_update"}'
 """An update that changes nothing: each of its members may be missing (spec v1, session list)."""
 
 
@@ -119,7 +119,7 @@ class Frames:
             elif segment.kind == PROMPT:
                 if self._is_known:
                     yield self.replayed(replay(page[begin:place]))
-                    yield self.place(segment.last_seq)
+                    yield self.position(segment.last_seq)
                     begin = place + 1
                 self._is_known = False
         yield self.replayed(replay(page[begin:]))
@@ -128,14 +128,14 @@ class Frames:
         """The lines for what a replay yields."""
         return b"".join([self._line(update) for update in updates])
 
-    def place(self, seq: int) -> bytes:
+    def position(self, seq: int) -> bytes:
         """The line that tells nothing but a position, or that the turn begins; b"" for who asks for
         neither.
 
         For a prompt: its own client knows it, and is not told it again when it goes on behind.
         """
         if self._positions or self._begun:
-            return self._line(Replayed(PROMPT_BEGUN if self._begun else NO_NEWS, seq=seq))
+            return self._line(Replayed(PROMPT_BEGUN if self._begun else EMPTY_UPDATE, seq=seq))
         return b""
 
     def _line(self, update: Replayed) -> bytes:

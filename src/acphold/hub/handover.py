@@ -83,7 +83,7 @@ def earlier_conversation(
 
 def cut_off_turn(state: SessionState) -> Context | None:
     """The last turn in `state`, which a crash cut off: an agent that restored the rest lacks it."""
-    prompts = [place for place, item in enumerate(state.timeline) if is_prompt(item)]
+    prompts = [index for index, item in enumerate(state.timeline) if is_prompt(item)]
     kept = _kept(state.timeline[prompts[-1] :] if prompts else ())
     if not kept.parts:
         return None
@@ -139,8 +139,8 @@ def _shortened(prompts: list[str]) -> list[str]:
     """The prompts in PROMPT_BYTES: the longest are shortened, and only then the oldest left out."""
     prompts = prompts[-(PROMPT_BYTES // LEAST_PROMPT_BYTES) :]
     room = PROMPT_BYTES
-    for place, size in enumerate(sorted(map(_size, prompts))):
-        share = room // (len(prompts) - place)
+    for index, size in enumerate(sorted(map(_size, prompts))):
+        share = room // (len(prompts) - index)
         if size > share:  # this one and all that are longer get the same
             return [shortened(prompt, share - PART_BYTES) for prompt in prompts]
         room -= size

@@ -88,7 +88,7 @@ class Hub:
         self.whereabouts = Whereabouts(journal)
         self._options = options
         self._alerts = alerts
-        self._told = ClientCapabilities()
+        self._offered = ClientCapabilities()
         self._ownership = ownership = Ownership(self._live, journal, self._conversation)
         self._adoption = Adoption(
             journal, self.agent, self.sessions, ownership.enter, ownership.abandon
@@ -179,7 +179,7 @@ class Hub:
                     if self._introduced is None:
                         self.start_failed.set()
                     raise
-                self._told = decode(InitializeRequest, params).value.client_capabilities
+                self._offered = decode(InitializeRequest, params).value.client_capabilities
             return self._introduced
 
     # -- finding --------------------------------------------------------------------------
@@ -213,13 +213,13 @@ class Hub:
                 await conversation.session.verify()
                 await conversation.title.look()
 
-    def leave(self, client: Client) -> None:
+    def detach(self, client: Client) -> None:
         """Take a client that has gone off every session."""
         for conversation in tuple(self._live.values()):
             for attachment in tuple(conversation.session.attachments):
                 if attachment.client is client:
                     in_turn = conversation.turns.running is not None
-                    conversation.session.keep_place(attachment, in_turn=in_turn)
+                    conversation.session.keep_position(attachment, in_turn=in_turn)
                     conversation.detach(attachment)
 
     def sign_in_changed(self) -> None:
@@ -316,7 +316,7 @@ class Hub:
         session = conversation.session
         end = session.last_seq
         restoring = self._readiness.begin(conversation)
-        attachment = session.attach(client, after=0, news_after=end)
+        attachment = session.attach(client, after=0, live_after=end)
         try:
             await session.be_followed(attachment)
             await conversation.questions.tell_missed()
@@ -448,7 +448,7 @@ class Hub:
             self._routes,
             setup,
             self._options,
-            told=lambda: self._told,
+            offered=lambda: self._offered,
             alerts=self._alerts,
             cut_off=summary.turn != "idle",
         )
@@ -470,7 +470,7 @@ class Hub:
             return
         here = [attachment.client for attachment in conversation.session.attachments]
         if client is not None and any(other is not client for other in here):
-            await conversation.leave(client)
+            await conversation.close_for(client)
             return
         side = conversation.side
         at_agent = side.under_its_id(b"{}") if side.is_open else None
@@ -478,9 +478,9 @@ class Hub:
             # Its last words are part of the session; those of a program go to nobody.
             await conversation.turns.aclose()
             await self._close_at_agent(session_id, at_agent)
-            await self._leave(conversation)
+            await self._close_live(conversation)
         else:
-            await self._leave(conversation)
+            await self._close_live(conversation)
             await self._close_at_agent(session_id, at_agent)
 
     async def _close_at_agent(self, session_id: str, params: bytes | None) -> None:
@@ -491,7 +491,7 @@ class Hub:
         except AcpholdError as exc:
             log.warning("session %s: not closed at the agent: %s", session_id, exc)
 
-    async def _leave(self, conversation: Conversation) -> None:
+    async def _close_live(self, conversation: Conversation) -> None:
         """Close it, to the end: also if whoever asked for that does not wait any more."""
         # At once: a load right behind it waits for it.
         closing = self._tasks.begin(self._close_here(conversation), "close session")

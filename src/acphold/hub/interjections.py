@@ -38,7 +38,7 @@ class Interjections:
     """What was said so in one session. An agent may send it back, before its answer or after."""
 
     def __init__(self) -> None:
-        self._told: deque[bytes] = deque(maxlen=REMEMBERED)
+        self._said: deque[bytes] = deque(maxlen=REMEMBERED)
         self._pending: list[bytes] = []
 
     def begin(self, prompt: bytes | None) -> None:
@@ -50,7 +50,7 @@ class Interjections:
         """Whether the agent, which answered so, has taken in what is not journalled yet."""
         if prompt not in self._pending or not is_taken(answer):
             return False
-        self._told.append(prompt)
+        self._said.append(prompt)
         self.end(prompt)
         return True
 
@@ -68,7 +68,7 @@ class Interjections:
             if repeats(update, prompt):
                 self._pending.remove(prompt)
                 return False
-        return any(repeats(update, prompt) for prompt in self._told)
+        return any(repeats(update, prompt) for prompt in self._said)
 
 
 def prompt_in(method: str, params: bytes) -> bytes | None:

@@ -31,14 +31,14 @@ def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] |
     theirs = [_plain(said) for said, _ in turns]
     if not ours:
         return None
-    place, best = -1, 0
+    index, best = -1, 0
     for end in range(len(theirs)):
         # The longest run of the same prompts wins, of several the first: a prompt may come again.
         if (length := _common_end(ours, theirs[: end + 1])) > best:
-            place, best = end, length
-    if place < 0:
+            index, best = end, length
+    if index < 0:
         return None
-    return [raw for _, raws in turns[place + 1 :] for raw in raws]
+    return [raw for _, raws in turns[index + 1 :] for raw in raws]
 
 
 def _common_end(one: Sequence[str], other: Sequence[str]) -> int:

@@ -137,9 +137,9 @@ class Questions:
             timer = asyncio.get_running_loop().call_later(seconds, question.end, expired)
         try:
             while not question.reply.done():
-                question.news.clear()
+                question.changed.clear()
                 await self._attend(question)
-                await question.news.wait()
+                await question.changed.wait()
             return question.reply.result()
         finally:
             if timer is not None:
@@ -182,7 +182,7 @@ class Questions:
         finally:
             self._open.remove(question)
             self._alerts.closed(question.entry.id)
-            question.news.set()
+            question.changed.set()
             await question.aclose()
 
     # -- clients --------------------------------------------------------------------------
@@ -233,8 +233,8 @@ class Questions:
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
                 while waiting := self.waiting:
-                    waiting[0].news.clear()
-                    await waiting[0].news.wait()
+                    waiting[0].changed.clear()
+                    await waiting[0].changed.wait()
 
     async def close_left(self, ids: Iterable[str]) -> None:
         """Questions that a crash left open: nobody is there any more who asks."""

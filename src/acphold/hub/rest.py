@@ -22,9 +22,10 @@ UNNOTICED_SECONDS = 60.0
 is there does so every half minute or so."""
 
 KEPT_SECONDS = 600.0
-"""How long a client has to come back to its place, whoever goes on with the session meanwhile. What
-is not settled is longer to load and to search, so this is no day; who comes later goes on between
-two turns, or loads the session."""
+"""How long a client has to come back to its position, whoever goes on with the session meanwhile.
+
+What is not settled is longer to load and to search, so this is no day; who comes later goes on
+between two turns, or loads the session."""
 
 KEPT_IN_TURN_SECONDS = 24 * 3600.0
 """How long it has if its connection was lost in a turn, and nobody begins another one later than
@@ -32,7 +33,7 @@ KEPT_SECONDS: a lid that was closed on a long task is opened the next morning.""
 
 
 class Bookmark(Struct, frozen=True):
-    """The place of a client: kept until `soon`, and until `late` if no turn begins behind that.
+    """The position of a client: kept until `soon`, and until `late` if no turn begins behind that.
 
     Both are times of the event loop.
     """
@@ -62,8 +63,8 @@ class Rest:
         delay = UNNOTICED_SECONDS if positions else DELAY
         until = loop.time() + delay
         if self._bookmarks:
-            self._bookmarks = [place for place in self._bookmarks if place.late > loop.time()]
-            until = max([until, *(place.late for place in self._bookmarks)])
+            self._bookmarks = [mark for mark in self._bookmarks if mark.late > loop.time()]
+            until = max([until, *(mark.late for mark in self._bookmarks)])
         self._until = until
         if self._timer is not None and self._timer.when() > until:
             self._timer.cancel()  # it was to wait for somebody who has come back
@@ -76,7 +77,7 @@ class Rest:
         self._until = None
         if self._bookmarks:
             now = asyncio.get_running_loop().time()
-            self._bookmarks = [place for place in self._bookmarks if place.soon > now]
+            self._bookmarks = [mark for mark in self._bookmarks if mark.soon > now]
 
     def _over(self) -> None:
         self._timer = None
@@ -90,16 +91,16 @@ class Rest:
         else:
             self._goes_on = True
 
-    # -- places ---------------------------------------------------------------------------
+    # -- bookmarks ------------------------------------------------------------------------
 
     @property
     def bookmarks(self) -> int:
-        """How many clients may come back to their place."""
+        """How many clients may come back to their position."""
         now = asyncio.get_running_loop().time()
-        return sum(place.late > now for place in self._bookmarks)
+        return sum(mark.late > now for mark in self._bookmarks)
 
     def leave_bookmark(self, *, in_turn: bool = False, ago: float = 0.0) -> None:
-        """The connection of a client was lost, `ago` in seconds: its place is kept for a while."""
+        """The connection of a client was lost, `ago` in seconds: its position is kept a while."""
         lost = asyncio.get_running_loop().time() - ago
         late = lost + (KEPT_IN_TURN_SECONDS if in_turn else KEPT_SECONDS)
         self._bookmarks.append(Bookmark(lost + KEPT_SECONDS, late))
@@ -107,7 +108,7 @@ class Rest:
             self._until = max(self._until, late)
 
     def take_bookmark(self) -> None:
-        """A client that asks for positions has come: the oldest place is nobody's any more."""
+        """A client that asks for positions has come: the oldest bookmark is nobody's any more."""
         if self._bookmarks:
             self._bookmarks.pop(0)
             if self._until is not None:
@@ -122,7 +123,7 @@ class Rest:
             self._settling = asyncio.create_task(self._settle(), name="settle")
             self._settling.add_done_callback(self._settled)
 
-    def is_compacted(self) -> None:
+    def end_compaction(self) -> None:
         """What is under way puts nothing together any more: what is left does not change rows."""
         self._compacted.set()
 
@@ -140,7 +141,7 @@ class Rest:
             delay = min(DELAY * 2**self._failed, UNNOTICED_SECONDS)
             self._timer = asyncio.get_running_loop().call_later(delay, self._over)
 
-    async def compacted(self) -> None:
+    async def compaction_ends(self) -> None:
         """Wait until nothing is put together, if something is just now."""
         while not self._compacted.is_set():  # it may have begun again before this goes on
             await self._compacted.wait()
@@ -154,7 +155,7 @@ class Rest:
     async def aclose(self, seconds: float) -> None:
         """Settle now; what is not done after so many seconds is left for another time.
 
-        All of it is, while a client may come back to its place.
+        All of it is, while a client may come back to its position.
         """
         self.stop()
         if not self.bookmarks:

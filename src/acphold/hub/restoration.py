@@ -263,8 +263,8 @@ class Restoration:
                 # A turn that was given up here and goes on there is no part of what follows.
                 side.voice = Voice.STALE if side.is_at_work else voice
                 await self._take_missing_turns()
-                if news := side.news(self._session.attributes):
-                    await self._session.publish("update", news)
+                if differing := side.differing(self._session.attributes):
+                    await self._session.publish("update", differing)
                 return answer
         except RemoteError as exc:
             if exc.code == AUTH_REQUIRED:

@@ -142,7 +142,7 @@ class Routes:
         ended = self._at_work.get(agent_session or "")
         return None if ended is None or ended.is_set() else ended
 
-    def is_at_work_elsewhere(self, agent_session: str | None) -> bool:
+    def is_at_work_in_another(self, agent_session: str | None) -> bool:
         """Whether the agent works at a turn of another session that somebody waits for."""
         self._look()
         return any(

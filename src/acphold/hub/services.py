@@ -51,19 +51,19 @@ GONE = "the client that had terminal {!r} has gone, and nobody else has it; crea
 
 
 class Services:
-    """See the module. `told` is what the agent was told that clients can do."""
+    """See the module. `offered` is what the agent was told that clients can do."""
 
     def __init__(
         self,
         session: Session,
         questions: Questions,
         texts: TerminalTexts,
-        told: Callable[[], ClientCapabilities],
+        offered: Callable[[], ClientCapabilities],
     ) -> None:
         self._session = session
         self._questions = questions
         self._texts = texts
-        self._told = told
+        self._offered = offered
         self._stand_in = StandIn(session)
 
     async def answer(self, asked: Asked, prompting: Client | None) -> bytes:
@@ -75,35 +75,35 @@ class Services:
         if asked.method.startswith(TERMINAL_METHODS):
             return await self._terminal(asked, prompting)
         while True:
-            place = self._place(asked, prompting)
+            by = self._who_serves(asked, prompting)
             try:
-                return await self._ask(asked, place)
+                return await self._ask(asked, by)
             except ConnectionLostError:
-                if place is None:
+                if by is None:
                     raise
                 # It has gone: another one does it. Reading or writing a file twice harms nobody.
 
     async def _terminal(self, asked: Asked, prompting: Client | None) -> bytes:
         terminal = self._texts.find(asked)
         if terminal is not None:
-            place = terminal.client
-            if place is not None and self._session.find(place) is None:
+            by = terminal.client
+            if by is not None and self._session.find(by) is None:
                 return await self._gone(asked)
         elif asked.method != CREATE_TERMINAL.name and self._stand_in.has(terminal_id(asked.params)):
-            place = None
+            by = None
         else:
-            place = self._place(asked, prompting)
+            by = self._who_serves(asked, prompting)
 
         async def ask(method: str, params: bytes) -> bytes:
-            return await self._ask(Asked(method, params, asked.child), place)
+            return await self._ask(Asked(method, params, asked.child), by)
 
         try:
-            answer = await self._texts.pass_on(asked, place, ask)
+            answer = await self._texts.pass_on(asked, by, ask)
             if asked.method == CREATE_TERMINAL.name:
-                self._session.made_terminal(terminal_id(answer), place)
+                self._session.made_terminal(terminal_id(answer), by)
             return answer
         except ConnectionLostError:
-            if place is None or asked.method == CREATE_TERMINAL.name:
+            if by is None or asked.method == CREATE_TERMINAL.name:
                 raise
             return await self._gone(asked)
 
@@ -115,7 +115,7 @@ class Services:
         id_ = terminal_id(asked.params)
         raise UnknownTerminalError(id_, GONE.format(id_))
 
-    def _place(self, asked: Asked, prompting: Client | None) -> Client | None:
+    def _who_serves(self, asked: Asked, prompting: Client | None) -> Client | None:
         """The client that is to do this; None: we are."""
         clients = [attachment.client for attachment in self._session.attachments]
         if prompting in clients:
@@ -123,14 +123,14 @@ class Services:
         for client in clients:
             if can_answer(client, asked):
                 return client
-        if asked.method not in SERVED or not covers(self._told(), asked):
+        if asked.method not in SERVED or not covers(self._offered(), asked):
             raise MethodNotFoundError(asked.method)
         return None
 
-    async def _ask(self, asked: Asked, place: Client | None) -> bytes:
-        if place is None:
+    async def _ask(self, asked: Asked, by: Client | None) -> bytes:
+        if by is None:
             return await self._stand_in.answer(asked)
-        return await self._questions.relay(asked, place)
+        return await self._questions.relay(asked, by)
 
     async def aclose(self) -> None:
         """End the commands that run here."""

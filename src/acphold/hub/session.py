@@ -40,7 +40,7 @@ from acphold.hub.annotations import (
     notice,
 )
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
-from acphold.hub.news import NO_CHANGE, News, both
+from acphold.hub.publication import NO_CHANGE, Publication, both
 from acphold.hub.rest import Rest
 from acphold.journal import Entries, Lease, Links, Owners, RowChange, SessionRow, Sessions, state_of
 from acphold.schema.update_kinds import CHILD
@@ -99,7 +99,7 @@ class Session:
         self._on_lost = on_lost
         self._lost: LeaseLostError | None = None
         self._writing = asyncio.Lock()
-        self._held: list[News] = []
+        self._held: list[Publication] = []
         self._active = 0
         self._last_active = row.updated_at
         self._touched = 0
@@ -126,9 +126,9 @@ class Session:
         `change` is what the list shows from now on, committed with them. Raises JournalError, and
         then nothing was delivered.
         """
-        news = News(kind, raws, author, then, change, audience)
+        publication = Publication(kind, raws, author, then, change, audience)
         async with self._writing:
-            return await self._publish(news)
+            return await self._publish(publication)
 
     def hold(
         self,
@@ -141,7 +141,7 @@ class Session:
 
         For who knows that something follows in the same step, and calls `release` if it does not.
         """
-        self._held.append(News(kind, raws, author, None, change, None))
+        self._held.append(Publication(kind, raws, author, None, change, None))
 
     @property
     def holds_any(self) -> bool:
@@ -161,17 +161,19 @@ class Session:
             elif first is not None:
                 first()
 
-    async def _publish(self, *last: News, first: Callable[[], None] | None = None) -> Segment:
+    async def _publish(
+        self, *last: Publication, first: Callable[[], None] | None = None
+    ) -> Segment:
         """Publish what is held and this, which is all or nothing; what is held stays so then."""
         held, self._held = self._held, []
-        news = (*held, *last) if held else last
+        publications = (*held, *last) if held else last
         try:
             attributes, change = self.attributes, NO_CHANGE
-            for each in news:
+            for each in publications:
                 attributes = each.after(attributes)
                 change = both(change, each.change)
-            row = self._with_news(change, attributes)
-            runs = [(each.kind, each.raws) for each in news]
+            row = self._row_change(change, attributes)
+            runs = [(each.kind, each.raws) for each in publications]
             segments = await self._journal.append(self._lease, runs, row)
             self.attributes, self.last_seq = attributes, segments[-1].last_seq
         except BaseException as exc:
@@ -183,25 +185,26 @@ class Session:
             if first is not None:
                 first()
         finally:
-            for each, segment in zip(news, segments, strict=True):
+            for each, segment in zip(publications, segments, strict=True):
                 self._deliver(each, segment)
         return segments[-1]
 
-    def _deliver(self, news: News, segment: Segment) -> None:
-        author = None if news.author is None else self._current(news.author)
+    def _deliver(self, publication: Publication, segment: Segment) -> None:
+        author = None if publication.author is None else self._current(publication.author)
         if author is not None:  # before the others: a program may wait for the answer
             author.untold.add(segment.last_seq)
             author.deliver(segment)
-            if news.then is not None:
-                author.when_reached(segment.last_seq, news.then)
+            if publication.then is not None:
+                author.when_reached(segment.last_seq, publication.then)
+        audience = publication.audience
         for attachment in tuple(self.attachments):
             if attachment is author:
                 continue
-            if news.audience is not None and attachment.client is not news.audience.client:
+            if audience is not None and attachment.client is not audience.client:
                 attachment.untold.add(segment.last_seq)
             attachment.deliver(segment)
 
-    def _with_news(self, change: RowChange, attributes: Attributes) -> RowChange | None:
+    def _row_change(self, change: RowChange, attributes: Attributes) -> RowChange | None:
         """The change, with what the entries themselves change in the list; None for nothing."""
         before = self.attributes
         if attributes is before:
@@ -246,7 +249,7 @@ class Session:
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Committed segments above `after`, at least one; LeaseLostError when they are gone."""
         # While rows are rewritten: read before or after it, never some of each.
-        await self._rest.compacted()
+        await self._rest.compaction_ends()
         page = await self._journal.read(self.id, after, limit_bytes)
         if self._lost is not None or not page:
             # Deleted, or taken elsewhere, meanwhile: what the id now means is not this session.
@@ -375,14 +378,14 @@ class Session:
     # -- clients --------------------------------------------------------------------------
 
     def attach(
-        self, client: Client, after: int, news_after: int, *, positions: bool = False
+        self, client: Client, after: int, live_after: int, *, positions: bool = False
     ) -> Attachment:
         """An attachment that is held until its client has the answer that opens the session.
 
         It replaces what the client has already; in one step, so that no client ever has two.
-        `after`, `news_after` and `positions` as in Attachment.
+        `after`, `live_after` and `positions` as in Attachment.
         """
-        attachment = Attachment(self, client, after, news_after, positions=positions)
+        attachment = Attachment(self, client, after, live_after, positions=positions)
         for known in tuple(self.attachments):
             if known.client is client:
                 self.attachments.remove(known)
@@ -470,13 +473,13 @@ class Session:
                     self.terminals[terminal] = None
             attachment.close()
 
-    def keep_place(self, attachment: Attachment, *, in_turn: bool) -> None:
+    def keep_position(self, attachment: Attachment, *, in_turn: bool) -> None:
         """The connection of its client was lost: it may come back to where it was."""
         if attachment.positions:
             self._rest.leave_bookmark(in_turn=in_turn)
 
     async def be_followed(self, attachment: Attachment) -> None:
-        """It is let in: it has its place back, and a later owner is to keep that, too.
+        """It is let in: it has its position back, and a later owner is to keep that, too.
 
         If that cannot be written, the client may have to load the session then. Raises
         LeaseLostError.
@@ -493,7 +496,7 @@ class Session:
             self.lose(exc)
             raise
         except JournalError:
-            log.warning("session %s: places are not kept", self.id, exc_info=True)
+            log.warning("session %s: positions are not kept", self.id, exc_info=True)
 
     async def keep_places(self, *, in_turn: bool) -> None:
         """It has a new owner: whoever the last one had cut off may come back."""
@@ -505,7 +508,7 @@ class Session:
 
     async def require_exact(self, position: int) -> None:
         """Raise InvalidParamsError unless a client can go on behind this position."""
-        await self._rest.compacted()
+        await self._rest.compaction_ends()
         if position > self.last_seq:
             why = f"the session has no more than {self.last_seq}"
         elif not await self._journal.is_exact(self.id, position):
@@ -539,13 +542,13 @@ class Session:
     async def _settle(self) -> bool:
         # Nobody reads on before it is compacted, and a client that lags goes on behind its cursor
         # then: one that reads nothing is not to keep what was said out of the list and the search.
-        apart = {seq for known in self.attachments if known.is_fed for seq in known.places}
+        apart = {seq for known in self.attachments if known.is_fed for seq in known.kept_apart}
         try:
             if self._active > self._touched:
                 await self._journal.change(self._lease, RowChange(updated_at=self._active))
                 self._touched = self._active
             await self._journal.settle(
-                self._lease, self.last_seq, self._rest.is_compacted, apart=apart
+                self._lease, self.last_seq, self._rest.end_compaction, apart=apart
             )
             # Somebody may have come, and been cut off, while words were indexed.
             if self._followed_by < self._followers:
@@ -561,12 +564,12 @@ class Session:
     def move(self) -> None:
         """It goes on in another process: whoever has it open here is to follow it there."""
         open_ = [known if known.is_open else known.before for known in self.attachments]
-        self.leave()
+        self.detach_all()
         for attachment in open_:
             if attachment is not None:
                 attachment.moved()
 
-    def leave(self) -> None:
+    def detach_all(self) -> None:
         """Send nothing more to anybody."""
         self._rest.stop()
         for attachment in tuple(self.attachments):
@@ -574,7 +577,7 @@ class Session:
 
     async def aclose(self) -> None:
         """Detach everybody, settle for a moment, let go of the lease."""
-        self.leave()
+        self.detach_all()
         if self._lost is not None:
             return
         try:

@@ -258,7 +258,7 @@ class Turns:
             async with asyncio.timeout(self._options.cancel_grace):
                 await ended.wait()
         except TimeoutError:
-            if self._routes.is_at_work_elsewhere(self._side.id):
+            if self._routes.is_at_work_in_another(self._side.id):
                 raise AgentBusyError(
                     "the agent is still at work on a cancelled turn and serves another session; "
                     "try again later"

@@ -350,10 +350,10 @@ class Peer:
     async def _hold(self) -> None:
         """Hold an agent up until enough is answered, or nothing is for long."""
         while self._is_to_hold:
-            self._open.news.clear()
+            self._open.changed.clear()
             try:
                 async with asyncio.timeout(HOLD_SECONDS):
-                    await self._open.news.wait()
+                    await self._open.changed.wait()
             except TimeoutError:
                 log.warning("what the %s asks is not answered: it is read on", self.name)
                 self._held_in_vain = self._open.answered
@@ -361,7 +361,7 @@ class Peer:
     def hold_no_more(self) -> None:
         """The other side has ended: what it has said is read to its end."""
         self._holds = False
-        self._open.news.set()
+        self._open.changed.set()
 
     def _start(self, received: RequestReceived) -> None:
         if self._open.size > UNANSWERED:

@@ -68,13 +68,13 @@ class Request:
 class OpenRequests:
     """The requests of the other side that are not answered; `size` is bytes, more or less.
 
-    `answered` is how many are, and `news` is set by each.
+    `answered` is how many are, and `changed` is set by each.
     """
 
     def __init__(self) -> None:
         self.size = 0
         self.answered = 0
-        self.news = asyncio.Event()
+        self.changed = asyncio.Event()
         self._requests: set[Request] = set()
 
     def add(self, request: Request) -> None:
@@ -88,7 +88,7 @@ class OpenRequests:
         self._requests.remove(request)
         self.size -= request.size
         self.answered += 1
-        self.news.set()
+        self.changed.set()
         return True
 
     def __iter__(self) -> Iterator[Request]:

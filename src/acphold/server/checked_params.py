@@ -46,8 +46,8 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
     request = decode(kind, rest).value
     _absolute(request.cwd, "cwd")
     roots = request.additional_directories
-    for place, root in enumerate(roots):
-        _absolute(root, f"additionalDirectories[{place}]")
+    for index, root in enumerate(roots):
+        _absolute(root, f"additionalDirectories[{index}]")
     if roots and can.session_capabilities.additional_directories is None:
         raise InvalidParamsError(
             "additionalDirectories: this agent takes no additional workspace roots",
@@ -55,7 +55,7 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
         )
     if given.startswith(b"["):
         servers = items(given)
-        checked = [_checked_server(raw, place, can) for place, raw in enumerate(servers)]
+        checked = [_checked_server(raw, index, can) for index, raw in enumerate(servers)]
         if checked != servers:
             params = splice(params, {"mcpServers": array(checked)})
     elif kind is ResumeSessionRequest:
@@ -71,9 +71,9 @@ def _absolute(path: str, field: str) -> None:
         raise InvalidParamsError(f"{field}: {path!r} is not an absolute path", field=field)
 
 
-def _checked_server(raw: bytes, place: int, can: AgentCapabilities) -> bytes:
+def _checked_server(raw: bytes, index: int, can: AgentCapabilities) -> bytes:
     """The entry as the agent is to get it; behind a bridge if the agent cannot reach the server."""
-    entry = checked_server(raw, place, EVERY_TRANSPORT)
+    entry = checked_server(raw, index, EVERY_TRANSPORT)
     kind = members(entry).get("type")
     mcp = can.mcp_capabilities
     if kind == b'"http"' and not mcp.http:
@@ -111,9 +111,9 @@ def _unfit_prompt(params: bytes) -> InvalidParamsError:
     prompt = members(params).get("prompt", b"")
     if not prompt.startswith(b"["):
         return InvalidParamsError("prompt: an array of content blocks is required", "prompt")
-    for place, block in enumerate(items(prompt)):
+    for index, block in enumerate(items(prompt)):
         if not block.startswith(b"{"):
-            field = f"prompt[{place}]"
+            field = f"prompt[{index}]"
             return InvalidParamsError(f"{field}: a content block is an object", field)
     return InvalidParamsError("sessionId: a string is required", field="sessionId")
 

@@ -1,7 +1,7 @@
 """One connected client: each request of the protocol is checked, and becomes a call of the hub.
 
 Nothing is decided here that concerns more than this client. What it asks in a session that another
-process owns goes there (`server.elsewhere`).
+process owns goes there (`server.remote_sessions`).
 """
 
 from __future__ import annotations
@@ -63,7 +63,6 @@ from acphold.server.checked_params import (
     prompt_in,
     session_id_of,
 )
-from acphold.server.elsewhere import Elsewhere
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
 from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
 from acphold.server.open_pages import OpenPages
@@ -71,6 +70,7 @@ from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import known_prompts_in, position_in, without_position
 from acphold.server.principals import THIS_USER, Principal
+from acphold.server.remote_sessions import RemoteSessions
 from acphold.server.sent_prompts import SentPrompt
 from acphold.server.unstable import UnstableMethods, archive_filter
 
@@ -103,7 +103,7 @@ class Connection:
         self._pages = OpenPages()
         self._introduction: Introduction = "awaited"
         self._openings = Openings()
-        self._elsewhere = Elsewhere(hub, self, limit, self._reopen)
+        self._remote = RemoteSessions(hub, self, limit, self._reopen)
         self._handlers: dict[str, Handler] = {
             INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
@@ -124,7 +124,7 @@ class Connection:
         self._extension = self._at_home(lambda home, asked: home.ask(asked))
         self._unstable = unstable
         setup = partial(self._setup, ResumeSessionRequest)
-        methods = UnstableMethods(hub, self, self._elsewhere, setup, self._shown)
+        methods = UnstableMethods(hub, self, self._remote, setup, self._shown)
         self._fork = methods.fork
         if unstable:
             self._handlers |= methods.handlers
@@ -166,24 +166,18 @@ class Connection:
         for notification in batch:
             if self._introduction == "awaited":
                 log.warning("%s before initialize was ignored", notification.method)
-            elif (refusal := self._refusal(notification)) is not None:
-                log.warning("%s was ignored: %s", notification.method, refusal)
-            elif notification.method == CANCEL.name:
-                await self._cancel(notification.params)
-            else:
-                try:
-                    home = self._home(session_id_in(notification.params))
-                    await home.tell(notification.method, notification.params)
-                except JournalError as exc:
-                    log.error("%s is not in the journal: %s", notification.method, exc)
-
-    def _refusal(self, notification: NotificationReceived) -> AcpholdError | None:
-        """Why this client may not say that; None if it may."""
-        try:
-            self._principal.check(notification.method, notification.params)
-        except AcpholdError as exc:
-            return exc
-        return None
+                continue
+            method, params = notification.method, notification.params
+            try:
+                self._principal.check(method, params)
+                if method == CANCEL.name:
+                    await self._cancel(params)
+                else:
+                    await self._home(session_id_in(params)).tell(method, params)
+            except JournalError as exc:
+                log.error("%s is not in the journal: %s", method, exc)
+            except AcpholdError as exc:
+                log.warning("%s was ignored: %s", method, exc)
 
     async def _initialize(self, request: Request) -> bytes:
         """Introduce the client to the agent.
@@ -205,7 +199,7 @@ class Connection:
         except AgentError as exc:
             log.error("%s", exc)  # also for whoever has only the log to look at
             raise
-        self._elsewhere.introduction = params
+        self._remote.introduction = params
         if self._hub.agent.can_fork:
             self._handlers[FORK_SESSION] = self._fork
         if self not in self._hub.router.clients:
@@ -236,10 +230,10 @@ class Connection:
     async def _new(self, request: Request) -> None:
         setup = self._setup(NewSessionRequest, request.params)
         conversation, result = await self._hub.new(setup, Asker(self, request.id))
-        attachment = conversation.session.attach(self, after=0, news_after=0)
+        attachment = conversation.session.attach(self, after=0, live_after=0)
         await conversation.session.be_followed(attachment)
         request.answer(self._shown(result))
-        self._elsewhere.open_here(conversation, attachment, setup)
+        self._remote.open_here(conversation, attachment, setup)
 
     async def _load(self, request: Request) -> None:
         setup = self._setup(LoadSessionRequest, request.params)
@@ -262,21 +256,21 @@ class Connection:
         async def here(over: int | None) -> None:
             conversation, attachment = await open_(self, session_id, setup, over)
             request.answer(self._shown(conversation.opened_result))
-            self._elsewhere.open_here(conversation, attachment, setup)
+            self._remote.open_here(conversation, attachment, setup)
 
         async def there(line: OwnerLine, epoch: int) -> None:
             # Nothing of what comes from now on is to be missing, should the owner end at once.
             begin = await self._hub.whereabouts.last_seq(session_id) if after is None else after
             opening = Opened(setup, begin, epoch)
-            await self._elsewhere.forward_opening(line, request, session_id, opening)
+            await self._remote.forward_opening(line, request, session_id, opening)
 
         with self._openings.one(session_id):
-            left = await self._elsewhere.reopen_no_more(session_id)
+            left = await self._remote.reopen_no_more(session_id)
             try:
-                await self._elsewhere.open(session_id, here, there)
+                await self._remote.open(session_id, here, there)
             except BaseException:
                 if left is not None:  # the client has open what it had, as far as we can help it
-                    self._elsewhere.reopen(session_id, left)
+                    self._remote.reopen(session_id, left)
                 raise
 
     async def _reopen(self, session_id: str, opened: Opened) -> None:
@@ -284,29 +278,24 @@ class Connection:
 
         async def here(over: int | None) -> None:
             conversation, attachment = await self._hub.resume(
-                self, session_id, opened.setup, over, after=opened.told
+                self, session_id, opened.setup, over, after=opened.position
             )
-            self._elsewhere.open_here(conversation, attachment, opened.setup)
+            self._remote.open_here(conversation, attachment, opened.setup)
 
         async def there(line: OwnerLine, epoch: int) -> None:
             opened.epoch = epoch
-            await self._elsewhere.resume(line, session_id, opened)
+            await self._remote.resume(line, session_id, opened)
 
         with self._openings.one(session_id) as before:
             if before is not None:
                 # The client itself opens it, or has just done so; if that fails, it has it still.
                 await before.ends()
-                if self._has_open(session_id):
+                is_here = self._hub.holds(session_id) and self._hub.held(session_id).session.find(
+                    self
+                )
+                if is_here or self._remote.line(session_id) is not None:
                     return
-            await self._elsewhere.open_again(session_id, here, there)
-
-    def _has_open(self, session_id: str) -> bool:
-        """Whether the client has this session open, here or elsewhere."""
-        if self._elsewhere.line(session_id) is not None:
-            return True
-        if not self._hub.holds(session_id):
-            return False
-        return self._hub.held(session_id).session.find(self) is not None
+            await self._remote.open_again(session_id, here, there)
 
     def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
@@ -320,16 +309,11 @@ class Connection:
         session_id, prompt = prompt_in(request.params)
         if self._openings.has(session_id):
             return self._prompt_when_open(request, session_id, prompt)
-        self._prompt_open(request, session_id, prompt)
+        self._home(session_id).prompt(request, prompt, is_cancelled=False)
         return None
 
     async def _prompt_when_open(self, request: Request, session_id: str, prompt: bytes) -> None:
-        cancelled = await self._openings.is_cancelled(session_id, request)
-        self._prompt_open(request, session_id, prompt, is_cancelled=cancelled)
-
-    def _prompt_open(
-        self, request: Request, session_id: str, prompt: bytes, *, is_cancelled: bool = False
-    ) -> None:
+        is_cancelled = await self._openings.over(session_id, request)
         self._home(session_id).prompt(request, prompt, is_cancelled=is_cancelled)
 
     async def _prompt_again(self, sent: SentPrompt) -> None:
@@ -337,11 +321,11 @@ class Connection:
         request, session_id = sent.request, sent.session_id
         try:
             if sent.refusal is not None:
-                await self._elsewhere.look_at(session_id)
-            elif self._elsewhere.line(session_id) is sent.line:
+                await self._remote.look_at(session_id)
+            elif self._remote.line(session_id) is sent.line:
                 await sent.line.is_over.wait()
             if not sent.is_cancelled and not sent.has_arrived:
-                sent.is_cancelled = await self._openings.is_cancelled(session_id, request)
+                sent.is_cancelled = await self._openings.over(session_id, request)
         finally:
             sent.line.prompts.remove(sent)
         if sent.is_cancelled:
@@ -350,25 +334,22 @@ class Connection:
             session_id, sent.prompt, sent.after
         ):
             raise InterruptedTurnError
-        elif sent.refusal is not None and self._elsewhere.line(session_id) is sent.line:
+        elif sent.refusal is not None and self._remote.line(session_id) is sent.line:
             raise sent.refusal  # nobody else has it
         else:
             await self._prompt_when_open(request, session_id, sent.prompt)
 
     async def _cancel(self, params: bytes) -> None:
-        try:
-            session_id = session_id_of(params)
-            self._openings.cancel(session_id)
-            self._elsewhere.cancel_prompts(session_id)
-            is_open = self._hub.holds(session_id) or self._elsewhere.line(session_id) is not None
-            if is_open or not self._openings.has(session_id):
-                await self._home(session_id).cancel(params)
-        except AcpholdError as exc:
-            log.warning("session/cancel was ignored: %s", exc)
+        session_id = session_id_of(params)
+        self._openings.cancel(session_id)
+        self._remote.cancel_prompts(session_id)
+        is_open = self._hub.holds(session_id) or self._remote.line(session_id) is not None
+        if is_open or not self._openings.has(session_id):
+            await self._home(session_id).cancel(params)
 
     def _home(self, session_id: str | None) -> SessionHome:
         """Where a session is that is open, or is not open to this client at all."""
-        line = None if session_id is None else self._elsewhere.line(session_id)
+        line = None if session_id is None else self._remote.line(session_id)
         if session_id is None or line is None:
             return LocalHome(self._hub, self, self.peer, session_id, self._shown)
         return RemoteHome(line, self.peer, session_id, self._prompt_again)
@@ -400,7 +381,7 @@ class Connection:
 
         async def handle(request: Request) -> None:
             session_id = session_id_of(request.params)
-            await self._elsewhere.reopen_no_more(session_id)
+            await self._remote.reopen_no_more(session_id)
             await self._ask_home(ask, request, session_id)
 
         return handle
@@ -423,8 +404,8 @@ class Connection:
 
     async def aclose(self) -> None:
         """The client is gone: it is attached to nothing any more, here and elsewhere."""
-        self.leave()
-        await self._elsewhere.aclose()
+        self.detach()
+        await self._remote.aclose()
 
     def dismiss(self) -> None:
         """This process ends, and the client stays: what it waits for is answered.
@@ -432,10 +413,10 @@ class Connection:
         But for a line, which looks for the next owner of its sessions with what was not answered.
         """
         if not self.offer.is_line:
-            self.leave()
+            self.detach()
             self.peer.refuse_all(StoppedError())
 
-    def leave(self) -> None:
+    def detach(self) -> None:
         """The client is attached to nothing here any more."""
         router = self._hub.router
         if self in router.clients:
@@ -443,7 +424,7 @@ class Connection:
         for server_id, provider in tuple(router.providers.items()):
             if provider is self:
                 del router.providers[server_id]
-        self._hub.leave(self)
+        self._hub.detach(self)
 
 
 NAME_LENGTH = 100

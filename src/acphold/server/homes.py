@@ -2,9 +2,9 @@
 something there.
 
 A `LocalHome` is this process. A `RemoteHome` is another one, its owner, to which a line leads. Each
-call of that has a bound: an owner that is stopped, or hangs, is found out (`Elsewhere`) and loses
-the session. Then the calls that can be made again end with OwnerLostError, for the session's next
-home; the others are refused with what to do.
+call of that has a bound: an owner that is stopped, or hangs, is found out (`RemoteSessions`) and
+loses the session. Then the calls that can be made again end with OwnerLostError, for the session's
+next home; the others are refused with what to do.
 """
 
 from __future__ import annotations
@@ -214,7 +214,7 @@ class RemoteHome:
         if is_cancelled:
             request.answer(CANCELLED)
             return
-        told = self._line.opened[self._session_id].told
+        told = self._line.opened[self._session_id].position
         sent = SentPrompt(
             self._line, self._peer, request, self._session_id, prompt, told, self._again
         )

@@ -29,9 +29,10 @@ class Opening:
             await self._before.ends()
         await self.done.wait()
 
-    async def over(self, prompt: Request) -> bool:
+    async def over(self, prompt: Request | None) -> bool:
         """Wait until this one is over; whether the prompt was cancelled meanwhile."""
-        self._waiting.add(prompt)
+        if prompt is not None:
+            self._waiting.add(prompt)
         await self.done.wait()
         return prompt in self._cancelled
 
@@ -64,17 +65,12 @@ class Openings:
         """Whether the session is being opened."""
         return session_id in self._last
 
-    async def over(self, session_id: str) -> None:
-        """Wait until the session is open, or could not be."""
-        while (opening := self._last.get(session_id)) is not None:
-            await opening.done.wait()
-
-    async def is_cancelled(self, session_id: str, prompt: Request) -> bool:
+    async def over(self, session_id: str, prompt: Request | None = None) -> bool:
         """Wait until the session is open, or could not be; whether the prompt was cancelled."""
-        cancelled = False
+        is_cancelled = False
         while (opening := self._last.get(session_id)) is not None:
-            cancelled = await opening.over(prompt) or cancelled
-        return cancelled
+            is_cancelled = await opening.over(prompt) or is_cancelled
+        return is_cancelled
 
     def cancel(self, session_id: str) -> None:
         """`session/cancel` came for the session."""

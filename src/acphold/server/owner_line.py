@@ -37,7 +37,7 @@ from acphold.schema import INITIALIZE, PROMPT, encode
 from acphold.schema.methods import CANCEL_REQUEST
 from acphold.server.neighbours import CHANGED
 from acphold.server.positions import is_bare, tells_beginning, told_position
-from acphold.server.sent_prompts import SentPrompts, is_held_elsewhere
+from acphold.server.sent_prompts import SentPrompts, is_not_owner
 from acphold.transports.addresses import connect
 
 log = logging.getLogger(__name__)
@@ -56,16 +56,16 @@ Reply = Callable[[Answer], None]
 class Opened:
     """A session as the client has asked for it there.
 
-    `told` is the position of the last update that it got; before the first, the one behind which it
+    `position` is that of the last update that it got; before the first, the one behind which it
     began. `epoch` is that of the lease under which the owner has it. `is_open` once the client has
     the answer.
     """
 
-    __slots__ = ("epoch", "is_open", "setup", "told")
+    __slots__ = ("epoch", "is_open", "position", "setup")
 
-    def __init__(self, setup: Setup, told: int, epoch: int = 0) -> None:
+    def __init__(self, setup: Setup, position: int, epoch: int = 0) -> None:
         self.setup = setup
-        self.told = told
+        self.position = position
         self.epoch = epoch
         self.is_open = False
 
@@ -170,7 +170,7 @@ class OwnerLine:
         try:
             await call.answer(lambda: self.withdraw(id_))
         except RemoteError as error:
-            raise (OwnerLostError(method) if is_held_elsewhere(error) else error) from None
+            raise (OwnerLostError(method) if is_not_owner(error) else error) from None
 
     async def forward(
         self,
@@ -189,9 +189,7 @@ class OwnerLine:
             if isinstance(answer, bytes):
                 on_result()
                 request.answer(answer)
-            elif may_ask_anew() and (
-                isinstance(answer, OwnerLostError) or is_held_elsewhere(answer)
-            ):
+            elif may_ask_anew() and (isinstance(answer, OwnerLostError) or is_not_owner(answer)):
                 answer = OwnerLostError(request.method)
             else:
                 request.refuse(answer)
@@ -201,7 +199,7 @@ class OwnerLine:
         id_ = self.ask(request.method, request.params, reply)
         await call.answer(lambda: self.withdraw(id_))
 
-    async def is_told_of_change(self, session_id: str) -> bool:
+    async def tell_of_change(self, session_id: str) -> bool:
         """Tell the owner that the row of a session has changed, or is gone; whether it hears."""
         try:
             params = encode({"sessionId": session_id})
@@ -227,7 +225,7 @@ class OwnerLine:
             if tells_more or self._client.offer.positions:
                 self._client.tell(notification.method, notification.params)
             if position is not None:
-                self.opened[session_id].told = position
+                self.opened[session_id].position = position
                 if not tells_more or tells_beginning(notification.params):
                     self.prompts.arrived(session_id)
         # While we do not read, the owner feeds this client from the journal.
@@ -247,7 +245,7 @@ class OwnerLine:
         )
         self._client.send(frames.replayed([Replayed(left_out(cut.problem), seq=position or 0)]))
         if position is not None:
-            opened.told = position
+            opened.position = position
 
     async def _room(self) -> None:
         with suppress(ConnectionLostError):

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import PROMPT_BEGUN
-from acphold.hub.frames import NO_NEWS, POSITION
+from acphold.hub.frames import EMPTY_UPDATE, POSITION
 from acphold.schema.splice import members, splice
 
 AFTER = "acphold/after"
@@ -103,7 +103,7 @@ def told_position(params: bytes) -> int | None:
 
 def is_bare(params: bytes) -> bool:
     """Whether params of an update tell nothing but its position."""
-    return len(params) < BARE_BYTES and NO_NEWS in params
+    return len(params) < BARE_BYTES and EMPTY_UPDATE in params
 
 
 def tells_beginning(params: bytes) -> bool:

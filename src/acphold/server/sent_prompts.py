@@ -89,7 +89,7 @@ class SentPrompt:
             self._answered(exc)
 
     def _answered(self, answer: Answer) -> None:
-        if is_held_elsewhere(answer):
+        if is_not_owner(answer):
             self.refusal = answer
         elif not isinstance(answer, OwnerLostError):
             self.line.prompts.remove(self)
@@ -117,7 +117,7 @@ class SentPrompt:
         self._answered(OwnerLostError(PROMPT.name))
 
 
-def is_held_elsewhere(answer: Answer) -> TypeGuard[RemoteError]:
+def is_not_owner(answer: Answer) -> TypeGuard[RemoteError]:
     """Whether the process at the other end says that it is not, or not any more, the owner."""
     return isinstance(answer, RemoteError) and answer.code == HELD_ELSEWHERE
 

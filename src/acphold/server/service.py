@@ -140,7 +140,7 @@ async def serve_background(
         async with hub.open(), listening(path, one, _telling(journal, held)) as listener:
             ready()
             idle = asyncio.create_task(_idle(hub, listener, linger), name="idle")
-            leaving = asyncio.create_task(_leave_name(hub, listener, held), name="leave name")
+            leaving = asyncio.create_task(_give_name_up(hub, listener, held), name="leave name")
             await _first(idle, stop)
             idle.cancel()
             leaving.cancel()
@@ -164,7 +164,7 @@ async def _idle(hub: Hub, listener: unix.Listener, seconds: float) -> None:
             return
 
 
-async def _leave_name(hub: Hub, listener: unix.Listener, held: int) -> None:
+async def _give_name_up(hub: Hub, listener: unix.Listener, held: int) -> None:
     """When the agent cannot be started, leave our name to the process of the next editor.
 
     That one has other surroundings, in which there may be a program or a key that ours lack. Who
@@ -215,7 +215,7 @@ async def attend(
                         name="last answers",
                     )
                     await _first(answering, stop)
-                    connection.leave()
+                    connection.detach()
                 if stop is not None:
                     await hub.end_turns()
             finally:

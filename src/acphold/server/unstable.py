@@ -21,8 +21,8 @@ from acphold.rpc.request import Request
 from acphold.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
-from acphold.server.elsewhere import Elsewhere
 from acphold.server.neighbours import tell_owner
+from acphold.server.remote_sessions import RemoteSessions
 
 SET_TITLE = "session/set_title"
 ARCHIVE = "session/archive"
@@ -83,13 +83,13 @@ class UnstableMethods:
         self,
         hub: Hub,
         client: Client,
-        elsewhere: Elsewhere,
+        remote: RemoteSessions,
         setup: Callable[[bytes], Setup],
         shown: Callable[[bytes], bytes],
     ) -> None:
         self._hub = hub
         self._client = client
-        self._elsewhere = elsewhere
+        self._remote = remote
         self._setup = setup
         self._shown = shown
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
@@ -112,16 +112,12 @@ class UnstableMethods:
 
     async def _archive(self, request: Request) -> bytes:
         session_id = decode(ArchiveSessionRequest, request.params).value.session_id
-        await self._leave_elsewhere(session_id)
+        if (line := self._remote.line(session_id)) is not None:
+            await line.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
+            line.opened.pop(session_id, None)
         await self._hub.listed.archive(session_id, self._client)
         await self._tell_owner(session_id)
         return b"{}"
-
-    async def _leave_elsewhere(self, session_id: str) -> None:
-        """Close it at the process where the client has it open; raises as that one does."""
-        if (line := self._elsewhere.line(session_id)) is not None:
-            await line.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
-            line.opened.pop(session_id, None)
 
     async def _unarchive(self, request: Request) -> bytes:
         await self._hub.listed.unarchive(
@@ -144,8 +140,12 @@ class UnstableMethods:
     async def fork(self, request: Request) -> None:
         """A copy in the journal, and of the agent's own what it forks when the copy is opened."""
         asked = decode(ForkSessionRequest, request.params).value
+        at = (asked.meta or {}).get(AT)
+        if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 1):
+            problem = f"{AT}: {at!r} is not the number of an entry"
+            raise InvalidParamsError(problem, field=f"_meta.{AT}")
         setup = self._setup(request.params)
-        made = await self._hub.listed.fork(asked.session_id, setup, _place(asked))
+        made = await self._hub.listed.fork(asked.session_id, setup, at)
         try:
             conversation, attachment = await self._hub.resume(self._client, made, setup)
         except BaseException:  # nothing is left of a copy that could not be opened
@@ -153,12 +153,4 @@ class UnstableMethods:
             raise
         named = {"sessionId": encode(made)}
         request.answer(self._shown(splice(conversation.opened_result, named)))
-        self._elsewhere.open_here(conversation, attachment, setup)
-
-
-def _place(asked: ForkSessionRequest) -> int | None:
-    """The entry to whose turn a fork goes; InvalidParamsError for what is no number of one."""
-    at = (asked.meta or {}).get(AT)
-    if at is None or (isinstance(at, int) and not isinstance(at, bool) and at > 0):
-        return at
-    raise InvalidParamsError(f"{AT}: {at!r} is not the number of an entry", field=f"_meta.{AT}")
+        self._remote.open_here(conversation, attachment, setup)

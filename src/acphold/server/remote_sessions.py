@@ -87,7 +87,7 @@ OpenThere = Callable[[OwnerLine, int], Awaitable[None]]
 """Opens it at its owner, which has it under this epoch."""
 
 
-class Elsewhere:
+class RemoteSessions:
     """See the module. `reopen` is called for each session whose owner has ended."""
 
     def __init__(
@@ -163,7 +163,7 @@ class Elsewhere:
                     raise
                 log.info("%s; its new owner is looked for", exc)
             else:
-                self._is_at(None, session_id)
+                self._opened_at(None, session_id)
                 return
         raise UnreachableOwnerError(session_id, why)
 
@@ -236,14 +236,14 @@ class Elsewhere:
         # Before the answer comes the replay, which has positions already.
         before = line.opened.get(session_id)
         line.opened[session_id] = opening
-        after = opening.told
+        after = opening.position
 
         def opened() -> None:
             opening.is_open = True
-            self._is_at(line, session_id)
+            self._opened_at(line, session_id)
 
         try:
-            await line.forward(request, opened, may_ask_anew=lambda: opening.told == after)
+            await line.forward(request, opened, may_ask_anew=lambda: opening.position == after)
         finally:
             if not opening.is_open and line.opened.get(session_id) is opening:
                 # It could not be opened: what the client had open there, it has still.
@@ -255,17 +255,17 @@ class Elsewhere:
     async def resume(self, line: OwnerLine, session_id: str, opened: Opened) -> None:
         """Open a session there that the client has open already; raises as the owner does."""
 
-        def is_there() -> None:
+        def opened_there() -> None:
             line.opened[session_id] = opened
-            self._is_at(line, session_id)
+            self._opened_at(line, session_id)
 
         params = splice(opened.setup.params, {"sessionId": encode(session_id)})
-        await line.call(RESUME_SESSION.name, behind(params, opened.told), is_there)
+        await line.call(RESUME_SESSION.name, behind(params, opened.position), opened_there)
 
-    def _is_at(self, place: OwnerLine | None, session_id: str) -> None:
+    def _opened_at(self, at: OwnerLine | None, session_id: str) -> None:
         """It is open there, or here: whoever had it before has it no more."""
         for line in self._lines.values():
-            if line is not place:
+            if line is not at:
                 line.opened.pop(session_id, None)
 
     # -- leaving --------------------------------------------------------------------------
@@ -304,7 +304,7 @@ class Elsewhere:
                 self._move(owner_id, line, session_id)
         except UnknownSessionError:
             # It was deleted. Its owner tells all its clients, if it can.
-            is_told = await line.is_told_of_change(session_id)
+            is_told = await line.tell_of_change(session_id)
             self._hub.was_deleted(session_id)
             if line.opened.pop(session_id, None) is not None and not is_told:
                 self._tell(session_id, DELETED_NOTICE)
@@ -379,7 +379,7 @@ class Elsewhere:
                     raise
                 # Somebody else had the session meanwhile, and settled it.
                 log.warning("session %s: %s", session_id, exc)
-                opened.told = await self._hub.whereabouts.last_seq(session_id)
+                opened.position = await self._hub.whereabouts.last_seq(session_id)
                 await self._reopen(session_id, opened)
                 self._tell(session_id, notice(LEFT_OUT, GAP_HOW, "warning"))
         except Exception as exc:  # nobody awaits this task; the client is told

@@ -16,7 +16,7 @@ from acphold.journal import RowChange
 NO_CHANGE = RowChange()
 
 
-class News(Struct, frozen=True):
+class Publication(Struct, frozen=True):
     """Entries of one kind; see `Session.publish`."""
 
     kind: str
