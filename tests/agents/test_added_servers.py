@@ -52,13 +52,13 @@ def test_a_client_that_names_no_servers_gets_it_too(given: bytes) -> None:
         {"name": "recall", "command": "/py", "args": ["-P", "-m", "acphold", "mcp", "--cwd", "/"]},
     ],
 )
-def test_it_is_not_there_twice(there: dict[str, Any]) -> None:
+def test_a_session_that_has_it_already_does_not_get_it_twice(there: dict[str, Any]) -> None:
     given = params(there)
     assert AddedServers(server).added_to("session/new", given) == given
 
 
 @pytest.mark.parametrize("there", [{"name": 7}, {"name": "x", "command": "acphold"}, {"args": 1}])
-def test_another_server_does_not_keep_it_out(there: dict[str, Any]) -> None:
+def test_a_session_with_another_server_gets_it_too(there: dict[str, Any]) -> None:
     assert len(named_or_not(AddedServers(server).added_to("session/new", params(there)))) == 2
 
 
@@ -75,7 +75,7 @@ def named_or_not(given: bytes) -> list[Any]:
         ("session/new", b'{"cwd":7,"mcpServers":[]}'),
     ],
 )
-def test_what_opens_no_session_is_left_as_it_is(method: str, given: bytes) -> None:
+def test_a_request_that_opens_no_session_is_left_as_it_is(method: str, given: bytes) -> None:
     assert AddedServers(server).added_to(method, given) == given
     assert AddedServers().added_to("session/new", b'{"cwd":"/"}') == b'{"cwd":"/"}'
 

@@ -117,7 +117,7 @@ async def test_a_program_that_was_started_before_is_used_and_not_started_twice()
     await process.aclose()
 
 
-async def test_one_that_was_started_before_and_never_used_is_ended() -> None:
+async def test_a_program_that_was_started_before_and_never_used_is_ended() -> None:
     launched = launch(scripted_agent())
     await ProcessAgent(launched.command, Heard(), launched=launched).aclose()
     with pytest.raises(ProcessLookupError):
@@ -134,7 +134,7 @@ async def test_before_it_runs_it_cannot_be_asked_and_telling_it_is_dropped() -> 
         await process.tell("session/cancel", b"{}")
 
 
-async def test_an_answer_comes_behind_the_updates_that_came_before_it() -> None:
+async def test_an_answer_comes_after_the_updates_that_came_before_it() -> None:
     async with agent() as (process, heard):
         await process.initialize(b"{}")
         session = await opened(process)
@@ -159,7 +159,7 @@ async def test_what_only_acphold_may_say_of_itself_is_lost_where_it_comes_in() -
         assert (params["update"], params["_meta"]) == (kept, {"vendor": 2})
 
 
-async def test_a_begun_request_is_answered_once_also_when_the_program_dies() -> None:
+async def test_a_request_that_has_begun_is_answered_once_even_when_the_program_dies() -> None:
     async with agent() as (process, _):
         await process.initialize(b"{}")
         session = await opened(process)
@@ -238,7 +238,7 @@ async def test_cancelling_initialize_leaves_no_program() -> None:
             await asyncio.wait_for(process.initialize(b"{}"), DEADLINE)
 
 
-async def test_one_that_does_not_read_is_told_until_its_bound_and_then_refused() -> None:
+async def test_an_agent_that_does_not_read_is_sent_to_up_to_a_bound_and_then_refused() -> None:
     heard = Heard()
     process = ProcessAgent(scripted_agent(reads=2), heard, limit=1_000_000)
     await process.initialize(b"{}")

@@ -100,7 +100,7 @@ async def test_a_callback_may_be_a_plain_function() -> None:
         assert selected(await ask_permission(far)) == "Y"
 
 
-async def test_what_is_pending_is_answered_cancelled_behind_the_cancel() -> None:
+async def test_what_is_pending_is_answered_as_cancelled_after_the_cancel() -> None:
     far, asked = FarAgent(), asyncio.Event()
 
     async def never(question: PermissionQuestion) -> PermissionAnswer:
@@ -287,7 +287,9 @@ async def test_values_that_do_not_fit_are_not_sent(filled: dict[str, Any]) -> No
 @pytest.mark.parametrize(
     ("agrees", "action"), [(True, "accept"), (False, "decline"), (None, "cancel")]
 )
-async def test_a_page_is_opened_only_by_who_agrees(agrees: bool | None, action: str) -> None:
+async def test_a_page_is_opened_only_by_someone_who_agrees(
+    agrees: bool | None, action: str
+) -> None:
     far, asked = FarAgent(), list[PageQuestion]()
 
     def visit(question: PageQuestion) -> bool | None:
@@ -323,7 +325,7 @@ async def test_a_form_that_is_open_when_the_turn_is_cancelled_is_answered_so() -
         assert (await turn).text == "cancelcancel"
 
 
-async def test_what_an_elicitation_was_for_being_done_is_a_notification_like_others() -> None:
+async def test_the_notification_that_a_page_has_been_dealt_with_is_passed_on_like_others() -> None:
     far, heard = FarAgent(), list[Any]()
     async with talking(far, on_notification=lambda *told: heard.append(told)) as agent:
         await agent.new_session("/tmp")

@@ -50,7 +50,7 @@ async def test_an_agent_waits_for_a_program_that_does_not_read_and_nothing_is_lo
         assert turn.stop_reason == "end_turn"
 
 
-async def test_who_waits_for_an_answer_is_not_locked_out_by_what_is_unread() -> None:
+async def test_whoever_waits_for_an_answer_is_not_locked_out_by_what_is_unread() -> None:
     far, sent = flooding()
     async with talking(far) as agent:
         session = await agent.new_session("/tmp")

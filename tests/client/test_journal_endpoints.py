@@ -42,7 +42,7 @@ async def test_a_durable_agent_has_its_conversations_in_the_next_process(
         assert (await again.prompt('[{"say": "on"}]')).text == "on"
 
 
-async def test_an_agent_that_dies_behind_the_hub_is_told_like_any_other(journal: Path) -> None:
+async def test_an_agent_that_dies_behind_the_hub_is_reported_like_any_other(journal: Path) -> None:
     command = scripted_agent()
     async with acphold.connect(*command, durable=True, journal=journal) as agent:
         session = await agent.new_session()
@@ -122,7 +122,7 @@ ASKING = json.dumps(
 
 
 @pytest.mark.parametrize("has_agent", [False, True], ids=["attached", "with an agent of its own"])
-async def test_who_attaches_without_a_policy_leaves_the_questions_of_others_to_them(
+async def test_a_client_that_attaches_without_a_policy_leaves_the_questions_of_others_to_them(
     journal: Path, tmp_path: Path, has_agent: bool
 ) -> None:
     asked, may, command = asyncio.Event(), asyncio.Event(), scripted_agent()

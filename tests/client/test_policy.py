@@ -75,7 +75,7 @@ def test_a_rule_holds_for_all_kinds_or_for_each(policy: Policy, kind: str, rule:
     assert rule_for(policy, kind) == rule
 
 
-def test_a_mode_is_switched_only_by_who_names_it() -> None:
+def test_a_mode_is_switched_only_by_someone_who_names_it() -> None:
     assert rule_for("allow", "switch_mode") == "reject"
     assert rule_for({"*": "allow"}, "switch_mode") == "reject"
     assert rule_for({"switch_mode": "allow"}, "switch_mode") == "allow"

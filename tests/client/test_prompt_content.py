@@ -109,7 +109,7 @@ async def test_content_that_was_not_advertised_is_refused_before_anything_is_sen
     assert far.methods().count("session/prompt") == 1
 
 
-async def test_what_cannot_be_sent_is_told_at_the_call(tmp_path: Path) -> None:
+async def test_what_cannot_be_sent_is_reported_at_the_call(tmp_path: Path) -> None:
     async with in_session(FarAgent(ALL)) as session:
         with pytest.raises(MissingFileError, match="there is no file"):
             session.prompt(tmp_path / "gone.txt")

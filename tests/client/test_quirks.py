@@ -120,7 +120,7 @@ async def test_titles_and_commands_may_come_between_turns() -> None:
         assert session.title == "Greetings"
 
 
-async def test_what_is_no_message_on_stdout_is_passed_over(agent: Agent, tmp_path: Path) -> None:
+async def test_what_is_not_a_message_on_stdout_is_passed_over(agent: Agent, tmp_path: Path) -> None:
     noisy = f"""
 import subprocess
 print("Welcome to the agent!")
@@ -179,7 +179,7 @@ async def test_an_error_is_what_the_agent_says_whatever_code_it_has(code: int) -
     assert caught.value.code in (code, -32603)
 
 
-async def test_an_error_in_the_place_of_an_answer_is_told_and_the_session_goes_on() -> None:
+async def test_an_error_in_place_of_an_answer_is_reported_and_the_session_goes_on() -> None:
     far = FarAgent()
 
     @far.on("session/prompt")

@@ -59,7 +59,7 @@ async def test_a_prompt_is_an_iterator_of_typed_updates_with_a_stop_reason_at_th
     assert turn.text == "one two"
 
 
-async def test_in_the_place_of_an_update_over_the_limit_is_a_notice() -> None:
+async def test_a_notice_stands_in_for_an_update_over_the_limit() -> None:
     far = FarAgent()
 
     @far.on("session/prompt")
@@ -77,7 +77,7 @@ async def test_in_the_place_of_an_update_over_the_limit_is_a_notice() -> None:
     assert turn.text == "one two"
 
 
-async def test_every_update_before_the_answer_comes_before_the_end_and_none_behind_it() -> None:
+async def test_every_update_before_the_answer_comes_before_the_end_and_none_after_it() -> None:
     far = FarAgent()
 
     @far.on("session/prompt")
@@ -109,7 +109,7 @@ async def test_a_turn_can_be_awaited_for_its_text() -> None:
         assert (turn.text, again.text) == ("heard hello", "heard more")
 
 
-async def test_what_the_agent_refuses_is_raised_behind_its_last_update() -> None:
+async def test_what_the_agent_refuses_is_raised_after_its_last_update() -> None:
     far = FarAgent()
 
     @far.on("session/prompt")
@@ -126,7 +126,7 @@ async def test_what_the_agent_refuses_is_raised_behind_its_last_update() -> None
         assert (await session.prompt("again")).text == "heard again"
 
 
-async def test_a_wanted_sign_in_is_an_error_of_its_own_that_names_the_methods() -> None:
+async def test_a_sign_in_that_is_wanted_is_an_error_of_its_own_that_names_the_methods() -> None:
     far = FarAgent(authMethods=[{"id": "oauth", "name": "Sign in"}])
 
     @far.on("session/prompt")

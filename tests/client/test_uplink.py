@@ -193,7 +193,7 @@ async def test_an_agent_that_cannot_be_started_again_is_tried_again_the_next_tim
         assert (await session.prompt("three")).text == "heard three"
 
 
-async def test_who_asks_at_the_same_time_gets_one_new_agent() -> None:
+async def test_those_who_ask_at_the_same_time_get_one_new_agent() -> None:
     async with living(dying(), second := FarAgent(ALL), reconnect=True) as agent:
         session = await agent.new_session()
         with pytest.raises(AgentExitedError):
@@ -225,7 +225,7 @@ async def test_a_program_that_was_killed_is_started_again(tmp_path: Path) -> Non
         assert (await session.prompt('[{"say": "again"}]')).text == "again"
 
 
-async def test_requests_behind_the_block_say_that_the_connection_is_closed() -> None:
+async def test_requests_after_the_block_say_that_the_connection_is_closed() -> None:
     async with living(FarAgent(ALL), reconnect=True) as agent:
         session = await agent.new_session()
         live = session.updates()

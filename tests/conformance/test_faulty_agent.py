@@ -113,7 +113,7 @@ def test_what_takes_a_sign_in_is_blocked_and_neither_passes_nor_fails() -> None:
     assert {"initialize.answer", "auth.methods-for-sign-in"} <= passed
 
 
-def test_a_sign_in_that_was_asked_for_opens_the_rest() -> None:
+def test_a_sign_in_that_was_asked_for_unblocks_the_rest() -> None:
     report = checked(Locked, Settings(sign_in="key"), QUICK)
     assert failed(report) == []
     assert not report.of(Verdict.BLOCKED)

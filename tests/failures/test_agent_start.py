@@ -43,7 +43,7 @@ async def test_a_program_that_does_not_exist_is_named_and_may_appear_later(
         await serves(client)
 
 
-async def test_a_name_that_is_not_on_the_path_is_named(journal: Path) -> None:
+async def test_a_program_that_is_not_on_the_path_is_named(journal: Path) -> None:
     async with editor(wrap_command(["no-such-agent", "--acp"]), journal=journal) as client:
         error = await refused(client)
         assert "'no-such-agent'" in error.message
@@ -51,13 +51,13 @@ async def test_a_name_that_is_not_on_the_path_is_named(journal: Path) -> None:
         assert await client.leave() == 0
 
 
-async def test_a_folder_is_no_program(journal: Path, tmp_path: Path) -> None:
+async def test_a_folder_is_refused_as_a_program(journal: Path, tmp_path: Path) -> None:
     async with editor(wrap_command([str(tmp_path)]), journal=journal) as client:
         assert "folder" in (await refused(client)).message
         assert await client.leave() == 0
 
 
-async def test_a_program_that_exits_at_once_is_told_with_its_last_words(journal: Path) -> None:
+async def test_a_program_that_exits_at_once_is_reported_with_its_last_words(journal: Path) -> None:
     agent = scripted_agent(initialize="exit")
     async with editor(wrap_command(agent), journal=journal) as client:
         for _ in range(2):
@@ -79,7 +79,7 @@ async def test_the_last_words_of_an_agent_that_draws_boxes_are_what_stands_in_th
 
 
 @pytest.mark.parametrize("code", ["", "print('Usage: agent [OPTIONS]')", "raise SystemExit(2)"])
-async def test_a_program_that_ends_before_it_is_asked_anything_is_told(
+async def test_a_program_that_ends_before_it_is_asked_anything_is_reported(
     journal: Path, code: str
 ) -> None:
     async with editor(wrap_command([sys.executable, "-c", code]), journal=journal) as client:
@@ -201,7 +201,7 @@ async def test_an_agent_that_speaks_another_version_is_refused_in_words(journal:
         {},
     ],
 )
-async def test_an_answer_that_is_none_is_refused_in_words(
+async def test_an_answer_that_is_not_one_is_refused_in_words(
     journal: Path, answer: dict[str, Any]
 ) -> None:
     line = json.dumps({"jsonrpc": "2.0", "id": 1, **answer})

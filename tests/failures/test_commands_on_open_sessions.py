@@ -157,7 +157,7 @@ async def test_a_client_that_archives_leaves_the_session_to_the_others(journal: 
         assert [info["sessionId"] for info in await clients[0].sessions()] == [session]
 
 
-async def test_pruning_passes_over_it(journal: Path) -> None:
+async def test_pruning_passes_over_a_session_that_is_open(journal: Path) -> None:
     async with open_to_three(journal) as (clients, session):
         closed = await clients[0].talk({"say": "old"})
         await clients[0].call("session/close", {"sessionId": closed})
@@ -168,7 +168,7 @@ async def test_pruning_passes_over_it(journal: Path) -> None:
         assert list(map(titles, clients)) == before
 
 
-async def test_an_import_leaves_it_for_when_nobody_has_it_open(
+async def test_an_import_leaves_a_session_until_nobody_has_it_open(
     journal: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
@@ -219,7 +219,7 @@ async def test_what_makes_a_copy_takes_the_turns_that_are_over_and_disturbs_noth
         assert "half" not in await run(journal, "show", made)
 
 
-async def test_another_agent_does_not_take_it_but_joins_it(journal: Path) -> None:
+async def test_another_agent_does_not_take_an_open_session_but_joins_it(journal: Path) -> None:
     other = wrap_command(scripted_agent(info={"name": "other", "version": "1"}), "--all-agents")
     async with open_to_three(journal) as (clients, session):
         async with introduced(other, journal=journal) as client:

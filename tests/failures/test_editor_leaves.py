@@ -126,7 +126,7 @@ async def leave_a_deaf_agent(folder: Path, leave: Leave) -> None:
 
 
 @pytest.mark.parametrize("how", ANY)
-async def test_when_the_editor_leaves_before_it_said_anything_all_is_gone_too(
+async def test_when_the_editor_leaves_before_it_has_said_anything_all_is_gone_too(
     journal: Path, how: str
 ) -> None:
     async with editor(wrap_command(scripted_agent()), journal=journal) as client:

@@ -143,7 +143,7 @@ async def test_a_message_over_the_limit_is_refused_with_its_id_and_costs_bounded
         assert client.peak < BOUND
 
 
-async def test_an_update_of_the_agent_over_the_limit_is_told_in_its_place(journal: Path) -> None:
+async def test_a_notice_stands_in_for_an_update_of_the_agent_over_the_limit(journal: Path) -> None:
     command = wrap_command(scripted_agent(), "--max-message", "1M")
     async with introduced(command, journal=journal, client={"session": {"notices": {}}}) as client:
         session = await client.new()

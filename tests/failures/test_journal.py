@@ -112,7 +112,7 @@ def overwritten(journal: Path) -> None:
         (overwritten, "is damaged"),
     ],
 )
-async def test_what_is_no_journal_of_ours_is_named_in_the_answer_and_left_as_it_is(
+async def test_a_file_that_is_not_our_journal_is_named_in_the_answer_and_left_as_it_is(
     journal: Path, spoil: Callable[[Path], None], words: str
 ) -> None:
     if spoil not in (text_file, other_database, folder):
@@ -139,7 +139,7 @@ async def introduced_and_loaded(client: Editor, session: str) -> None:
     await client.load(session)
 
 
-async def test_a_torn_journal_is_told_when_the_tear_is_met_and_is_not_made_worse(
+async def test_a_torn_journal_is_reported_when_the_tear_is_met_and_is_not_made_worse(
     journal: Path,
 ) -> None:
     session = await conversation(journal, *["x" * 5000] * 30)
@@ -164,7 +164,7 @@ async def test_a_write_ahead_log_that_was_torn_loses_only_what_was_torn(journal:
 
 
 @pytest.mark.parametrize("place", ["/dev/null/journal.db", "/proc/acphold/journal.db"])
-async def test_a_folder_that_cannot_be_made_is_told(place: str) -> None:
+async def test_a_folder_that_cannot_be_made_is_reported(place: str) -> None:
     async with editor(COMMAND, journal=place) as client:
         error = await refusal(client)
         assert place in error.message
@@ -173,14 +173,14 @@ async def test_a_folder_that_cannot_be_made_is_told(place: str) -> None:
 
 
 @pytest.mark.parametrize("url", ["postgresql://host/db", "mysql://x", "sqlite://", "sqlite:///"])
-async def test_a_journal_that_cannot_be_named_so_is_told(url: str, tmp_path: Path) -> None:
+async def test_a_journal_that_cannot_be_named_so_is_reported(url: str, tmp_path: Path) -> None:
     command = wrap_command(scripted_agent(), "--journal", url)
     async with editor(command, journal="unused", cwd=tmp_path) as client:
         assert (await refusal(client)).code == -32603
         assert await client.leave() == 0
 
 
-async def test_a_read_only_folder_is_told_with_what_to_do(tmp_path: Path) -> None:
+async def test_a_read_only_folder_is_reported_with_what_to_do(tmp_path: Path) -> None:
     place = tmp_path / "place"
     place.mkdir(mode=0o500)
     async with editor(COMMAND, journal=place / "j.db", before=heed_permissions) as client:
@@ -212,7 +212,7 @@ async def test_history_in_a_folder_that_became_read_only_is_untouched(tmp_path: 
 
 
 @pytest.mark.parametrize("existing", [False, True])
-async def test_a_locked_journal_is_told_and_can_be_used_once_it_is_free(
+async def test_a_locked_journal_is_reported_and_can_be_used_once_it_is_free(
     journal: Path, existing: bool
 ) -> None:
     session = await conversation(journal, "kept") if existing else None
@@ -288,7 +288,7 @@ async def test_a_wrap_that_runs_while_a_newer_release_migrates_says_to_start_it_
 # -- full ---------------------------------------------------------------------------------------
 
 
-async def test_a_disk_that_is_full_from_the_start_is_told(journal: Path) -> None:
+async def test_a_disk_that_is_full_from_the_start_is_reported(journal: Path) -> None:
     async with editor(COMMAND, journal=journal, before=file_limit(4096)) as client:
         error = await refusal(client)
         assert str(journal) in error.message
@@ -350,7 +350,7 @@ async def test_when_there_is_room_again_the_session_goes_on(journal: Path) -> No
         assert await client.leave() == 0
 
 
-async def test_a_journal_that_is_deleted_under_us_is_told_and_costs_no_other_file(
+async def test_a_journal_that_is_deleted_under_us_is_reported_and_costs_no_other_file(
     journal: Path,
 ) -> None:
     keep = journal.parent / "keep"

@@ -97,13 +97,15 @@ def project(tmp_path: Path, journal: Path) -> Iterator[Project]:
     shutil.rmtree(run, ignore_errors=True)
 
 
-def test_the_folder_is_a_trap(project: Project) -> None:
+def test_the_folder_of_these_tests_is_a_trap(project: Project) -> None:
     subprocess.run([sys.executable, "-m", "acphold"], cwd=project.folder, check=True)
     subprocess.run(["/bin/sh", "-c", "grep"], cwd=project.folder, env=project.env, check=True)
     assert {*project.ran} >= {"acphold/__main__", "grep"}
 
 
-async def test_wrap_and_the_import_beside_it(project: Project, journal: Path) -> None:
+async def test_wrap_and_the_import_beside_it_run_nothing_of_the_folder(
+    project: Project, journal: Path
+) -> None:
     conversation().write(project.home)
     info = {"name": "@agentclientprotocol/claude-agent-acp", "version": "1"}
     command = [ACPHOLD, "wrap", "--", *scripted_agent(info=info)]
@@ -115,7 +117,9 @@ async def test_wrap_and_the_import_beside_it(project: Project, journal: Path) ->
     assert project.ran == []
 
 
-async def test_the_process_of_wrap_in_the_background(project: Project, journal: Path) -> None:
+async def test_wrap_in_the_background_runs_nothing_of_the_folder(
+    project: Project, journal: Path
+) -> None:
     command = [ACPHOLD, "wrap", "--background", "--no-import", "--", *scripted_agent()]
     async with introduced(command, journal=journal, env=project.env, cwd=project.folder) as one:
         await one.talk({"say": "said"})
@@ -125,13 +129,15 @@ async def test_the_process_of_wrap_in_the_background(project: Project, journal: 
     assert project.ran == []
 
 
-def test_chat(project: Project) -> None:
+def test_chat_runs_nothing_of_the_folder(project: Project) -> None:
     done = project.run("chat", "--", *scripted_agent(), stdin='[{"say": "said"}]\n')
     assert "said" in done.stdout
     assert project.ran == []
 
 
-def test_what_is_begun_elsewhere_and_works_there(project: Project, tmp_path: Path) -> None:
+def test_what_starts_elsewhere_and_works_in_the_folder_runs_nothing_of_it(
+    project: Project, tmp_path: Path
+) -> None:
     words = ["chat", "--cwd", str(project.folder), "--", *scripted_agent()]
     libraries = f"{os.pathsep}{tmp_path / 'libraries'}"  # its first part is wherever one is
     said = '[{"say": "said"}]\n'
@@ -140,7 +146,7 @@ def test_what_is_begun_elsewhere_and_works_there(project: Project, tmp_path: Pat
     assert project.ran == []
 
 
-def test_a_large_import_reads_and_indexes_in_processes_of_its_own(project: Project) -> None:
+def test_the_processes_of_a_large_import_run_nothing_of_the_folder(project: Project) -> None:
     large = Transcript("a large one")
     for number in range(40):
         large.assistant(f"{number} " + "words " * 100_000)
@@ -150,7 +156,9 @@ def test_a_large_import_reads_and_indexes_in_processes_of_its_own(project: Proje
     assert project.ran == []
 
 
-async def test_reading_what_was_only_listed(project: Project, journal: Path) -> None:
+async def test_reading_what_was_only_listed_runs_nothing_of_the_folder(
+    project: Project, journal: Path
+) -> None:
     conversation().write(project.home)
     opened = open_journal(journal)
     await Intake(opened).list_first(sources(READER, project.home))
@@ -162,7 +170,7 @@ async def test_reading_what_was_only_listed(project: Project, journal: Path) -> 
 
 
 @pytest.mark.parametrize("words", [("mcp",), ("mcp-bridge",), ("--version",)])
-def test_what_an_agent_or_an_editor_is_given_to_start(
+def test_what_an_agent_or_an_editor_is_given_to_start_runs_nothing_of_the_folder(
     project: Project, words: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for path in ("", f"{os.pathsep}/libraries", "."):
@@ -191,13 +199,15 @@ def test_a_program_that_only_the_folder_has_is_not_on_path(project: Project) -> 
     assert project.ran == []
 
 
-def test_the_demo(project: Project) -> None:
+def test_the_demo_runs_nothing_of_the_folder(project: Project) -> None:
     done = project.run("demo")
     assert done.returncode == 0, done.stdout
     assert project.ran == []
 
 
-async def test_what_guards_an_agent(project: Project, journal: Path, tmp_path: Path) -> None:
+async def test_what_guards_an_agent_runs_nothing_of_the_folder(
+    project: Project, journal: Path, tmp_path: Path
+) -> None:
     """Its shell sees to what an agent left behind when acphold was killed."""
     command = [ACPHOLD, "wrap", "--no-import", "--", *scripted_agent(deaf=True)]
     async with introduced(command, journal=journal, env=project.env, cwd=project.folder) as one:

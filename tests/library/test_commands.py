@@ -245,7 +245,7 @@ async def test_a_command_of_the_client_can_be_iterated_over_though_its_beginning
     assert result.text == "<one two>< three><all new>"
 
 
-async def test_the_output_of_a_command_of_the_client_is_there_behind_its_release() -> None:
+async def test_the_output_of_a_command_of_the_client_is_there_after_its_release() -> None:
     async def run(turn: acphold.Turn) -> None:
         async with turn.terminal("make") as running:
             pass

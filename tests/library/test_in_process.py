@@ -183,7 +183,7 @@ async def test_sessions_wait_for_a_sign_in_and_end_with_a_logout() -> None:
         assert happened == ["in", "in", "out"]
 
 
-async def test_who_is_signed_in_already_is_not_asked() -> None:
+async def test_someone_who_is_signed_in_already_is_not_asked() -> None:
     agent, happened = guarded()
 
     @agent.signed_in

@@ -72,7 +72,7 @@ async def test_what_is_said_in_a_block_leaves_at_its_end() -> None:
     assert journal.updates == [b"1"]
 
 
-async def test_what_is_said_in_a_block_behind_a_commit_leaves_too() -> None:
+async def test_what_is_said_in_a_block_after_a_commit_leaves_too() -> None:
     journal, outbox = opened()
     await outbox.put(b"1")
     with outbox.one_step():
@@ -118,7 +118,7 @@ async def test_nothing_leaves_before_it_is_open() -> None:
     assert journal.updates == [b"1", b"a"]
 
 
-async def test_who_is_cancelled_cancels_no_commit() -> None:
+async def test_cancelling_an_author_cancels_no_commit() -> None:
     journal, outbox = opened()
     journal.may_go_on.clear()
     await outbox.put(b"1")
@@ -143,7 +143,7 @@ async def test_flush_waits_for_a_commit_that_has_begun() -> None:
     assert journal.updates == [b"1", b"2"]
 
 
-async def test_a_failed_commit_is_told_to_the_next_who_says_something() -> None:
+async def test_a_failed_commit_is_reported_to_whoever_says_something_next() -> None:
     journal, outbox = opened()
     journal.failure = JournalUnavailableError("full")
     await outbox.put(b"1")

@@ -24,7 +24,7 @@ async def ask(turn: acphold.Turn) -> None:
         ("reject_always", "False", False),
     ],
 )
-async def test_an_answer_for_always_is_not_asked_again_also_after_a_restart(
+async def test_what_was_answered_for_always_is_not_asked_again_even_after_a_restart(
     answer: str, allowed: str, asked_again: bool
 ) -> None:
     async with connect(agent_that(ask), permission=answer) as client:

@@ -171,7 +171,7 @@ async def test_options_stand_before_or_behind_the_agent(file: Path, tmp_path: Pa
         (("silent.py",), 5, "answers no prompts"),
     ],
 )
-def test_what_cannot_be_run_is_told(
+def test_what_cannot_be_run_is_reported(
     file: Path, arguments: tuple[str, ...], code: int, why: str
 ) -> None:
     for name, code_in_it in {
@@ -197,7 +197,7 @@ def test_the_help_names_every_option() -> None:
         assert option in done.stdout
 
 
-async def test_a_journal_that_cannot_be_opened_is_told_to_the_editor(
+async def test_a_journal_that_cannot_be_opened_is_reported_to_the_editor(
     file: Path, tmp_path: Path
 ) -> None:
     torn = tmp_path / "torn.db"

@@ -157,7 +157,7 @@ async def test_load_replays_the_entire_conversation(journal: Path) -> None:
     }
 
 
-async def test_load_is_answered_behind_the_whole_replay(journal: Path) -> None:
+async def test_load_is_answered_after_the_whole_replay(journal: Path) -> None:
     async with talking(journal) as client:
         session_id = await client.talk("work")
     async with talking(journal) as client:
@@ -290,7 +290,7 @@ async def test_http_and_sse_are_advertised(journal: Path) -> None:
         assert (refused.code, "'far'" in refused.message) == (-32602, True)
 
 
-async def test_all_servers_are_connected_and_a_broken_one_is_told(journal: Path) -> None:
+async def test_all_servers_are_connected_and_a_broken_one_is_reported(journal: Path) -> None:
     async with talking(journal, session={"notices": {}}) as client:
         given = servers(mcp_server("one"), broken_server(), mcp_server("two"))
         session_id = await client.new(mcpServers=given)

@@ -139,7 +139,7 @@ async def test_a_client_that_cannot_after_all_leaves_the_work_to_us(work: Path) 
     assert await files.read("a.txt") == "text"
 
 
-async def test_mistakes_are_told_without_asking_anybody(work: Path) -> None:
+async def test_mistakes_are_reported_without_asking_anybody(work: Path) -> None:
     files = files_of(work, AssertionError())
     with pytest.raises(InvalidParamsError, match="line is negative"):
         await files.read("a.txt", -1)

@@ -106,7 +106,7 @@ async def test_new_waits_for_no_server_and_a_turn_only_for_those_it_asks(work: P
         assert (await session.prompt("all")).text == "quick slow"
 
 
-async def test_a_server_that_fails_is_told_once_and_the_session_works_all_the_same() -> None:
+async def test_a_server_that_fails_is_reported_once_and_the_session_works_all_the_same() -> None:
     async def use(turn: acphold.Turn) -> None:
         await turn.mcp.tools()
         error = turn.mcp["broken"].error

@@ -130,7 +130,7 @@ def test_what_json_can_hold_comes_back_as_it_was(value: object) -> None:
     assert store["key"] == value
 
 
-def test_nothing_can_be_appended_to_what_is_no_list() -> None:
+def test_nothing_can_be_appended_to_what_is_not_a_list() -> None:
     store = Store(Journal())
     store["key"] = {"a": 1}
     with pytest.raises(DeclarationError, match="no list under 'key'"):

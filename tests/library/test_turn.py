@@ -55,7 +55,7 @@ async def test_pieces_in_a_row_are_one_message_with_one_id() -> None:
     assert result.thoughts == "a thought"
 
 
-async def test_what_is_said_behind_a_tool_call_is_another_message() -> None:
+async def test_what_is_said_after_a_tool_call_is_another_message() -> None:
     async def work(turn: acphold.Turn) -> None:
         await turn.say("before")
         async with turn.tool("Look"):

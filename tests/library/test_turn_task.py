@@ -158,7 +158,7 @@ async def test_what_a_task_left_waiting_asks_is_closed_with_the_turn() -> None:
     assert result.stop_reason == "end_turn"
 
 
-async def test_what_a_task_would_ask_behind_the_turns_end_is_refused() -> None:
+async def test_what_a_task_would_ask_after_the_turns_end_is_refused() -> None:
     left: list[asyncio.Task[acphold.Decision]] = []
 
     async def work(turn: acphold.Turn) -> None:
@@ -381,7 +381,7 @@ class Deaf:
 
 
 @pytest.mark.parametrize("reload", [False, True])
-async def test_what_a_turn_says_behind_its_end_is_refused_and_in_no_later_turn(
+async def test_what_a_turn_says_after_its_end_is_refused_and_in_no_later_turn(
     reload: bool,
 ) -> None:
     deaf = Deaf()

@@ -92,7 +92,7 @@ async def test_a_refusal_reaches_the_agent_in_words(
     ("fault", "words"),
     [("sse-end", "it ended its event stream"), ("sse-404", "it answered 404 Somehow")],
 )
-async def test_a_lost_server_is_told_to_whoever_waits_and_ends_the_bridge(
+async def test_a_lost_server_is_reported_to_whoever_waits_and_ends_the_bridge(
     faulty_url: FaultyHttp, fault: str, words: str
 ) -> None:
     server = McpServerSse(name="far", url=faulty_url.url(fault), headers=())
@@ -116,7 +116,7 @@ async def test_a_lost_server_is_told_to_whoever_waits_and_ends_the_bridge(
     assert words in by_id[7]["message"]
 
 
-async def test_what_cannot_be_sent_on_is_told_by_its_id_and_ends_nothing(
+async def test_what_cannot_be_sent_on_is_refused_by_its_id_and_ends_nothing(
     faulty_url: FaultyHttp,
 ) -> None:
     server = McpServerHttp(name="far", url=faulty_url.url("ok"), headers=())
@@ -168,7 +168,7 @@ async def test_the_end_of_the_agent_ends_the_bridge_and_the_session(
         ({"ACPHOLD_MCP_URL": "u", "ACPHOLD_MCP_HEADERS": SECRET}, "ACPHOLD_MCP_HEADERS"),
     ],
 )
-def test_an_environment_that_names_no_server_is_told(env: dict[str, str], field: str) -> None:
+def test_an_environment_that_names_no_server_is_reported(env: dict[str, str], field: str) -> None:
     with pytest.raises(InvalidParamsError, match=field) as caught:
         bridged_server(env)
     assert caught.value.field == field

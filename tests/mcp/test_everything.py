@@ -142,7 +142,7 @@ async def test_what_raises_in_answering_a_server_becomes_its_error(
     assert (await connection.call("trigger-elicitation-request")).failed
 
 
-async def test_changes_of_the_lists_are_told_once_for_a_burst(
+async def test_a_burst_of_changes_of_the_lists_is_reported_once(
     server: Server, connect: Connect
 ) -> None:
     told: list[str] = []

@@ -60,7 +60,7 @@ SSE_FAULTS = {
 }
 
 
-async def test_each_fault_of_streamable_http_is_told(
+async def test_each_fault_of_streamable_http_is_reported(
     faulty_url: FaultyHttp, gather: Gather, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -68,7 +68,7 @@ async def test_each_fault_of_streamable_http_is_told(
     assert SECRET not in caplog.text
 
 
-async def test_each_fault_of_sse_is_told(
+async def test_each_fault_of_sse_is_reported(
     faulty_url: FaultyHttp, gather: Gather, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG)
@@ -96,7 +96,7 @@ async def faults_are_told(
     assert not any(SECRET in text or "key=k" in text for text in told.values())
 
 
-async def test_an_answer_without_end_is_ended(faulty_url: FaultyHttp, connect: Connect) -> None:
+async def test_an_answer_without_end_is_given_up(faulty_url: FaultyHttp, connect: Connect) -> None:
     connection = connect(over_http(faulty_url.url("huge")), deadline=30.0)
     with pytest.raises(McpConnectError, match="it answered with more than 65536 KiB"):
         await connection.ready()
@@ -113,7 +113,7 @@ async def test_an_answer_without_end_is_ended(faulty_url: FaultyHttp, connect: C
         ("http://no-such-host.invalid/mcp", "cannot connect: there is no such host"),
     ],
 )
-async def test_a_server_that_is_not_there_is_told(
+async def test_a_server_that_is_not_there_is_reported(
     connect: Connect, server: Callable[[str], Server], url: str, words: str
 ) -> None:
     connection = connect(server(url))

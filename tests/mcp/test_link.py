@@ -91,7 +91,7 @@ async def test_a_server_that_leaves_notices_unanswered_holds_up_no_call(
         assert (await connection.call("t")).text == "called"
 
 
-async def test_a_server_that_cannot_be_used_nor_left_is_told_with_the_reason(
+async def test_a_server_that_can_neither_be_used_nor_left_is_reported_with_the_reason(
     faulty_url: FaultyHttp, connect: Connect, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.mcp.link.CLOSE_SECONDS", 0.2)
@@ -114,7 +114,9 @@ async def test_a_flood_of_notifications_stops_nobody(faulty: Faulty, connect: Co
     assert longest < 1.0
 
 
-async def test_of_a_flood_of_progress_the_newest_is_told(faulty: Faulty, connect: Connect) -> None:
+async def test_the_newest_of_a_flood_of_progress_is_reported(
+    faulty: Faulty, connect: Connect
+) -> None:
     heard: list[float] = []
 
     async def report(progress: Progress) -> None:

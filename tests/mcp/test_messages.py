@@ -54,7 +54,7 @@ def test_a_message_is_read_however_it_is_printed(
         b'{"jsonrpc": "2.0", "id": 7.5, "result": {}}',
     ],
 )
-def test_what_is_no_answer_fails_no_call(line: bytes) -> None:
+def test_what_is_not_an_answer_fails_no_call(line: bytes) -> None:
     (found,) = fed(line)
     assert isinstance(found, UnreadableError)
     assert found.id is None
@@ -102,7 +102,7 @@ def test_long_texts_have_few_parts() -> None:
     assert message.result == {"text": text}
 
 
-def test_a_number_that_is_none_is_read_all_the_same() -> None:
+def test_not_a_number_is_read_all_the_same() -> None:
     message = decoded(b'{"jsonrpc":"2.0","id":7,"result":{"a":NaN}}')
     assert encoded(message) == b'{"jsonrpc":"2.0","id":7,"result":{"a":null}}'
 

@@ -127,7 +127,7 @@ async def test_progress_comes_in_order_and_before_the_result(mine: Connection) -
     assert reports == [Progress(done, 3, None) for done in (1, 2, 3)]
 
 
-async def test_a_changed_list_is_told_while_a_request_is_active(
+async def test_a_changed_list_is_reported_while_a_request_is_active(
     connect: Connect, provider: Provider
 ) -> None:
     changes: list[str] = []
@@ -211,7 +211,7 @@ async def test_a_client_that_does_not_answer_is_given_up(
         ([], "its answer is not MCP"),
     ],
 )
-async def test_an_answer_that_is_none_fails_its_request_alone(
+async def test_an_answer_that_is_not_mcp_fails_only_its_request(
     mine: Connection, provider: Provider, answer: object, words: str
 ) -> None:
     await mine.ready()
@@ -224,7 +224,7 @@ async def test_an_answer_that_is_none_fails_its_request_alone(
     assert (await mine.call("add")).text == "add"
 
 
-async def test_params_that_are_no_json_fail_their_request_alone(mine: Connection) -> None:
+async def test_params_that_are_not_json_fail_only_their_request(mine: Connection) -> None:
     with pytest.raises(McpAnswerError, match="what is asked cannot be sent: "):
         await mine.call("add", {"text": "\ud800"})
     assert (await mine.call("add")).text == "add"

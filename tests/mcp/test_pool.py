@@ -59,7 +59,7 @@ async def test_nothing_begins_before_it_is_asked_for(faulty: Faulty, gather: Gat
     assert [type(one.state).__name__ for one in servers] == ["Ready", "Idle"]
 
 
-async def test_a_name_that_no_server_has_is_told_with_those_there_are(
+async def test_a_name_that_no_server_has_is_reported_with_those_there_are(
     faulty: Faulty, gather: Gather
 ) -> None:
     servers = gather(faulty("ok"), faulty("exit"))
@@ -98,7 +98,9 @@ async def test_a_failed_server_is_tried_again_beside_the_others(
     assert list(told) == ["later"]
 
 
-async def test_a_server_that_cannot_list_its_tools_is_told(faulty: Faulty, gather: Gather) -> None:
+async def test_a_server_that_cannot_list_its_tools_is_reported(
+    faulty: Faulty, gather: Gather
+) -> None:
     told: dict[str, str] = {}
     servers = gather(faulty("no_list"), faulty("ok"), on_failure=told.__setitem__)
     assert {tool.server for tool in await servers.tools()} == {"ok"}

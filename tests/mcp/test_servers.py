@@ -41,7 +41,7 @@ def test_each_kind_of_server_gets_its_type() -> None:
 
 
 @pytest.mark.parametrize("given", [b"", b"null", b"[]"])
-def test_a_session_may_name_none(given: bytes) -> None:
+def test_a_session_may_name_no_servers(given: bytes) -> None:
     assert named_servers(given, ALL) == ()
 
 
@@ -71,7 +71,7 @@ def test_a_session_may_name_none(given: bytes) -> None:
         ({**HTTP, "headers": {"Authorization": SECRET}}, "headers"),
     ],
 )
-def test_a_mistake_is_told_with_the_server_and_the_field(
+def test_a_mistake_is_reported_with_the_server_and_the_field(
     server: dict[str, object], field: str
 ) -> None:
     where, message = refusal(server)

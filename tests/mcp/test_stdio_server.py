@@ -46,7 +46,7 @@ def started(pids: Path) -> list[int]:
         ("rejecting", ("it refused `initialize`: bad key *** (-32000)",)),
     ],
 )
-async def test_a_server_that_cannot_be_used_is_told_with_the_reason(
+async def test_a_server_that_cannot_be_used_is_reported_with_the_reason(
     faulty: Faulty, connect: Connect, mode: str, words: tuple[str, ...]
 ) -> None:
     told: list[str] = []
@@ -67,7 +67,7 @@ async def test_a_server_that_cannot_be_used_is_told_with_the_reason(
         ("/tmp", "it is a folder"),
     ],
 )
-async def test_a_program_that_does_not_start_is_told(
+async def test_a_program_that_does_not_start_is_reported(
     connect: Connect, command: str, words: str
 ) -> None:
     connection = connect(McpServerStdio(name="x", command=command, args=(), env=()))
@@ -75,13 +75,13 @@ async def test_a_program_that_does_not_start_is_told(
         await connection.ready()
 
 
-async def test_an_argument_no_program_can_get_is_told(connect: Connect) -> None:
+async def test_an_argument_that_no_program_can_take_is_reported(connect: Connect) -> None:
     connection = connect(McpServerStdio(name="x", command="/bin/sh", args=("a\0b",), env=()))
     with pytest.raises(McpConnectError, match="NUL"):
         await connection.ready()
 
 
-async def test_a_folder_that_is_gone_is_told(
+async def test_a_folder_that_is_gone_is_reported(
     connect: Connect, faulty: Faulty, tmp_path: Path
 ) -> None:
     connection = connect(faulty("ok"))
@@ -90,7 +90,9 @@ async def test_a_folder_that_is_gone_is_told(
         await connection.ready()
 
 
-async def test_a_line_without_end_is_ended(faulty: Faulty, tmp_path: Path) -> None:
+async def test_a_server_that_writes_a_line_without_end_is_given_up(
+    faulty: Faulty, tmp_path: Path
+) -> None:
     program = StdioServer(faulty("endless_line"), str(tmp_path), limit=1_000_000)
     program.start()
     async with asyncio.timeout(10):
@@ -125,7 +127,9 @@ async def test_the_server_runs_in_the_folder_of_the_session_with_its_own_environ
     assert set(env) <= ours
 
 
-async def test_what_a_tool_returns_is_told_apart(faulty: Faulty, connect: Connect) -> None:
+async def test_the_kinds_of_what_a_tool_returns_are_told_apart(
+    faulty: Faulty, connect: Connect
+) -> None:
     connection = connect(faulty("ok"))
     image = await connection.call("image")
     assert image.content == (ImageContent(data="aGk=", mime_type="image/png"),)
@@ -182,14 +186,16 @@ async def test_cancelling_a_call_tells_the_server_and_leaves_the_connection(
     assert connection.state is state
 
 
-async def test_a_call_can_be_given_a_time(faulty: Faulty, connect: Connect) -> None:
+async def test_a_call_can_be_given_a_time_limit(faulty: Faulty, connect: Connect) -> None:
     connection = connect(faulty("ok"))
     with pytest.raises(McpAnswerError, match=r"no answer to `tools/call` for 0\.1 s"):
         await connection.call("hang", seconds=0.1)
     assert (await connection.call("ok")).text == "ok {}"
 
 
-async def test_no_progress_is_no_trouble(faulty: Faulty, connect: Connect) -> None:
+async def test_a_call_that_reports_no_progress_succeeds_all_the_same(
+    faulty: Faulty, connect: Connect
+) -> None:
     async def report(progress: Progress) -> None:
         raise AssertionError("nothing was reported")
 

@@ -40,7 +40,7 @@ def connection(server: Server, connect: Connect) -> Connection:
     return connect(server)
 
 
-async def test_an_answer_that_cannot_be_read_fails_its_call_alone(
+async def test_an_answer_that_cannot_be_read_fails_only_its_call(
     connection: Connection, request: pytest.FixtureRequest
 ) -> None:
     on_events = request.node.callspec.params["server"].endswith("events")
@@ -65,7 +65,7 @@ def nested(levels: int) -> object:
     return value
 
 
-async def test_arguments_that_cannot_be_sent_fail_their_call_alone(connection: Connection) -> None:
+async def test_arguments_that_cannot_be_sent_fail_only_their_call(connection: Connection) -> None:
     await connection.ready()
     state = connection.state
     for argument in (nested(230), nested(600), "\ud83d"):

@@ -90,7 +90,7 @@ async def test_a_file_that_is_tracked_is_found_though_it_is_ignored_and_not_once
     assert listed == [".gitignore", "debug.log", "src/"]
 
 
-async def test_without_git_the_rules_of_a_gitignore_hold_and_what_is_no_rule_is_passed_by(
+async def test_without_git_the_rules_of_a_gitignore_hold_and_what_is_not_a_rule_is_passed_over(
     tmp_path: Path,
 ) -> None:
     (tmp_path / ".gitignore").write_text("!\n/\n*.log\n")
@@ -109,7 +109,7 @@ async def test_names_that_are_not_utf8_are_shown_as_far_as_they_can_be(project: 
     assert lines == ["caf?.txt:1: needle"]
 
 
-async def test_what_is_no_text_is_passed_by(project: Path) -> None:
+async def test_what_is_not_text_is_passed_over(project: Path) -> None:
     (project / "binary").write_bytes(b"\0needle\n")
     os.mkfifo(project / "pipe")
     (project / "latin").write_bytes(b"needle \xe9\n")

@@ -91,7 +91,7 @@ async def test_each_message_is_kept_once(tmp_path: Path) -> None:
     assert not any("instructions" in message for message in kept)
 
 
-async def test_a_memory_that_cannot_be_read_is_told_and_can_be_cleared() -> None:
+async def test_a_memory_that_cannot_be_read_is_reported_and_can_be_cleared() -> None:
     script = Script("one", "two")
     agent = script.agent()
     async with connect(agent) as client:

@@ -146,7 +146,7 @@ async def test_it_is_served_by_acphold_run_too(
 # -- keys and programs -------------------------------------------------------------------
 
 
-async def test_the_key_is_nowhere(journal: Path, tmp_path: Path) -> None:
+async def test_the_key_is_neither_shown_nor_kept(journal: Path, tmp_path: Path) -> None:
     body = json.dumps({"error": {"message": "Incorrect API key provided: THE-KEY."}}).encode()
     async with answered(journal, body, status=401) as (client, _):
         words = await refusal(client, tmp_path)
@@ -158,7 +158,7 @@ async def test_the_key_is_nowhere(journal: Path, tmp_path: Path) -> None:
     assert not any(KEY.encode() in text for text in seen)
 
 
-def test_the_model_library_is_imported_behind_initialize_and_before_the_first_prompt() -> None:
+def test_the_model_library_is_imported_after_initialize_and_before_the_first_prompt() -> None:
     program = (
         "import asyncio, sys\n"
         "import acphold.testing\n"

@@ -108,7 +108,7 @@ async def test_images_links_and_embedded_files_reach_the_model() -> None:
     ]
 
 
-async def test_a_prompt_of_nothing_is_still_answered() -> None:
+async def test_an_empty_prompt_is_still_answered() -> None:
     script = Script("?")
     async with connect(script.agent()) as client:
         assert (await (await client.new_session()).prompt(TextContent(text=""))).text == "?"
@@ -409,7 +409,7 @@ async def test_a_refused_prompt_is_taken_out_of_the_conversation() -> None:
     assert script.given() == ["user: first", "model: one", "user: third"]
 
 
-async def test_an_error_of_the_service_is_told_and_the_session_lives() -> None:
+async def test_an_error_of_the_service_is_reported_and_the_session_lives() -> None:
     failure = ModelHTTPError(503, "scripted", {"message": "try later"})
     script = Script(failure, "here again")
     async with connect(script.agent()) as client:
