@@ -164,7 +164,7 @@ entries = st.one_of(
 
 
 @given(st.lists(entries, max_size=30))
-def test_compacted_they_fold_to_the_same_state(told: list[Raw]) -> None:
+def test_compacted_entries_of_sub_agents_fold_to_the_same_state(told: list[Raw]) -> None:
     found = segments(*told)
     compacted = compact(found)
     assert [segment.first_seq for segment in compacted][:1] == [1][: len(found)]

@@ -52,7 +52,7 @@ def test_history_compacted_turn_by_turn_folds_to_the_same_state(one: Pieces, two
 
 
 @given(CONVERSATIONS, st.integers(0, 60))
-def test_where_nothing_behind_a_place_was_merged_all_of_it_is_as_it_came(
+def test_all_behind_a_position_is_as_it_came_where_nothing_was_merged(
     pieces: list[tuple[str, list[bytes]]], place: int
 ) -> None:
     before = segments_of(pieces)
@@ -160,7 +160,7 @@ def test_other_kinds_of_entries_are_left_as_they_are(kind: str) -> None:
     assert compact(segments) == segments
 
 
-def test_of_what_says_it_all_anew_only_the_last_stays() -> None:
+def test_only_the_last_snapshot_of_a_kind_stays() -> None:
     usage = [b'{"sessionUpdate":"usage_update","used":%d,"size":9}' % n for n in range(3)]
     wrong = b'{"sessionUpdate":"available_commands_update","availableCommands":5}'
     commands = b'{"sessionUpdate":"available_commands_update","availableCommands":[]}'
@@ -205,7 +205,7 @@ def test_a_summary_that_is_told_whole_in_the_end_makes_its_chunks_void() -> None
     assert fold(entries_of(compacted)) == fold(entries_of(segments))
 
 
-def test_of_many_updates_of_one_thing_in_a_turn_what_counts_is_told() -> None:
+def test_what_counts_of_many_updates_of_one_thing_in_a_turn_is_told() -> None:
     plans = [
         encode({"sessionUpdate": "plan", "entries": [{"content": f"{n}"}]}) for n in range(300)
     ]

@@ -199,7 +199,7 @@ def test_notices_echoes_and_the_ends_of_completed_turns_are_not_replayed() -> No
     assert list(replay(segments_of(pieces))) == []
 
 
-def test_of_two_clients_named_before_a_prompt_the_later_one_has_sent_it() -> None:
+def test_the_later_of_two_clients_named_before_a_prompt_has_sent_it() -> None:
     names = [b'{"name":"zed","version":"1"}', b'{"name":"nvim","version":"2"}']
     said = [*replay(segments_of([("author", names), ("prompt", [b'[{"type":"text"}]'])]))]
     assert [json.loads(each.raw)["_meta"] for each in said] == [

@@ -49,7 +49,7 @@ async def test_a_turn_without_an_end_is_open_if_it_is_the_last() -> None:
     assert [span.is_open for span in found] == [False, True]
 
 
-async def test_in_what_an_agent_replayed_of_itself_the_users_words_begin_a_turn() -> None:
+async def test_the_users_words_begin_a_turn_in_what_an_agent_replayed_of_itself() -> None:
     user = chunk("user_message", "Do ")
     found = await spans(user, chunk("user_message", "it"), SAID, user, SAID, SETTINGS)
     assert found == [TurnSpan(1, 1, 3), TurnSpan(2, 4, 6)]

@@ -104,7 +104,7 @@ async def test_a_segment_is_cut_where_the_copy_ends(journal: SqliteJournal) -> N
     assert "AB" in found[0][1]
 
 
-async def test_its_row_says_where_it_came_from_and_it_is_listed_and_found(
+async def test_the_row_of_a_copy_says_where_it_came_from_and_the_copy_is_listed_and_found(
     journal: SqliteJournal,
 ) -> None:
     await session(journal, *CONVERSATION)
@@ -172,7 +172,7 @@ async def test_a_session_that_is_put_in_order_meanwhile_is_copied_once(
     assert times > 6
 
 
-async def test_one_that_is_never_still_is_refused(
+async def test_a_session_that_is_never_still_is_not_copied(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await session(journal, PROMPT, END)

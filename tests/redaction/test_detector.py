@@ -70,7 +70,7 @@ def test_a_value_is_found_by_what_it_is_called(text: str, value: str) -> None:
     assert value in found(text)
 
 
-def test_several_on_one_line_are_all_found() -> None:
+def test_several_secrets_on_one_line_are_all_found() -> None:
     assert {"one1one", "two2two22", "three333"} <= found(
         "password=one1one secret=two2two22 api_key=three333"
     )

@@ -104,7 +104,7 @@ async def test_what_the_journal_lacks_of_a_file_is_taken_from_the_disk(
 
 
 @pytest.mark.parametrize("disk", [None, ABSENT, "neither\n", "is now\nis now\n"])
-async def test_of_a_piece_that_is_nowhere_or_in_two_places_there_is_no_patch(
+async def test_a_piece_that_is_nowhere_or_in_two_places_has_no_patch(
     journal: Journal, disk: FileText | None
 ) -> None:
     [found] = await changed(
@@ -152,7 +152,7 @@ async def test_a_file_that_was_deleted_is_deleted_in_the_patch(journal: Journal)
     assert body(found) == "-gone\n"
 
 
-async def test_what_failed_is_left_out_and_what_never_ended_is_said(
+async def test_edits_that_failed_are_left_out_and_those_that_never_ended_are_named(
     journal: Journal,
 ) -> None:
     found = await changed(
@@ -243,7 +243,7 @@ def test_a_file_is_known_as_far_as_its_edits_and_the_disk_tell(
     assert around(edits, 0, len(edits) - 1, lambda: disk) == known
 
 
-def test_behind_an_edit_that_does_not_fit_nothing_of_the_file_before_it_counts() -> None:
+def test_nothing_known_of_a_file_counts_behind_an_edit_that_does_not_fit() -> None:
     edits = steps((None, "a\n"), ("not there", "x"), ("b", "c"), is_piece=True)
     assert around(edits, 0, 0, lambda: "c\n") == (ABSENT, "a\n")
     assert around(edits, 2, 2, lambda: "c\n") == ("b\n", "c\n")

@@ -49,7 +49,11 @@ The last three only where there are any; see `acphold.history.decisions`.
 """
 
 AUTHOR: Final = "author"
-"""`{"name": "…", "version": "…"}`: the program from which the prompt right behind it came."""
+"""`{"name": "…", "version": "…"}`: the program from which the prompt right behind it came.
+
+Beside it, and not in it: a prompt is the array of its blocks alone to readers of older journals. A
+crash between the two leaves an author without a prompt, which says nothing.
+"""
 
 SENT: Final = "sent"
 """`{"id": "…"}`: by what id the client that sent it knows the prompt behind it, and its author."""

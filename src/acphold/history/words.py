@@ -6,7 +6,8 @@ and lets it begin at 0 again.
 
 SQLite's tokenizer takes letters and digits in a row for a word, so that `snake_case` and
 `dotted.path` are words in a row, which a phrase finds. It cannot see where a word begins in
-`camelCase` or in Chinese; this is mended in the text that it is given.
+`camelCase` or in Chinese; this is mended in the text that it is given. Its trigram tokenizer finds
+any part of a word, but makes an index three times as large in five times the time.
 """
 
 from __future__ import annotations

@@ -50,7 +50,8 @@ LIVE_OUTPUT = 4 * 1024
 PAUSE_SECONDS = 0.1
 PAUSE_CHARACTERS = 64 * 1024
 """What is shown of a running command is shown again after this time at the earliest, and after as
-many times it as it has sent these characters: a command that prints for an hour sends 1.5 MiB."""
+many times it as it has sent these characters: each update has all of it again, and so a command
+that prints for an hour sends 1.5 MiB."""
 
 
 class RunningTool:

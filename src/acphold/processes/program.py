@@ -26,7 +26,8 @@ else:
 GRACE_SECONDS = 0.7
 """What a program gets to end by itself: at EOF, and after SIGTERM.
 
-Short, so that all of it stays below two seconds, which is what editors and checkers wait.
+Short, so that all of it stays below two seconds, which is what editors and checkers wait: else an
+agent that ignores EOF has acphold killed before it.
 """
 
 DEFAULT_SIGNALS = (

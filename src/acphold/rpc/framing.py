@@ -18,7 +18,9 @@ TAIL = 4 * 1024
 
 LONG = 16 * 1024
 """Bytes of a line from which on its nesting is followed while it comes in: the work for a message
-of many megabytes is spread over its reads. Most lines are shorter, and cost one count of brackets.
+of many megabytes is spread over its reads. To look through 60 MB that are full of brackets took
+three seconds and half a gigabyte in one step. Most lines are shorter, and cost one count of
+brackets.
 """
 
 STEP = 64 * 1024

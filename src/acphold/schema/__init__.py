@@ -1,6 +1,8 @@
 """The Agent Client Protocol, version 1: its types, its methods, and lenient decoding.
 
-Types that are only ever part of another are imported from the module they stand in.
+Types that are only ever part of another are imported from the module they stand in. Each name is
+imported `as` itself, which says that it is offered: in a list of two hundred names, `__all__`, it
+would stand twice.
 """
 
 from acphold.schema.client_services import (

@@ -81,7 +81,7 @@ async def test_archived_sessions_are_left_out_or_in_or_alone(journal: Journal) -
         await journal.change("nobody", RowChange(archived=True))
 
 
-async def test_the_cursor_of_a_list_is_none_of_another_archive_filters(
+async def test_a_cursor_is_refused_by_a_list_with_another_archive_filter(
     journal: Journal,
 ) -> None:
     text = cursor.encode(ListKey(1, "s"), ListFilter(), await journal.cursor_secret())

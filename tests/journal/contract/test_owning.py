@@ -12,7 +12,7 @@ from acphold.journal import At, Free, Here, Journal, Listed, NewSession, RowChan
 from tests.journal.conversations import begun
 
 
-async def test_after_a_takeover_the_old_owner_writes_nothing(journal: Journal) -> None:
+async def test_the_old_owner_writes_nothing_after_a_takeover(journal: Journal) -> None:
     old = await begun(journal)
     [kept] = await journal.append(old, [("update", [b"1"])])
     new = await journal.acquire("s1")
@@ -124,7 +124,7 @@ async def test_a_session_that_its_owner_deletes_leaves_no_tombstone(
     assert again.next_seq == 1
 
 
-async def test_a_session_that_another_process_has_taken_over_is_not_deleted_by_its_owner_before(
+async def test_a_session_is_not_deleted_under_a_lease_that_another_process_has_taken_over(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -150,7 +150,7 @@ async def owner_of(journal: Journal, session: str) -> At | Silent:
     return whose
 
 
-async def test_a_session_is_its_owners_and_free_again_when_that_lets_go(
+async def test_a_session_belongs_to_its_owner_and_is_free_again_when_that_lets_go(
     journal: Journal, other: Journal, session: str
 ) -> None:
     before = await journal.owner(session)
@@ -173,7 +173,7 @@ async def test_two_owners_of_one_process_are_two(
     assert one.owner.pid == two.owner.pid
 
 
-async def test_of_two_that_take_what_is_free_one_gets_it(
+async def test_one_of_two_that_take_what_is_free_gets_it(
     journal: Journal, other: Journal, session: str
 ) -> None:
     seen = (await journal.owner(session)).epoch
@@ -192,7 +192,7 @@ async def test_an_owner_tells_where_it_is_reached_also_when_that_changes(
     assert (await owner_of(journal, session)).owner.addresses == ("unix:/two", "wss://far")
 
 
-async def test_what_is_only_worked_on_may_be_taken_and_what_a_retired_owner_has(
+async def test_what_an_import_works_on_and_what_a_retired_owner_has_may_be_taken(
     journal: Journal, other: Journal, session: str
 ) -> None:
     await other.acquire(session, yields=True)

@@ -104,7 +104,7 @@ async def test_appending_nothing_is_our_own_mistake(journal: Journal) -> None:
         await journal.append(await begun(journal), [("update", [])])
 
 
-async def test_touch_changes_what_is_given_and_nothing_else(journal: Journal) -> None:
+async def test_a_change_of_a_row_changes_what_is_given_and_nothing_else(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.change(lease, RowChange(title="T", updated_at=99))
     await journal.change(lease, RowChange(prompted=True))

@@ -278,7 +278,7 @@ def copy_torn(path: Path, torn: Path, part: float, garbage: bytes) -> None:
 
 @pytest.mark.parametrize("part", [0.0, 0.1, 0.35, 0.6, 0.9, 0.999])
 @pytest.mark.parametrize("garbage", [b"", b"\x5a"])
-async def test_of_a_log_with_a_torn_end_the_committed_beginning_survives(
+async def test_the_committed_beginning_of_a_log_with_a_torn_end_survives(
     path: Path, part: float, garbage: bytes
 ) -> None:
     history = await written(path)
@@ -343,7 +343,7 @@ def file_size_limit(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-def test_many_who_open_a_new_journal_at_once_all_get_it(path: Path) -> None:
+def test_all_who_open_a_new_journal_at_once_get_it(path: Path) -> None:
     together = threading.Barrier(8)
     opened: list[bytes] = []
 
@@ -544,7 +544,7 @@ asyncio.run(main())
 """
 
 
-async def test_so_does_a_process_that_ends(path: Path) -> None:
+async def test_a_process_that_ends_leaves_the_log_of_the_new_journal_too(path: Path) -> None:
     await written(path)
     closer = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", CLOSER, str(path)),
@@ -726,7 +726,7 @@ async def looked_at(path: Path) -> int:
         await journal.aclose()
 
 
-async def test_of_two_openings_in_one_process_the_first_keeps_its_hold_when_the_second_ends(
+async def test_the_first_of_two_openings_in_one_process_keeps_its_hold_when_the_second_ends(
     path: Path,
 ) -> None:
     await written(path, 20)

@@ -30,13 +30,13 @@ def test_a_network_file_system_is_known_by_its_type(device: str, found: str | No
     assert type_of(device, MOUNTS) == found
 
 
-def test_a_disk_of_this_machine_is_none_also_below_folders_that_are_not_there_yet(
+def test_a_disk_of_this_machine_is_no_network_file_system_below_missing_folders_either(
     tmp_path: Path,
 ) -> None:
     assert network_type(str(tmp_path / "not" / "yet" / "journal.db")) is None
 
 
-def test_a_journal_on_one_is_refused_with_what_to_do_and_nothing_is_made(
+def test_a_journal_on_a_network_file_system_is_refused_with_what_to_do_and_nothing_is_made(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(file_system, "NETWORK", frozenset({"ext4", "overlay", "tmpfs", "btrfs"}))

@@ -61,7 +61,7 @@ def first(path: Path) -> Path:
     return path
 
 
-async def test_its_sessions_are_listed_and_have_no_archive_no_given_title_and_no_origin(
+async def test_sessions_of_an_earlier_release_are_listed_as_what_they_were_then(
     first: Path,
 ) -> None:
     journal = SqliteJournal.open(first)

@@ -53,7 +53,7 @@ async def test_what_a_process_owned_is_free_once_it_is_killed_and_no_sooner(
         assert await journal.owner(session) == Free(there.epoch)
 
 
-async def test_it_is_free_at_once_too_when_a_process_ends_in_order(
+async def test_what_a_process_owned_is_free_at_once_when_it_ends_in_order(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
     async with owning(path, session) as process:
@@ -72,7 +72,7 @@ async def test_an_owner_lives_wherever_it_says_that_it_is(
         assert isinstance(await journal.owner(session), At)
 
 
-async def test_who_has_told_nothing_for_long_is_silent_and_lives(
+async def test_an_owner_that_has_told_nothing_for_long_is_silent_and_lives(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
     other = SqliteJournal.open(path)
@@ -142,7 +142,7 @@ async def test_what_the_dead_have_left_is_swept_by_the_next_owner(
     assert owner_files(path) == set()
 
 
-async def test_an_owner_of_which_the_journal_has_a_strange_id_lives_not(
+async def test_an_owner_with_a_strange_id_in_the_journal_does_not_live(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
     other = SqliteJournal.open(path)

@@ -65,7 +65,7 @@ async def test_a_wrong_count_and_a_lost_summary_are_made_anew(path: Path) -> Non
 
 
 @pytest.mark.parametrize("place", range(0, 90, 7))
-async def test_a_bit_of_a_summary_that_was_turned_over_is_seen_and_the_summary_made_anew(
+async def test_a_flipped_bit_of_a_summary_is_seen_and_the_summary_is_made_anew(
     path: Path, place: int
 ) -> None:
     journal = await filled(path, "s1", "s2")

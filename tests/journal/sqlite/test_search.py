@@ -341,7 +341,7 @@ async def forget_index(path: Path) -> None:
 
 
 @given(pieces=CONVERSATIONS, characters=st.sampled_from([1, 100, 1 << 20]))
-def test_of_what_is_taken_out_no_word_is_left(
+def test_no_word_of_what_is_taken_out_is_left(
     pieces: list[tuple[str, list[bytes]]], characters: int
 ) -> None:
     database = connect(":memory:", 1.0)
@@ -373,7 +373,7 @@ def test_of_what_is_taken_out_no_word_is_left(
 # -- what is not settled --------------------------------------------------------------------
 
 
-async def test_of_a_long_turn_the_end_is_looked_through(
+async def test_the_end_of_a_long_turn_is_looked_through(
     journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.journal.sqlite.unsettled.TAIL_BYTES", 1)

@@ -81,7 +81,7 @@ async def test_who_waited_in_vain_for_another_program_does_not_wait_so_long_agai
     await journal.aclose()
 
 
-async def test_others_are_served_while_another_program_holds_the_journal(path: Path) -> None:
+async def test_other_tasks_go_on_while_another_program_holds_the_journal(path: Path) -> None:
     journal = SqliteJournal.open(path)
     lease = await journal.create(NewSession("s1", "a", "/w"))
     await journal.append(lease, [("update", [b"{}"])])

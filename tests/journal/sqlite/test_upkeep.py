@@ -119,7 +119,7 @@ def test_a_summary_is_the_fold_of_everything_wherever_it_was_settled(
     asyncio.run(_summary_equals_the_whole_fold(pieces, settle_after))
 
 
-async def test_of_what_says_it_all_anew_settling_keeps_the_last_also_turns_later(
+async def test_settling_keeps_only_the_last_snapshot_of_a_kind_also_turns_later(
     journal: SqliteJournal,
 ) -> None:
     def commands(name: str) -> dict[str, object]:

@@ -40,7 +40,7 @@ async def test_tokens_of_each_turn_are_kept_with_their_times(journal: SqliteJour
     ]
 
 
-async def test_where_an_agent_counts_the_whole_session_each_turn_gets_what_came_to_it(
+async def test_each_turn_gets_what_came_to_it_where_an_agent_counts_the_whole_session(
     journal: SqliteJournal,
 ) -> None:
     turns = [answer(**used(100)), answer(**used(150)), answer(**used(30)), answer(**used(45))]
@@ -108,7 +108,7 @@ async def test_a_deleted_session_has_used_nothing(journal: SqliteJournal) -> Non
     assert [found.reports for found in await usage_reports(journal)] == [()]
 
 
-async def test_of_a_sum_each_report_before_it_is_taken_away(journal: SqliteJournal) -> None:
+async def test_each_report_before_a_sum_is_taken_away_from_it(journal: SqliteJournal) -> None:
     sums = {"usage": {"inputTokens": 200, "outputTokens": 20, "totalTokens": 220}}
     whole = answer(_meta={"acphold/soFar": sums | {"cost": {"amount": 2.0, "currency": "USD"}}})
     found = await told(journal, [answer(**used(100))], [whole], [whole], [answer(**used(50))])
