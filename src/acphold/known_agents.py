@@ -142,6 +142,17 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             ("@kilocode/cli", "acp"),
             "npm install -g @kilocode/cli",
             "kilo auth login",
+            is_imported=True,
+        ),
+        KnownAgent(
+            "pi",
+            "pi",
+            ("pi-acp", "pi"),
+            (("pi-acp",),),
+            ("pi-acp",),
+            "npm install -g pi-acp @earendil-works/pi-coding-agent",
+            "pi",
+            is_imported=True,
         ),
         KnownAgent(
             "vibe",

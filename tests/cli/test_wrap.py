@@ -200,9 +200,10 @@ async def test_nothing_is_imported_for_who_does_not_want_it(journal: Path, tmp_p
 
 
 def test_each_agent_with_a_reader_is_known_by_what_it_calls_itself() -> None:
-    agents = [reader(name) for name in NAMES if name not in ("acpx", "acphold")]
-    assert {reading.key: reading.name for reading in agents} == {
-        known.keys[0]: known.name for known in KNOWN_AGENTS.values() if known.is_imported
+    readers = {reading.name: reading.key for reading in map(reader, NAMES)}
+    imported = {known.name: known for known in KNOWN_AGENTS.values() if known.is_imported}
+    assert {name: known.keys[0] for name, known in imported.items()} == {
+        name: key for name, key in readers.items() if name in KNOWN_AGENTS
     }
 
 

@@ -196,6 +196,11 @@ def test_a_task_of_an_editor_is_told_as_it_stood_on_the_screen(tmp_path: Path) -
     assert told.prompts()[1][1]["type"] == "image"
 
 
+def test_a_task_of_2024_begins_with_a_text_that_is_the_persons(tmp_path: Path) -> None:
+    told = task(tmp_path, say("text", "Change it."), say("text", "I look first."))
+    assert told.said() == [("user", "Change it."), ("agent", "I look first.")]
+
+
 def test_where_a_task_was_held_is_in_the_list_of_tasks_or_in_what_the_model_was_told(
     tmp_path: Path,
 ) -> None:

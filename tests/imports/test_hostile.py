@@ -21,6 +21,8 @@ from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
+from tests.imports.test_pi import Session
+from tests.imports.test_pi import use as pi_use
 from tests.imports.test_vscode import asked, call, document, request, session, storage, tool
 from tests.imports.test_zed import Threads, agent, result, user
 from tests.imports.test_zed import use as zed_use
@@ -267,6 +269,30 @@ def _rich_cline(home: Path) -> None:
     (folder / "ui_messages.json").write_text(json.dumps(screen))
 
 
+def _rich_roo(home: Path) -> None:
+    folder = home / ".vscode-mock/global-storage/tasks/1"
+    folder.mkdir(parents=True)
+    edited = {"tool": "appliedDiff", "batchDiffs": [{"path": "a", "diffs": [{"content": "@@ "}]}]}
+    said = [("text", "Hello."), ("tool", json.dumps(edited)), ("text", "Hi.")]
+    screen: list[Json] = [{"ts": 1, "type": "say", "say": kind, "text": x} for kind, x in said]
+    screen.append({"say": "condense_context", "contextCondense": {"summary": "x"}})
+    (folder / "ui_messages.json").write_text(json.dumps(screen))
+    (folder / "history_item.json").write_text(json.dumps({"workspace": "/a"}))
+
+
+def _rich_pi(home: Path) -> None:
+    session = Session()
+    picture = {"type": "image", "data": "AA", "mimeType": "image/png"}
+    session.user("Hello.", picture)
+    edit = pi_use("c1", "edit", path="a", edits=[{"oldText": "x", "newText": "y"}])
+    session.agent({"type": "thinking", "thinking": "Hm."}, "Hi.", edit, reason="toolUse")
+    session.result("c1", "edit", "ok")
+    session.add("compaction", summary="x", tokensBefore=7, usage={"cost": {"total": 0.5}})
+    session.message("bashExecution", "", command="ls", output="a", cancelled=True)
+    session.add("custom_message", content=[picture], display=True)
+    session.write(home)
+
+
 def _rich_cursor(home: Path) -> None:
     editor = Editor(home)
     editor.composer(subagentComposerIds=["child"])
@@ -338,6 +364,8 @@ RICH: dict[str, Callable[[Path], None]] = {
     "crush": _rich_crush,
     "cursor": _rich_cursor,
     "gemini": _rich_gemini,
+    "pi": _rich_pi,
+    "roo": _rich_roo,
     "vscode": _rich_vscode,
     "zed": _rich_zed,
 }

@@ -19,6 +19,7 @@ from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
 from tests.imports.test_opencode import Store
+from tests.imports.test_pi import Session
 from tests.imports.test_vscode import document, request
 from tests.imports.test_zed import Threads, agent, user
 from tests.imports.told import Story, write_lines
@@ -92,8 +93,8 @@ def qwen(home: Path) -> None:
     )
 
 
-def opencode(home: Path) -> None:
-    store = Store(home)
+def opencode(home: Path, program: str = "opencode") -> None:
+    store = Store(home, program)
     store.session()
     store.message("user", "Hello.")
     store.message("assistant", "Hi.", {"type": "hologram"})
@@ -175,8 +176,8 @@ def cline(home: Path) -> None:
     path.write_text(json.dumps({"messages": messages}))
 
 
-def cline_task(home: Path) -> None:
-    path = home / ".cline/data/tasks/1/ui_messages.json"
+def cline_task(home: Path, root: str = ".cline/data") -> None:
+    path = home / root / "tasks/1/ui_messages.json"
     path.parent.mkdir(parents=True)
     kinds = ["task", "text", "from_the_future", "user_feedback", "text"]
     words = ["Hello.", "Hi.", "x", "And now?", "Bye."]
@@ -199,6 +200,17 @@ def copilot(home: Path) -> None:
         },
         {"type": "assistant.message", "data": {"content": "Bye."}},
     )
+
+
+def pi(home: Path) -> None:
+    session = Session()
+    session.user("Hello.")
+    session.agent("Hi.", {"type": "hologram"})
+    session.add("from-the-future", x=1)
+    session.message("from-the-future", "x")
+    session.user("And now?", {"type": "smell"})
+    session.agent("Bye.")
+    session.write(home)
 
 
 def acpx(home: Path) -> None:
@@ -275,6 +287,20 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
     "opencode": ("opencode", opencode, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",
         "parts of prompts of type 'smell'",
+    }),
+    "pi": ("pi", pi, {
+        "parts of type 'hologram'", "records of type 'from-the-future'",
+        "messages of type 'from-the-future'", "parts of messages of type 'smell'",
+    }),
+    "kilo": ("kilo", lambda home: opencode(home, "kilo"), {
+        "parts of type 'hologram'", "messages of type 'from-the-future'",
+        "parts of prompts of type 'smell'",
+    }),
+    "kilo before that": ("kilo", lambda home: cline_task(home, ".kilocode/cli/global"), {
+        "messages of kind 'from_the_future'",
+    }),
+    "roo": ("roo", lambda home: cline_task(home, ".vscode-mock/global-storage"), {
+        "messages of kind 'from_the_future'",
     }),
     "goose": ("goose", goose, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",

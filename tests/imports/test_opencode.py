@@ -20,8 +20,8 @@ CWD = "/home/ada/project"
 class Store:
     """The database of a home folder, with a session in it."""
 
-    def __init__(self, home: Path) -> None:
-        self.path = home / ".local/share/opencode/opencode.db"
+    def __init__(self, home: Path, program: str = "opencode") -> None:
+        self.path = home / f".local/share/{program}/{program}.db"
         self.path.parent.mkdir(parents=True)
         self.db = sqlite3.connect(self.path, isolation_level=None)
         self.db.executescript(

@@ -14,7 +14,7 @@ from typing import Final
 
 import msgspec
 
-from acphold.imports.cline_tasks import SCREEN, read_task, task_sources
+from acphold.imports.cline_tasks import CLINE, SCREEN, read_task, task_sources
 from acphold.imports.content_blocks import content, image, prompt_blocks, text_block
 from acphold.imports.missed import Missed
 from acphold.imports.readers import Reader
@@ -68,7 +68,7 @@ def find(home: Home) -> Iterator[Source]:
         subagents = files_below(path.parent, "agent_*.messages.json")
         if source := source_of(NAME, name, [path, path.with_name(f"{name}.json"), *subagents]):
             yield source
-    yield from task_sources(NAME, home.path, folder.parent)
+    yield from task_sources(NAME, home.path, CLINE, own=folder.parent)
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:

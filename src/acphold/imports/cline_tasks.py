@@ -2,7 +2,10 @@
 
 A message was asked or said (`type`), and is of the kind that `ask` or `say` names; calls and the
 tokens of a request stand as JSON inside its `text`. Where the conversation was held is in a list of
-all tasks, or in what the model was told.
+all tasks, in a file beside it, or in what the model was told.
+
+Roo Code and Kilo Code began as copies of Cline, and keep theirs alike, each below the name of its
+extension. They have some kinds and tools of their own, and an edit may be a whole patch there.
 """
 
 from __future__ import annotations
@@ -16,33 +19,63 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from acphold.imports.content_blocks import checklist, content, diff, picture, text_block
+from acphold.imports.codex_patches import done_changes
+from acphold.imports.content_blocks import (
+    checklist,
+    content,
+    diff,
+    link,
+    picture,
+    plan_entry,
+    text_block,
+)
 from acphold.imports.missed import Missed
-from acphold.imports.records import document_list
+from acphold.imports.records import SMALL_BYTES, document, document_list
 from acphold.imports.scribe import Scribe
 from acphold.imports.sources import Source, files_below, source_of
-from acphold.imports.values import Object, from_json, milliseconds, number, strings, text
+from acphold.imports.values import (
+    Object,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
 from acphold.workspace import regular_files
 
 SCREEN: Final = "ui_messages.json"
 
+CLINE: Final = "saoudrizwan.claude-dev"
+"""The extension."""
+
 EDITORS: Final = (
-    ".config/*/User/globalStorage/saoudrizwan.claude-dev",
-    "Library/Application Support/*/User/globalStorage/saoudrizwan.claude-dev",
-    ".vscode-server/data/User/globalStorage/saoudrizwan.claude-dev",
+    ".config/*/User/globalStorage",
+    "Library/Application Support/*/User/globalStorage",
+    ".*-server/data/User/globalStorage",
 )
-"""Where editors keep what their extension writes, below a home folder."""
+"""Where editors keep what their extensions write, below a home folder."""
 
 TOOLS: Final = {
+    "appliedDiff": ("Edit", "edit"),
+    "codebaseSearch": ("Search", "search"),
+    "deleteFile": ("Delete", "delete"),
     "editedExistingFile": ("Edit", "edit"),
+    "fetchInstructions": ("Read instructions", "read"),
     "fileDeleted": ("Delete", "delete"),
+    "finishTask": ("Finish the task", "other"),
+    "insertContent": ("Edit", "edit"),
     "listCodeDefinitionNames": ("List definitions in", "search"),
     "listFilesRecursive": ("List", "read"),
     "listFilesTopLevel": ("List", "read"),
     "newFileCreated": ("Create", "edit"),
+    "newTask": ("Start a task", "think"),
     "readFile": ("Read", "read"),
+    "searchAndReplace": ("Edit", "edit"),
     "searchFiles": ("Search", "search"),
     "summarizeTask": ("Compact conversation", "think"),
+    "switchMode": ("Switch to", "switch_mode"),
     "webFetch": ("Fetch", "fetch"),
     "webSearch": ("Search", "fetch"),
 }
@@ -52,30 +85,42 @@ _OLD, _NEW, _END = (
     re.compile(pattern) for pattern in ("[-<]{3,} SEARCH>?", "={3,}", "[+>]{3,} REPLACE>?")
 )
 """The lines around what an edit replaced, and what it put there."""
-_FOLDER: Final = re.compile(rb"Current Working Directory:? \(?(/[^\n\"\\)]+)\)?")
+_WHERE: Final = re.compile(r":(?:start|end)_line: ?\d+|-{3,}")
+"""The lines above what it replaced, that say where it stood."""
+
+_FOLDER: Final = re.compile(rb"Current (?:Working|Workspace) Directory:? \(?(/[^\n\"\\)]+)\)?")
 _ASKED_AT_THE_END: Final = " REQ_APP"
 """What stands behind a command that a person had to allow."""
 
 _PASSED: Final = frozenset(
     {
-        "api_req_deleted", "api_req_failed", "api_req_finished", "api_req_retried",
+        "api_req_deleted", "api_req_failed", "api_req_finished", "api_req_rate_limit_wait",
+        "api_req_rate_limited", "api_req_retried",
         "api_req_retry_delayed", "auto_approval_max_req_reached", "browser_action_result",
-        "browser_screenshot", "checkpoint_created", "checkpoint_saved", "clineignore_error",
-        "command_output", "command_permission_denied", "conditional_rules_applied",
+        "browser_screenshot", "browser_session_status", "checkpoint_created",
+        "checkpoint_restore", "checkpoint_saved", "clineignore_error",
+        "command_output", "command_permission_denied", "condense_context_error",
+        "conditional_rules_applied",
         "deleted_api_reqs", "diff_error", "error", "hook_output_stream", "hook_status", "info",
+        "invalid_model",
         "load_mcp_documentation", "mcp_notification", "mcp_server_request_started",
-        "mcp_server_response", "mistake_limit_reached", "new_task", "report_bug",
-        "resume_completed_task", "resume_task", "shell_integration_warning",
-        "shell_integration_warning_with_suggestion", "subagent_usage", "user_feedback_diff",
+        "mcp_server_response", "mistake_limit_reached", "new_task", "payment_required_prompt",
+        "report_bug", "resume_completed_task", "resume_task", "rooignore_error",
+        "shell_integration_warning", "shell_integration_warning_with_suggestion",
+        "sliding_window_truncation", "subagent_usage", "too_many_tools_warning",
+        "user_feedback_diff",
     }
 )  # fmt: skip
 """Notices, questions with buttons, what repeats other messages, and what belongs to a call."""
 
 
-def task_sources(reader: str, home: Path, own: Path) -> Iterator[Source]:
-    """The tasks in Cline's own folder, and those of editors that are not there."""
+def task_sources(
+    reader: str, home: Path, extension: str, own: Path | None = None
+) -> Iterator[Source]:
+    """The tasks in the agent's own folder, and those of editors that are not there."""
     seen: set[str] = set()
-    roots = [own, *(root for pattern in EDITORS for root in sorted(home.glob(pattern)))]
+    roots = [own] if own else []
+    roots += [root for at in EDITORS for root in sorted(home.glob(f"{at}/{extension}"))]
     for root in roots:
         for path in files_below(root / "tasks", f"*/{SCREEN}"):
             if path.parent.name in seen:
@@ -96,8 +141,10 @@ def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
     changed_at = 0
     with suppress(OSError):
         changed_at = listed.stat().st_mtime_ns
-    scribe.facts.cwd = _folders(listed, changed_at).get(path.parent.name, "")
-    if not scribe.facts.cwd:
+    about = document(path.with_name("history_item.json"), Missed(), SMALL_BYTES)
+    cwd = _folders(listed, changed_at).get(path.parent.name, "") or text(about, "workspace")
+    scribe.facts.cwd = cwd
+    if not cwd:
         with suppress(OSError):
             told = regular_files.opened(path.with_name("api_conversation_history.json"))
             with open(told, "rb") as file:
@@ -128,6 +175,7 @@ class _Telling:
         self._command = ""
         self._printed = ""
         self._count = 0
+        self._has_begun = False
 
     def take(self, message: Object) -> None:
         """The next message; one that was asked and then said is told once."""
@@ -140,7 +188,9 @@ class _Telling:
             return
         self.end_command()
         about = from_json(words)
-        if kind in ("task", "user_feedback"):
+        is_first, self._has_begun = not self._has_begun, True
+        # Older versions had no word of their own for what a task began with.
+        if kind in ("task", "user_feedback") or (kind == "text" and is_first):
             pictures = filter(None, map(picture, strings(message, "images")))
             self._scribe.prompt([*([text_block(words)] if words else []), *pictures])
         elif kind == "api_req_started":
@@ -170,8 +220,30 @@ class _Telling:
             command = words.removesuffix(_ASKED_AT_THE_END)
             fields: Object = {"title": command, "kind": "execute", "status": "in_progress"}
             self._command = self._call(fields | {"rawInput": {"command": command}})
+        elif kind == "user_edit_todos" or text(about, "tool") == "updateTodoList":
+            self._scribe.plan(
+                [
+                    plan_entry(text(todo, "content"), text(todo, "status"))
+                    for todo in objects(about, "todos")
+                ]
+            )
         elif kind == "tool":
             self._call(_tool(about))
+        elif kind == "codebase_search_result":
+            found = objects(about, "content", "results")
+            told = [content(f"{text(one, 'filePath')}\n{text(one, 'codeChunk')}") for one in found]
+            fields = {"title": "Search results", "kind": "search", "status": "completed"}
+            self._call(fields | {"content": told, "rawOutput": about})
+        elif kind == "image":
+            self._scribe.show(link(text(about, "imagePath")))
+        elif kind == "subtask_result":
+            fields = {"title": "Result of a task", "kind": "think", "status": "completed"}
+            self._call(fields | {"content": [content(words)] if words else []})
+        elif kind == "condense_context":
+            # It is shown while it is at work, too.
+            if summary := text(message, "contextCondense", "summary"):
+                self._count += 1
+                self._scribe.compacted(f"call-{self._count}", summary)
         elif kind == "use_mcp_server":
             name = text(about, "toolName") or text(about, "uri")
             given = from_json(text(about, "arguments"))
@@ -210,16 +282,28 @@ def _tool(asked: object) -> Object:
     """The fields of a call of one of Cline's own tools, which is over when it is shown."""
     name, path, words = text(asked, "tool"), text(asked, "path"), text(asked, "content")
     verb, kind = TOOLS.get(name, (name, "other"))
-    what = text(asked, "regex") or path
-    fields: Object = {"title": f"{verb} {what}".strip() or "Tool", "kind": kind}
-    if path:
-        fields["locations"] = [{"path": path}]
-    if name == "newFileCreated":
-        fields["content"] = [diff(path, None, words)]
-    elif name == "editedExistingFile":
-        changed = text(asked, "diff") or words
-        found = [diff(path, old, new) for old, new in _replaced(changed)]
-        fields["content"] = found or [content(changed)]
+    several = objects(asked, "batchFiles") or objects(asked, "batchDiffs")
+    paths = [text(one, "path") for one in several] or ([path] if path else [])
+    what = text(asked, "regex") or text(asked, "query") or text(asked, "mode")
+    fields: Object = {"title": f"{verb} {what or ', '.join(paths)}".strip() or "Tool"}
+    fields["kind"] = kind
+    if paths:
+        fields["locations"] = [{"path": path} for path in paths]
+    if kind == "edit":
+        told: list[Object] = []
+        for one in several or [obj(asked)]:
+            path, words = text(one, "path"), text(one, "content")
+            for changed in objects(one, "diffs") or [one]:
+                edited = text(changed, "diff") or text(changed, "content") or words
+                if "\n@@ " in f"\n{edited}":
+                    patch = edited[f"\n{edited}".index("\n@@ ") :]
+                    told += done_changes({path: {"type": "update", "unified_diff": patch}})
+                elif name == "newFileCreated":
+                    told.append(diff(path, None, edited))
+                else:
+                    found = [diff(path, old, new) for old, new in _replaced(edited)]
+                    told += found or ([content(edited)] if edited else [])
+        fields["content"] = told
     elif words and name != "readFile":  # which has only the whole path there
         fields["content"] = [content(words)]
     return fields | {"status": "completed", "rawInput": asked}
@@ -233,7 +317,7 @@ def _replaced(changed: str) -> Iterator[tuple[str, str]]:
         mark = line.rstrip("\n")
         if _OLD.fullmatch(mark):
             old, new = [], None
-        elif old is None:
+        elif old is None or (not old and new is None and _WHERE.fullmatch(mark)):
             continue
         elif new is None and _NEW.fullmatch(mark):
             new = []

@@ -78,9 +78,14 @@ class _Store(Protocol):
 
 def find(home: Home) -> Iterator[Source]:
     """The sessions of the database, then those that are only files; none of subagents."""
-    folder = home.data("opencode")
-    moved = home.environment.get("OPENCODE_DB", "")
-    database = Path(moved) if moved.startswith("/") else folder / (moved or "opencode.db")
+    yield from session_sources(NAME, home, "opencode", "OPENCODE_DB")
+
+
+def session_sources(reader: str, home: Home, program: str, variable: str) -> Iterator[Source]:
+    """The sessions of OpenCode, or of a program that began as a copy of it."""
+    folder = home.data(program)
+    moved = home.environment.get(variable, "")
+    database = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
     seen: set[str] = set()
     parts_of = "(SELECT count(*) FROM part WHERE session_id = session.id)"
     for session_id, updated, parts in databases.listed(
@@ -88,11 +93,11 @@ def find(home: Home) -> Iterator[Source]:
     ):
         seen.add(session_id)
         changed = (milliseconds(updated) or 0) * 1_000_000
-        yield Source(NAME, session_id, (str(database),), parts, changed, session_id)
+        yield Source(reader, session_id, (str(database),), parts, changed, session_id)
     for path in files_below(folder / "storage/session", "*/ses_*.json"):
         if path.stem in seen or text(document(path, Missed()), "parentID"):
             continue
-        if source := source_of(NAME, path.stem, [path]):
+        if source := source_of(reader, path.stem, [path]):
             yield source
 
 

@@ -1,0 +1,238 @@
+"""pi: `~/.pi/agent/sessions/--<folder>--/<time>_<session>.jsonl`, a tree of records.
+
+A message stands whole in its record, in Anthropic's roles and pi's own words for its blocks. Until
+the end of 2025 records had no ids, and no branches: they are told in their order. A reply that
+failed is often tried again; only the last failure ends a turn.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from acphold.imports.content_blocks import content, diff, image, prompt_blocks, text_block
+from acphold.imports.missed import Missed
+from acphold.imports.readers import Reader
+from acphold.imports.record_tree import RecordTree
+from acphold.imports.records import lines, readable
+from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import Object, looked_up, milliseconds, number, obj, objects, text
+
+NAME: Final = "pi"
+KEY: Final = "pi-acp"
+
+KINDS: Final = {
+    "bash": "execute",
+    "edit": "edit",
+    "find": "search",
+    "grep": "search",
+    "ls": "search",
+    "powershell": "execute",
+    "read": "read",
+    "write": "edit",
+}
+
+_PASSED: Final = frozenset(
+    {
+        "context_edit", "custom", "label", "model_change", "session", "thinking_level_change",
+    }
+)  # fmt: skip
+"""Records that belong to the program or to an extension of it, not to the conversation."""
+
+_ENDS: Final = {"aborted": "cancelled", "length": "max_tokens"}
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The sessions, in the folders of their projects or, in a folder of one's own, without."""
+    folder = home.folder(".pi/agent", "PI_CODING_AGENT_DIR") / "sessions"
+    if moved := home.environment.get("PI_CODING_AGENT_SESSION_DIR", ""):
+        folder = Path(moved)
+    for pattern in ("*/*.jsonl", "*.jsonl"):
+        for path in files_below(folder, pattern):
+            if source := source_of(NAME, path.stem.partition("_")[2] or path.stem, [path]):
+                yield source
+
+
+def _tree(path: Path) -> RecordTree:
+    tree = RecordTree()
+    for line in lines(path, Missed()):
+        record = readable(line.raw, Missed()) or {}
+        if text(record, "type") != "session" and (record_id := text(record, "id")):
+            role = text(record, "message", "role")
+            # Who goes back may have the way that is left summed up in front of the new one.
+            command = role == "bashExecution" or text(record, "type") == "branch_summary"
+            parent = text(record, "parentId")
+            tree.add(record_id, parent, typed=command or role == "user", command=command)
+        else:
+            tree.pass_over()
+    return tree
+
+
+def branches(source: Source) -> Iterator[Source]:
+    """The branches that were abandoned, as conversations of their own."""
+    yield from _tree(Path(source.paths[0])).abandoned(source)
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the session."""
+    path, missed = Path(source.paths[0]), scribe.missed
+    end = int(source.item) if source.item else None
+    tree, telling = _tree(path), _Telling(scribe)
+    for line in tree.told(lines(path, missed), end):
+        record = readable(line.raw, missed)
+        if record is not None:
+            telling.take(record)
+            yield
+    telling.end_failed()
+    if end is None:
+        missed.left(tree.left)
+
+
+class _Telling:
+    """One session, record by record."""
+
+    def __init__(self, scribe: Scribe) -> None:
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._failure = ""
+
+    def take(self, record: Object) -> None:
+        """The next record."""
+        kind, scribe = text(record, "type"), self._scribe
+        scribe.clock(milliseconds(record.get("timestamp")))
+        if kind == "session":
+            scribe.facts.cwd = scribe.facts.cwd or text(record, "cwd")
+        elif kind == "message":
+            self._message(record)
+        elif kind == "session_info":
+            scribe.title(text(record, "name"))
+        elif kind == "usage":
+            self._count(obj(record, "usage"))
+        elif kind == "compaction":
+            about: Object = {"tokensBefore": number(record, "tokensBefore")}
+            call_id = f"compacted-{text(record, 'id') or text(record, 'timestamp')}"
+            scribe.compacted(call_id, text(record, "summary"), {"rawOutput": about})
+            self._count(obj(record, "usage"))
+        elif kind == "branch_summary":
+            shown: Object = {"title": "Summary of another branch", "kind": "think"}
+            shown["content"] = [content(text(record, "summary"))]
+            call_id = f"branch-{text(record, 'id')}"
+            scribe.call(call_id, shown | {"status": "completed"})
+            self._count(obj(record, "usage"))
+        elif kind == "custom_message":
+            self._by_extension(record)
+        elif kind not in _PASSED:
+            self._missed.kind("records", kind, record)
+
+    def end_failed(self) -> None:
+        """The last reply failed, and was not tried again."""
+        if self._failure:
+            self._scribe.fail_turn(self._failure)
+        self._failure = ""
+
+    def _message(self, record: Object) -> None:
+        message, scribe = obj(record, "message"), self._scribe
+        role = text(message, "role")
+        if role == "user":
+            self.end_failed()
+            scribe.prompt(prompt_blocks(self._blocks(message.get("content"))))
+        elif role == "assistant":
+            self._failure = ""
+            for part in objects(message, "content"):
+                part_kind, record_id = text(part, "type"), text(record, "id")
+                if part_kind == "text":
+                    scribe.say(text(part, "text"), record_id)
+                elif part_kind == "thinking":
+                    scribe.think(text(part, "thinking"), record_id)
+                elif part_kind == "toolCall":
+                    self._call(part)
+                else:
+                    self._missed.kind("parts", part_kind, part)
+            scribe.model(text(message, "responseModel") or text(message, "model"))
+            self._count(obj(message, "usage"))
+            reason = text(message, "stopReason")
+            if reason == "stop":
+                scribe.done()
+            elif reason == "error":
+                self._failure = text(message, "errorMessage") or reason
+            elif reason in _ENDS:
+                scribe.end_turn(_ENDS[reason])
+        elif role == "toolResult":
+            shown: list[Object] = [
+                {"type": "content", "content": block}
+                for block in self._blocks(message.get("content"))
+            ]
+            failed = message.get("isError") is True
+            fields: Object = {"status": "failed" if failed else "completed"}
+            # What an edit did was told with its call.
+            if failed or KINDS.get(text(message, "toolName")) != "edit":
+                fields["content"] = shown
+            fields["rawOutput"] = {
+                name: message[name] for name in ("content", "details") if name in message
+            }
+            scribe.update(text(message, "toolCallId"), fields)
+            self._count(obj(message, "usage"))
+        elif role == "bashExecution":
+            # A command that the person ran, behind a `!`.
+            self.end_failed()
+            scribe.prompt([text_block(f"! {text(message, 'command')}")])
+            scribe.say(text(message, "output"))
+            scribe.done()
+            if message.get("cancelled") is True:
+                scribe.end_turn("cancelled")
+        elif role in ("custom", "hookMessage"):
+            self._by_extension(message)
+        elif role not in ("system", "branchSummary", "compactionSummary"):
+            self._missed.kind("messages", role, record)
+
+    def _by_extension(self, said: Object) -> None:
+        """What an extension put into the conversation, where the person was shown it."""
+        if said.get("display") is True:
+            for block in self._blocks(said.get("content")):
+                self._scribe.show(block)
+
+    def _blocks(self, said: object) -> list[Object]:
+        blocks: list[Object] = []
+        for part in [text_block(said)] if isinstance(said, str) else objects(said):
+            if text(part, "type") == "text":
+                blocks += [text_block(text(part, "text"))] if text(part, "text") else []
+            elif text(part, "type") == "image" and text(part, "data"):
+                blocks.append(image(text(part, "data"), text(part, "mimeType")))
+            else:
+                self._missed.kind("parts of messages", text(part, "type"), part)
+        return blocks
+
+    def _call(self, part: Object) -> None:
+        name, given = text(part, "name"), obj(part, "arguments")
+        kind = KINDS.get(name, "other")
+        path = text(given, "path") or text(given, "file_path")
+        what = text(given, "command") or f"{name} {text(given, 'pattern') or path}".strip()
+        fields: Object = {"title": what or "Tool", "kind": kind, "rawInput": given}
+        path = path and os.path.join(self._scribe.facts.cwd, path)
+        if path and kind in ("edit", "read"):
+            fields["locations"] = [{"path": path}]
+        if name == "write" and path:
+            fields["content"] = [diff(path, None, text(given, "content"))]
+        elif name == "edit" and path:
+            # Several at once since spring 2026.
+            fields["content"] = [
+                diff(path, text(edit, "oldText") or None, text(edit, "newText"))
+                for edit in objects(given, "edits") or [given]
+            ]
+        self._scribe.call(text(part, "id"), fields)
+
+    def _count(self, usage: Object) -> None:
+        self._scribe.tokens(
+            inputTokens=number(usage, "input"),
+            outputTokens=number(usage, "output"),
+            cachedReadTokens=number(usage, "cacheRead"),
+            cachedWriteTokens=number(usage, "cacheWrite"),
+        )
+        cost = looked_up(usage, "cost", "total")
+        self._scribe.spent(float(cost) if isinstance(cost, int | float) else None)
+
+
+READER: Final = Reader(NAME, KEY, find, read, branches)

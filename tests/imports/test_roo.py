@@ -1,0 +1,133 @@
+"""Roo Code's tasks: Cline's form, with kinds and tools of its own."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.imports.roo import READER
+from tests.imports.test_cline import ask, say
+from tests.imports.told import Story, sources
+
+Json = Any
+EDITOR = ".config/Code/User/globalStorage/rooveterinaryinc.roo-cline"
+TASK = "019fa464-0000-7000-8000-000000000000"
+
+
+def task(home: Path, *messages: Json, root: str = EDITOR, **files: Json) -> Story:
+    """The only task of a home, with these messages on the screen."""
+    folder = home / root / "tasks" / TASK
+    folder.mkdir(parents=True)
+    screen = [{"ts": 1767322800000 + n, **message} for n, message in enumerate(messages)]
+    (folder / "ui_messages.json").write_text(json.dumps(screen))
+    for name, value in files.items():
+        (folder / f"{name}.json").write_text(json.dumps(value))
+    return Story.of(READER, home)
+
+
+def test_what_a_task_begins_with_is_what_a_person_asked_for(tmp_path: Path) -> None:
+    told = task(
+        tmp_path,
+        say("text", "Change it.", images=["data:image/png;base64,AA"]),
+        say("api_req_started", {"tokensIn": 10, "tokensOut": 5, "apiProtocol": "anthropic"}),
+        say("reasoning", "Hm."),
+        say("text", "I look first."),
+        ask("tool", {"tool": "readFile", "batchFiles": [{"path": "a.py"}, {"path": "b.py"}]}),
+        ask("followup", {"question": "Which one?", "suggest": [{"answer": "a.py"}]}),
+        say("user_feedback", "Both."),
+        say("checkpoint_saved", "abc"),
+        say("completion_result", "Done."),
+    )
+    assert told.said() == [
+        ("user", "Change it."),
+        ("thought", "Hm."),
+        ("agent", "I look first."),
+        ("call", "Read a.py, b.py"),
+        ("agent", "Which one?"),
+        ("user", "Both."),
+        ("agent", "Done."),
+    ]
+    assert told.prompts()[0][1]["type"] == "image"
+    assert told.call()["locations"] == [{"path": "a.py"}, {"path": "b.py"}]
+    assert (told.facts.agent, told.facts.session_id, told.facts.missed) == ("roo", TASK, {})
+
+
+SEARCHED = (
+    "<<<<<<< SEARCH\n:start_line:3\n-------\nold\n=======\nnew\n>>>>>>> REPLACE\n",
+    "@@ -3,1 +3,1 @@\n-old\n+new\n",
+    "--- a.py\n+++ a.py\n@@ -3,1 +3,1 @@\n-old\n+new\n",
+)
+
+
+@pytest.mark.parametrize("change", SEARCHED)
+@pytest.mark.parametrize("form", ["one", "several"])
+def test_an_edit_is_a_diff_in_whichever_form_it_was_written(
+    tmp_path: Path, change: str, form: str
+) -> None:
+    one = {"tool": "appliedDiff", "path": "a.py", "diff": change}
+    inner = [{"path": "a.py", "diffs": [{"content": change, "startLine": 3}]}]
+    several = {"tool": "appliedDiff", "batchDiffs": inner}
+    asked = ask("tool", one if form == "one" else several)
+    told = task(tmp_path, say("text", "Change it."), asked)
+    call = told.call()
+    assert (call["title"], call["kind"]) == ("Edit a.py", "edit")
+    assert call["content"] == [
+        {"type": "diff", "path": "a.py", "oldText": "old\n", "newText": "new\n"}
+    ]
+
+
+def test_plans_searches_modes_and_summaries_are_told(tmp_path: Path) -> None:
+    todos = [{"id": "1", "content": "Look", "status": "completed"}]
+    found = [{"filePath": "a.py", "codeChunk": "x = 1", "startLine": 1}]
+    told = task(
+        tmp_path,
+        say("text", "Do it."),
+        ask("tool", {"tool": "updateTodoList", "todos": todos}),
+        ask("tool", {"tool": "codebaseSearch", "query": "needle"}),
+        say("codebase_search_result", {"tool": "codebaseSearch", "content": {"results": found}}),
+        ask("tool", {"tool": "switchMode", "mode": "architect", "reason": "x"}),
+        ask("tool", {"tool": "newTask", "mode": "code", "content": "Do that."}),
+        say("subtask_result", "It is done."),
+        say("condense_context", "", partial=True),
+        say("condense_context", "", contextCondense={"summary": "They did it.", "cost": 0}),
+        say("something_new", "?"),
+    )
+    assert [call.title for call in told.calls()] == [
+        "Search needle",
+        "Search results",
+        "Switch to architect",
+        "Start a task code",
+        "Result of a task",
+        "Compact conversation",
+    ]
+    assert told.plan() == [("Look", "completed")]
+    assert told.facts.missed == {"messages of kind 'something_new'": 1}
+
+
+def test_where_a_task_was_held_is_beside_it_or_in_what_the_model_was_told(tmp_path: Path) -> None:
+    beside = task(tmp_path / "1", say("text", "Hi."), history_item={"workspace": "/elsewhere"})
+    assert beside.facts.cwd == "/elsewhere"
+    words = "# Current Workspace Directory (/home/ada/project) Files\na.py"
+    said = [{"role": "user", "content": [{"type": "text", "text": words}]}]
+    told = task(tmp_path / "2", say("text", "Hi."), api_conversation_history=said)
+    assert told.facts.cwd == "/home/ada/project"
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        ".config/VSCodium/User/globalStorage/rooveterinaryinc.roo-cline",
+        ".config/Code/User/globalStorage/rooveterinaryinc.roo-code-nightly",
+        ".cursor-server/data/User/globalStorage/rooveterinaryinc.roo-cline",
+        ".vscode-mock/global-storage",
+    ],
+)
+def test_tasks_are_found_in_every_editor_and_in_that_of_the_command_line(
+    tmp_path: Path, root: str
+) -> None:
+    task(tmp_path, say("text", "Hi."), root=root)
+    (found,) = sources(READER, tmp_path)
+    assert found.session_id == TASK
