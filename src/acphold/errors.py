@@ -247,7 +247,10 @@ class UnknownSessionError(AcpholdError):
 
 
 class AmbiguousIdError(AcpholdError):
-    """A prefix that fits several sessions; `matches` holds their ids, of very many the first."""
+    """A prefix that fits several sessions; `matches` holds their ids.
+
+    Of very many they are the first; then it `is_cut`.
+    """
 
     SHOWN = 8
     """Ids that the message names; it counts the rest."""
@@ -261,6 +264,7 @@ class AmbiguousIdError(AcpholdError):
         )
         self.prefix = prefix
         self.matches = matches
+        self.is_cut = more
 
 
 class AgentError(AcpholdError):

@@ -154,7 +154,7 @@ def test_two_terminals_hold_one_session_and_the_first_answer_counts(place: Place
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
         with place.on_terminal("attach") as other:
-            other.until("Which one?")
+            other.until("Enter attaches")
             other.type("\r")
             other.until("agent  from the first", "ready")
             other.type(steps(ask(title="Run it")))
@@ -176,7 +176,7 @@ def test_who_is_attached_is_told_when_the_process_goes(place: Place) -> None:
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
         with place.on_terminal("attach") as other:
-            other.until("Which one?")
+            other.until("Enter attaches")
             other.type("\r")
             other.until("agent  from the first", "ready")
             one.type("\x04")
@@ -198,7 +198,7 @@ def test_who_attaches_while_a_question_waits_is_asked(place: Place) -> None:
         one.type(steps(ask(title="Run it")))
         one.until("[y] allow once: Go on", "a key, then Enter")
         with place.on_terminal("attach") as other:
-            other.until("Which one?")
+            other.until("Enter attaches")
             other.type("\r")
             other.until("[y] allow once: Go on", "a key, then Enter", but="Traceback")
             other.type("y\r")
@@ -369,7 +369,7 @@ def test_who_only_watches_sees_a_question_and_cannot_answer_it(place: Place) -> 
         one.type(steps({"say": "from the first"}))
         one.until("agent  from the first", "ready")
         with place.on_terminal("attach", "--watch") as other:
-            other.until("Which one?")
+            other.until("Enter attaches")
             other.type("\r")
             other.until("agent  from the first", "reads only")
             one.type(steps(ask(title="Run it")))

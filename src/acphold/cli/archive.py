@@ -6,6 +6,7 @@ import asyncio
 
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import opened
+from acphold.cli.places import named
 from acphold.cli.terminal_text import counted
 from acphold.journal import RowChange
 from acphold.server.neighbours import tell_owner
@@ -62,7 +63,8 @@ async def _put(location: str | None, session_ids: list[str], *, archived: bool) 
     """Archive all of these sessions, or none of them; or bring them back. How many were, and how
     many stood so already."""
     async with opened(location) as journal:
-        rows = [await journal.resolve(given) for given in session_ids]
+        does = "archives it" if archived else "brings it back"
+        rows = [await named(journal, given, does) for given in session_ids]
         found = {row.session_id for row in rows if row.archived != archived}
         for session_id in found:
             await journal.change(session_id, RowChange(archived=archived))

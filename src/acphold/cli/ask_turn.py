@@ -20,6 +20,7 @@ from acphold.cli.ask_person import Person, person_here
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.going_on import settled_in
 from acphold.cli.journals import opened, path_of
+from acphold.cli.places import named
 from acphold.cli.settings import NamedAgent, wrap_arguments
 from acphold.cli.starts import Start
 from acphold.client import RemoteAgent, RemoteSession, connected_to
@@ -228,7 +229,7 @@ class Asking:
             row = None
             if question.session is not None:
                 async with opened(question.journal) as journal:
-                    row = await journal.resolve(question.session)
+                    row = await named(journal, question.session, "goes on")
                 if question.agent:
                     cwd = await settled_in(question.journal, row, question.moves_to)
                     row = replace(row, cwd=cwd)

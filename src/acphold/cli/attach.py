@@ -6,14 +6,15 @@ import asyncio
 import os
 import sys
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
-from acphold.cli.journals import opened, path_of, place
+from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.journals import opened, path_of
 from acphold.cli.list import live_sessions
-from acphold.cli.screen_session import Seat, add_look, chosen_row, on_terminal
+from acphold.cli.places import place
+from acphold.cli.screen_session import Seat, add_look
+from acphold.cli.session_picker import chosen, rows_of
 from acphold.cli.ssh import add_host, typed_host
-from acphold.cli.terminal_text import on_one_line, visible
+from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.errors import ConnectionLostError
-from acphold.journal import ListFilter
 
 
 def parser() -> Parser:
@@ -47,18 +48,21 @@ def attach(
 
 
 async def _attach(given: str | None, journal: str | None, host: str, *, watch: bool) -> int:
-    live = await live_sessions()
     async with opened(journal) as kept:
-        if given is not None:
-            row = (await place(kept, given)).row
-        elif not on_terminal():
-            raise UsageError("in a pipe ID is required; `acphold list` shows which are live")
-        else:
-            found = await chosen_row(kept, ListFilter(), live, only_live=True)
+        if given is not None or not on_terminal():
+            session_id = (await place(kept, given, "attaches")).row.session_id
+        elif live := [row.session_id async for row in rows_of(kept, await live_sessions())]:
+            found = await chosen(kept, "attaches", live)
             if found is None:
                 return Exit.OK
-            row = found
-    return await join(row.session_id, journal, host, watch=watch)
+            session_id = found
+        else:
+            print(
+                "No session is live. `acphold list` shows all; `acphold resume` goes on with one.",
+                file=sys.stderr,
+            )
+            return Exit.OK
+    return await join(session_id, journal, host, watch=watch)
 
 
 async def join(session_id: str, journal: str | None, host: str, *, watch: bool = False) -> int:

@@ -15,12 +15,12 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_jour
 from acphold.cli.going_on import fetched, is_startable, meant, settled_in, start_of, title_of, told
 from acphold.cli.journals import opened, path_of
 from acphold.cli.list import live_sessions, short_id
-from acphold.cli.screen_session import Seat, add_look, chosen_info, on_terminal
-from acphold.cli.session_picker import picked
+from acphold.cli.screen_session import Seat, add_look
+from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.settings import agent_names
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.starts import Start
-from acphold.cli.terminal_text import folder, on_one_line
+from acphold.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.journal import SessionRow
@@ -174,7 +174,9 @@ async def _session(
     if kept is not None:
         return await agent.load_session(kept.session_id, cwd)
     if wanted.resume == CHOOSE:
-        info = await chosen_info(agent)
+        if not on_terminal():
+            raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
+        info = await chosen_of(agent)
         return None if info is None else await agent.load_session(info.session_id, info.cwd)
     if wanted.newest:
         async for info in agent.sessions(cwd=cwd):

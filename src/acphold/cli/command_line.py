@@ -65,6 +65,10 @@ class UsageError(Exception):
     """Arguments that cannot be used; the message says which and what to do."""
 
 
+class NothingChosen(Exception):
+    """The person has left a list without choosing from it: there is nothing to do."""
+
+
 class Parser(argparse.ArgumentParser):
     """Reads the arguments of one command; `execute` is called with them, by name.
 

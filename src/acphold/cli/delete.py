@@ -7,6 +7,7 @@ import sys
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal, is_confirmed
 from acphold.cli.journals import opened
+from acphold.cli.places import named
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.history.times import now_ms
 from acphold.journal import At, Journal, SessionRow, Silent
@@ -47,7 +48,10 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
 async def _found(location: str | None, session_ids: list[str]) -> list[str]:
     """The ids that are meant, each of them shown to the person."""
     async with opened(location) as journal:
-        rows = {(row := await journal.resolve(given)).session_id: row for given in session_ids}
+        rows = {
+            (row := await named(journal, given, "deletes it")).session_id: row
+            for given in session_ids
+        }
         for row in rows.values():
             print(await _described(journal, row), file=sys.stderr)
     return list(rows)

@@ -8,7 +8,8 @@ import sys
 from collections.abc import Iterable, Sequence
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
-from acphold.cli.journals import Place, opened, place
+from acphold.cli.journals import opened
+from acphold.cli.places import Place, place
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
 from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
 from acphold.journal import history
@@ -23,9 +24,12 @@ FILE_BYTES = 16 << 20
 
 def parser() -> Parser:
     """The arguments of `diff`."""
-    made = Parser(diff, "diff", "[OPTIONS] ID", is_read=True)
+    made = Parser(diff, "diff", "[OPTIONS] [ID]", is_read=True)
     made.add_argument(
-        "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, its turn"
+        "session_id",
+        metavar="ID",
+        nargs="?",
+        help="the session's id, or its beginning; with @SEQ, its turn",
     )
     made.add_argument(
         "--turn",
@@ -37,12 +41,12 @@ def parser() -> Parser:
     return made
 
 
-def diff(*, session_id: str, turn: int | None, journal: str | None) -> int:
+def diff(*, session_id: str | None, turn: int | None, journal: str | None) -> int:
     """Show what a session changed in files, as a patch.
 
     The patch is made from the edits that the agent showed, all those of a file in one; paths are
     relative to the session's folder, where `git apply` takes it, or undoes it with -R. ID@SEQ
-    stands for the turn with that entry.
+    stands for the turn with that entry; without ID you choose from a list.
 
     Many agents show only the lines around a change. The rest comes from the file as it is now, if
     the change is still in it, or not yet. Where that is not so, stderr says which file is missing
@@ -58,9 +62,9 @@ def diff(*, session_id: str, turn: int | None, journal: str | None) -> int:
     return Exit.ERROR if any(file.is_missing for file in found) else Exit.OK
 
 
-async def _found(location: str | None, text: str, turn: int | None) -> list[FileDiff]:
+async def _found(location: str | None, text: str | None, turn: int | None) -> list[FileDiff]:
     async with opened(location) as journal:
-        found = await place(journal, text)
+        found = await place(journal, text, "shows its changes")
         spans = await turn_spans(history(journal, found.row.session_id))
         cwd = found.row.cwd
         number = _turn(found, spans, turn)

@@ -14,8 +14,16 @@ from typing import TextIO
 from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
-from acphold.cli.journals import entries, opened, place_name, sessions, whole
-from acphold.cli.terminal_text import counted, folder, on_one_line, visible, visible_json
+from acphold.cli.journals import entries, opened, sessions, whole
+from acphold.cli.places import named, place_name
+from acphold.cli.terminal_text import (
+    counted,
+    folder,
+    on_one_line,
+    on_terminal,
+    visible,
+    visible_json,
+)
 from acphold.errors import UnknownSessionError
 from acphold.exports import destination
 from acphold.exports.destination import FORMS, Form, form_of
@@ -71,9 +79,9 @@ def parser() -> Parser:
 
 
 class _Wanted(Struct, frozen=True):
-    """Which sessions: those named, or all that fit the filter and were active since then."""
+    """Which sessions: those named, or all that fit and were active since; None is to be chosen."""
 
-    session_ids: tuple[str, ...]
+    session_ids: tuple[str | None, ...]
     filter: ListFilter
     since: float
 
@@ -93,7 +101,8 @@ def export(
 ) -> int:
     """Write sessions as Markdown, JSON lines or HTML pages.
 
-    Each ID may be any prefix of a session's id that fits only one. The lines of JSON have all
+    Each ID may be any prefix of a session's id that fits only one, or `-` for the newest session of
+    the folder; without any you choose from a list. The lines of JSON have all
     that the journal has, and `acphold import --from FOLDER` takes them in again. A page of HTML is
     one file that needs nothing else; several, and an index of them, go into a folder.
 
@@ -106,9 +115,8 @@ def export(
     place = _place(output, form, several=everything or len(session_ids) > 1)
     fitting = ListFilter(agent=agent, cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
-    asyncio.run(
-        _export(journal, _Wanted(tuple(session_ids), fitting, since or 0.0), place, redaction)
-    )
+    names = tuple(session_ids) if everything or session_ids else (None,)
+    asyncio.run(_export(journal, _Wanted(names, fitting, since or 0.0), place, redaction))
     if redaction:
         _tell(redaction, report)
     return Exit.OK
@@ -117,7 +125,7 @@ def export(
 def _refuse_what_makes_no_sense(
     session_ids: list[str], everything: bool, names_some: bool, report: str | None, redact: bool
 ) -> None:
-    if everything == bool(session_ids):
+    if (everything and session_ids) or not (everything or session_ids or on_terminal()):
         raise UsageError("name the sessions, or say --all; see `acphold export --help`")
     if names_some and not everything:
         raise UsageError("--agent, --cwd and --since go with --all")
@@ -175,8 +183,10 @@ async def _export(
 
 async def _rows(journal: Journal, wanted: _Wanted) -> list[SessionRow]:
     if wanted.session_ids:
-        named = [await whole(journal, await journal.resolve(given)) for given in wanted.session_ids]
-        return list({row.session_id: row for row in named}.values())
+        meant = [await named(journal, given, "exports it") for given in wanted.session_ids]
+        return [
+            await whole(journal, row) for row in {row.session_id: row for row in meant}.values()
+        ]
     found = []
     async for row in sessions(journal, wanted.filter):
         if row.updated_at < wanted.since * 1000:

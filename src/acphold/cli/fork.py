@@ -6,8 +6,9 @@ import asyncio
 import sys
 
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
-from acphold.cli.journals import Place, opened, place
+from acphold.cli.journals import opened
 from acphold.cli.list import short_id
+from acphold.cli.places import Place, place
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
@@ -17,9 +18,12 @@ from acphold.known_agents import short_name
 
 def parser() -> Parser:
     """The arguments of `fork`."""
-    made = Parser(fork, "fork", "[OPTIONS] ID")
+    made = Parser(fork, "fork", "[OPTIONS] [ID]")
     made.add_argument(
-        "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, a place"
+        "session_id",
+        metavar="ID",
+        nargs="?",
+        help="the session's id, or its beginning; with @SEQ, a place",
     )
     made.add_argument(
         "--at",
@@ -31,12 +35,13 @@ def parser() -> Parser:
     return made
 
 
-def fork(*, session_id: str, at: int | None, journal: str | None) -> int:
+def fork(*, session_id: str | None, at: int | None, journal: str | None) -> int:
     """Begin a session with a copy of another one's conversation.
 
     The new session is listed beside the first one, for the same agent, and both go on by
     themselves. ID@SEQ, as `search` prints it, or --at takes the conversation up to the turn with
-    that entry, the whole of that turn included. A turn that runs is not taken, and goes on.
+    that entry, the whole of that turn included. A turn that runs is not taken, and goes on. Without
+    ID you choose from a list.
 
     An agent that can fork its own sessions does so when the new one is first opened; any other is
     given the conversation with your next prompt. Files are not changed: they are as the first
@@ -48,9 +53,9 @@ def fork(*, session_id: str, at: int | None, journal: str | None) -> int:
     return Exit.OK
 
 
-async def _fork(location: str | None, text: str, at: int | None) -> None:
+async def _fork(location: str | None, text: str | None, at: int | None) -> None:
     async with opened(location) as journal:
-        found = await place(journal, text)
+        found = await place(journal, text, "forks it")
         seq = _seq(found, at)
         made = await forked(journal, found.row, at=seq)
         what = await told(journal, found.row, made)

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from acphold.cli.command_line import UsageError
 from acphold.cli.journals import exists, is_live, opened
+from acphold.cli.places import named
 from acphold.cli.settings import agent_names, startable
 from acphold.cli.starts import Start, known_start
 from acphold.cli.terminal_text import cut, folder, on_one_line
@@ -30,7 +31,7 @@ async def meant(journal: str | None, session_id: str | None, cwd: str) -> Sessio
         return None
     async with opened(journal) as found:
         if session_id:
-            return await found.resolve(session_id)
+            return await named(found, session_id, "goes on")
         newest = await found.page(ListFilter(cwd=cwd), None, 1)
         return newest[0] if newest else None
 

@@ -15,7 +15,8 @@ from acphold.cli.command_line import (
     add_start_timeout,
 )
 from acphold.cli.fork import told
-from acphold.cli.journals import opened, place
+from acphold.cli.journals import opened
+from acphold.cli.places import place
 from acphold.cli.settings import chosen_agent
 from acphold.cli.terminal_text import on_one_line, visible
 from acphold.errors import MethodNotFoundError
@@ -82,7 +83,7 @@ async def _hand_over(
     start_timeout: float,
 ) -> None:
     async with opened(location) as journal:
-        found = await place(journal, text)
+        found = await place(journal, text, "hands it over")
         agent = await _key(program, name, start_timeout) if program else name or ""
         if agent == found.row.agent:
             raise UsageError(

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from typing import NamedTuple
 
 from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import counted
-from acphold.errors import JournalUnavailableError, UnknownSessionError
+from acphold.errors import JournalUnavailableError
 from acphold.history import Entry
 from acphold.journal import (
     Free,
@@ -147,45 +146,3 @@ async def caught_up(journal: Index, seconds: float) -> int:
         with suppress(JournalUnavailableError):
             lagging = await journal.catch_up(seconds)
     return lagging
-
-
-# -- places ---------------------------------------------------------------------------------
-
-
-class Place(NamedTuple):
-    """A session, and the number of an entry of it where one is meant."""
-
-    row: SessionRow
-    seq: int | None = None
-
-    def __str__(self) -> str:
-        return place_name(self.row.session_id, self.seq)
-
-
-def place_name(session_id: str, seq: int | None = None) -> str:
-    """A place as `search` prints it and all commands take it: `ID`, or `ID@SEQ`."""
-    return session_id if seq is None else f"{session_id}@{seq}"
-
-
-async def place(journal: Journal, text: str, cwd: str | None = None) -> Place:
-    """What `ID` or `ID@SEQ` means, where ID may be any beginning that fits only one session.
-
-    With `cwd`, sessions of other folders are as if they were not there.
-
-    One that an import has only listed is read first. Raises UnknownSessionError, AmbiguousIdError,
-    UsageError for an entry that is not there, and TranscriptError. An id with an `@` in it is an
-    id before all else.
-    """
-    given, at, seq = text.rpartition("@")
-    try:
-        return Place(await whole(journal, await journal.resolve(text, cwd)))
-    except UnknownSessionError:
-        if not (at and given and seq.isascii() and seq.isdecimal()):
-            raise
-    row = await whole(journal, await journal.resolve(given, cwd))
-    # Longer numbers would not even be read: Python refuses digits by the thousand.
-    if len(seq) > 10 or not 0 < int(seq) <= row.last_seq:
-        raise UsageError(
-            f"{text}: the entries of this session have the numbers 1 to {row.last_seq}"
-        )
-    return Place(row, int(seq))

@@ -14,7 +14,7 @@ from difflib import get_close_matches
 from importlib import import_module
 from typing import NamedTuple
 
-from acphold.cli.command_line import MEANINGS, Exit, Parser, UsageError
+from acphold.cli.command_line import MEANINGS, Exit, NothingChosen, Parser, UsageError
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.errors import (
     AcpholdError,
@@ -186,6 +186,8 @@ def _run(arguments: Sequence[str]) -> int:
             return _run_command(name, rest)
         about = parser_of("")
         about.read([name, *rest] if name else [])  # which ends with --help and --version
+    except NothingChosen:
+        return Exit.OK
     except UsageError as error:
         print(visible(f"{_called(name)}: {error}"), file=sys.stderr)
     else:
@@ -252,8 +254,8 @@ def _introduce() -> int:
     Put `acphold wrap -- CMD` where your editor's settings name the command of an agent. Its
     conversations then outlive crashes and restarts, and can be listed and loaded again.
 
-    A session ID may be given as any prefix that fits only one. The journal is the one that
-    --journal names, else ACPHOLD_JOURNAL, else a file in your data folder.
+    A session ID may be given as any prefix that fits only one; `-` is the newest of the folder. The
+    journal is the one that --journal names, else ACPHOLD_JOURNAL, else a file in your data folder.
     """
     return Exit.USAGE
 

@@ -21,7 +21,8 @@ from msgspec.json import encode
 from msgspec.structs import replace
 
 from acphold.cli.command_line import UsageError, a_moment
-from acphold.cli.journals import place, place_name, searched
+from acphold.cli.journals import searched
+from acphold.cli.places import place, place_name
 from acphold.cli.terminal_text import iso, on_one_line, visible
 from acphold.history import Entry
 from acphold.history.words import document
@@ -178,7 +179,7 @@ async def read_answer(journal: Journal, request: ReadRequest, cwd: str | None) -
 
     Raises UsageError for a place that is not in the session, UnknownSessionError, AmbiguousIdError.
     """
-    row, seq = await place(journal, request.place, cwd)
+    row, seq = await place(journal, request.place, cwd=cwd)
     quotes = [RECORD, _head(row)]
     room = ANSWER_CHARACTERS - len(RECORD) - len(quotes[1]) - 200  # for the last line
     is_sought = seq is not None

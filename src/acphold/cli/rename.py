@@ -6,6 +6,7 @@ import asyncio
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_text, add_journal
 from acphold.cli.journals import opened
+from acphold.cli.places import named
 from acphold.cli.terminal_text import on_one_line
 from acphold.hub.given_titles import given_title
 from acphold.journal import RowChange
@@ -40,7 +41,7 @@ def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
 async def _rename(location: str | None, session_id: str, title: str) -> str | None:
     """The title before."""
     async with opened(location) as journal:
-        row = await journal.resolve(session_id)
+        row = await named(journal, session_id, "renames it")
         await journal.change(row.session_id, RowChange(given=title))
         await tell_owner(await journal.owner(row.session_id), row.session_id)
         return row.title

@@ -9,10 +9,12 @@ from contextlib import suppress
 from acphold.cli.chat import go_on
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
 from acphold.cli.journals import exists, opened
-from acphold.cli.screen_session import add_look, on_terminal
+from acphold.cli.places import named
+from acphold.cli.screen_session import add_look
 from acphold.cli.session_picker import picked
 from acphold.cli.ssh import add_host, typed_host
-from acphold.errors import JournalError, UnknownSessionError
+from acphold.cli.terminal_text import on_terminal
+from acphold.errors import AmbiguousIdError, JournalError, UnknownSessionError
 from acphold.screen.picker import Picked
 
 
@@ -60,8 +62,8 @@ async def _meant(journal: str | None, word: str) -> str | None:
     if not exists(journal):
         return None
     async with opened(journal) as kept:
-        with suppress(UnknownSessionError, JournalError):
-            return (await kept.resolve(word)).session_id
+        with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
+            return (await named(kept, word)).session_id
     return None
 
 

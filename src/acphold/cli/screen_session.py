@@ -1,4 +1,4 @@
-"""The screen of `chat` and `attach`: on a terminal, or plain in a pipe; and sessions to choose."""
+"""The screen of `chat` and `attach`: on a terminal, or plain in a pipe."""
 
 from __future__ import annotations
 
@@ -6,32 +6,24 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from acphold.agents.capabilities import WATCHES
-from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.journals import sessions
-from acphold.cli.list import GAP, Live, aligned, cells, fitted, short_id
+from acphold.cli.command_line import Exit, Parser
 from acphold.cli.terminal_text import (
     LINE_TERMINALS,
     console,
-    folder,
-    on_one_line,
-    short_age,
+    on_terminal,
     visible,
 )
-from acphold.history.times import now_ms
-from acphold.hub.annotations import milliseconds
 from acphold.transports.runtime_folder import state_folder
 
 if TYPE_CHECKING:
     from acphold.client import Options, RemoteAgent, RemoteSession
     from acphold.client.policy import Rule
-    from acphold.journal import Journal, ListFilter, SessionRow
-    from acphold.schema import ClientCapabilities, SessionInfo
+    from acphold.schema import ClientCapabilities
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.chat import Chat
 
@@ -52,11 +44,6 @@ HISTORY_PASSAGES = 100
 def add_look(parser: Parser) -> None:
     """`--no-color`."""
     parser.add_argument("--no-color", action="store_true", help="no colours, as with NO_COLOR")
-
-
-def on_terminal() -> bool:
-    """Whether there is a person at both ends."""
-    return sys.stdin.isatty() and sys.stdout.isatty()
 
 
 class Seat:
@@ -188,87 +175,3 @@ def _offered(options: Options, *, reads_only: bool) -> ClientCapabilities:
     offered = msgspec.structs.asdict(answers.capabilities)
     offered["meta"] = {WATCHES: True} if reads_only else None
     return Capabilities(**offered, subagents={})
-
-
-# -- sessions to choose from ----------------------------------------------------------------
-
-CHOICES = 20
-"""Sessions in a list to choose from: what fits on a screen."""
-
-
-async def chosen_row(
-    journal: Journal, wanted: ListFilter, live: Live, *, only_live: bool
-) -> SessionRow | None:
-    """Have the person choose a session of the journal, live ones first; None for none."""
-    found = [row async for row in sessions(journal, wanted, None if only_live else CHOICES)]
-    rows = sorted(found, key=lambda row: row.session_id not in live)
-    if only_live:
-        rows = [row for row in rows if row.session_id in live]
-    if not rows:
-        print(
-            "No session is live. `acphold list` shows all; `acphold chat --resume ID AGENT` goes "
-            "on with one.",
-            file=sys.stderr,
-        )
-        return None
-    now = now_ms()
-    lines = [
-        cells(
-            row,
-            await short_id(journal, row.session_id),
-            now,
-            live.get(row.session_id, (None,))[0],
-            whole_folder=False,
-        )
-        for row in rows
-    ]
-    place = await _picked(fitted(lines, console().width - 4))
-    return None if place is None else rows[place]
-
-
-async def chosen_info(agent: RemoteAgent) -> SessionInfo | None:
-    """Have the person choose one of the agent's sessions; None for none."""
-    if not on_terminal():
-        raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
-    infos = []
-    async for info in agent.sessions():
-        infos.append(info)
-        if len(infos) == CHOICES:
-            break
-    if not infos:
-        print("This agent has no session yet.", file=sys.stderr)
-        return None
-    now = now_ms()
-    lines = [
-        [
-            on_one_line(info.title or "(no title)"),
-            short_age(milliseconds(info.updated_at), now) if info.updated_at else "",
-            folder(info.cwd),
-        ]
-        for info in infos
-    ]
-    place = await _picked([["TITLE", "AGE", "FOLDER"], *lines])
-    return None if place is None else infos[place]
-
-
-async def _picked(table: Sequence[Sequence[str]]) -> int | None:
-    """The line of a table, from 0, that the person names by its number; None for none."""
-    from rich.text import Text
-
-    terminal = console()
-    heading, *lines = aligned(table)
-    terminal.print(Text("    " + GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
-    for number, line in enumerate(lines, 1):
-        words = Text.assemble((f"{number:>3} ", "id"), GAP.join(line))
-        terminal.print(words, no_wrap=True, overflow="crop")
-    while True:
-        print(
-            f"Which one? 1 to {len(lines)}, Enter for the first, q for none: ", end="", flush=True
-        )
-        answer = sys.stdin.readline()
-        if not answer or answer.strip() == "q":
-            return None
-        if not answer.strip():
-            return 0
-        if answer.strip().isdecimal() and 0 < int(answer) <= len(lines):
-            return int(answer) - 1

@@ -20,8 +20,9 @@ from acphold.cli.command_line import (
     add_journal,
 )
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.journals import exists, opened, path_of, place_name, searched
+from acphold.cli.journals import exists, opened, path_of, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
+from acphold.cli.places import place_name
 from acphold.cli.terminal_text import (
     console,
     counted,

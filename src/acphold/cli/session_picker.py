@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import UsageError
 from acphold.cli.journals import entries, exists, opened, pages, searched
@@ -14,10 +15,16 @@ from acphold.cli.list import Live, live_sessions
 from acphold.cli.terminal_text import folder, on_one_line, short_age
 from acphold.errors import UnknownSessionError
 from acphold.history.times import now_ms
-from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sought
+from acphold.hub.annotations import milliseconds
+from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sessions, Sought
+from acphold.journal.location import resolved_folder
 from acphold.known_agents import short_name
 from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Line, Picked, Picker
 from acphold.server.neighbours import LiveSession
+
+if TYPE_CHECKING:
+    from acphold.client import RemoteAgent
+    from acphold.schema import SessionInfo
 
 HITS = 20
 """Places where words were said that are shown below the list."""
@@ -27,7 +34,7 @@ PREVIEWED = 200
 
 
 async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> Picked | None:
-    """What the person chooses; None for nothing. With `acts` they may want more than to go on.
+    """What the person wants to go on with; None for nothing. With `acts` they may want more.
 
     Raises UsageError where there is no session yet.
     """
@@ -40,34 +47,64 @@ async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> 
         return await Picker(_Sessions(kept, await live_sessions()), words=words, acts=acts).run()
 
 
-class _Sessions:
-    """The sessions of a journal, as the picker is shown them."""
+async def chosen(journal: Journal, does: str, among: Collection[str] | None = None) -> str | None:
+    """The id of the session that the person chooses, of all or of these; None for none.
 
-    def __init__(self, journal: Journal, live: Live) -> None:
+    `does` says what becomes of it then.
+    """
+    source = _Sessions(journal, await live_sessions(), among)
+    choice = await Picker(source, does=does, acts=False).run()
+    return None if choice is None else choice.session_id
+
+
+async def chosen_of(agent: RemoteAgent) -> SessionInfo | None:
+    """The one of the agent's sessions that the person chooses to go on with; None for none."""
+    source = _SessionsOfAgent(agent)
+    choice = await Picker(source, acts=False).run()
+    return None if choice is None else source.infos[choice.session_id]
+
+
+async def rows_of(journal: Sessions, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
+    """Those of these sessions that are in the journal."""
+    for session_id in session_ids:
+        with suppress(UnknownSessionError):
+            yield await journal.session(session_id)
+
+
+class _Sessions:
+    """The sessions of a journal, all or those `among` some, as the picker is shown them."""
+
+    def __init__(self, journal: Journal, live: Live, among: Collection[str] | None = None) -> None:
         self._journal = journal
         self._live = live
+        self._among = among
         self._here = os.path.realpath(os.curdir)
         self._line = partial(_line, now=now_ms(), here=self._here)
 
     async def lines(self) -> AsyncIterator[Sequence[Line]]:
-        live = [row async for row in self._rows_of(self._live)]
-        yield [self._line(row, live=self._live[row.session_id][0]) for row in live]
+        some = self._among
+        live = [it for it in self._live if some is None or it in some]
+        yield [
+            self._line(row, live=self._live[row.session_id][0])
+            async for row in rows_of(self._journal, live)
+        ]
+        if some is not None:
+            rest = rows_of(self._journal, (it for it in some if it not in self._live))
+            rows = sorted([row async for row in rest], key=lambda row: -row.updated_at)
+            yield [self._line(row) for row in rows]
+            return
         here = ListFilter(cwd=self._here)
         for wanted, is_here in ((here, True), (ListFilter(), False)):
             async for rows in pages(self._journal, wanted):
                 lines = (self._line(row) for row in rows if row.session_id not in self._live)
                 yield [line for line in lines if is_here or line.group != HERE]
 
-    async def _rows_of(self, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
-        for session_id in session_ids:
-            with suppress(UnknownSessionError):  # of another journal
-                yield await self._journal.session(session_id)
-
     async def said(self, words: str) -> Sequence[Line]:
         found = await searched(self._journal, Sought(words, limit=HITS))
         seen: dict[str, SearchHit] = {}
         for hit in found:
-            seen.setdefault(hit.session_id, hit)
+            if self._among is None or hit.session_id in self._among:
+                seen.setdefault(hit.session_id, hit)
         return [
             Line(
                 hit.session_id,
@@ -93,6 +130,36 @@ class _Sessions:
         for scene in turn_scenes([it async for it in entries(self._journal, session_id, after)]):
             layout.put(passage(scene))
         return told.getvalue().splitlines() or ["Nothing was said in this session."]
+
+
+class _SessionsOfAgent:
+    """The sessions that an agent lists, as the picker is shown them."""
+
+    def __init__(self, agent: RemoteAgent) -> None:
+        self._agent = agent
+        self.infos: dict[str, SessionInfo] = {}
+
+    async def lines(self) -> AsyncIterator[Sequence[Line]]:
+        here, now = resolved_folder(os.curdir), now_ms()
+        async for info in self._agent.sessions():
+            self.infos[info.session_id] = info
+            yield [
+                Line(
+                    info.session_id,
+                    on_one_line(info.title or "(no title)"),
+                    "",
+                    on_one_line(short_name(self._agent.name)),
+                    folder(info.cwd),
+                    short_age(milliseconds(info.updated_at), now) if info.updated_at else "",
+                    HERE if resolved_folder(info.cwd) == here else ELSEWHERE,
+                )
+            ]
+
+    async def said(self, words: str) -> Sequence[Line]:
+        return ()
+
+    async def end(self, session_id: str) -> Sequence[str]:
+        return ["Only the agent knows what was said in this session."]
 
 
 def _line(row: SessionRow, *, now: int, here: str, live: LiveSession | None = None) -> Line:

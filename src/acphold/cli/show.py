@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import entries, is_live, opened, place, place_name
+from acphold.cli.journals import entries, is_live, opened
+from acphold.cli.places import place, place_name
 from acphold.cli.terminal_text import (
     age,
     console,
@@ -34,9 +35,12 @@ AROUND = 4
 
 def parser() -> Parser:
     """The arguments of `show`."""
-    made = Parser(show, "show", "[OPTIONS] ID", is_read=True)
+    made = Parser(show, "show", "[OPTIONS] [ID]", is_read=True)
     made.add_argument(
-        "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, a place"
+        "session_id",
+        metavar="ID",
+        nargs="?",
+        help="the session's id, or its beginning; with @SEQ, a place",
     )
     made.add_argument(
         "--full", action="store_true", help="all that tools produced; of a place, its whole turn"
@@ -48,10 +52,11 @@ def parser() -> Parser:
     return made
 
 
-def show(*, session_id: str, full: bool, as_json: bool, journal: str | None) -> int:
+def show(*, session_id: str | None, full: bool, as_json: bool, journal: str | None) -> int:
     """Show the transcript of a session, or what stands at a place in it.
 
-    ID may be any prefix of a session's id that fits only one. ID@SEQ, as `search` prints it, is
+    ID may be any prefix of a session's id that fits only one, or `-` for the newest session of the
+    folder; without it you choose from a list. ID@SEQ, as `search` prints it, is
     the place of one entry: of its turn you see the prompt and what stands around that entry.
 
     With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object
@@ -62,9 +67,9 @@ def show(*, session_id: str, full: bool, as_json: bool, journal: str | None) -> 
     return Exit.OK
 
 
-async def _show(location: str | None, given: str, *, full: bool, as_json: bool) -> None:
+async def _show(location: str | None, given: str | None, *, full: bool, as_json: bool) -> None:
     async with opened(location) as journal:
-        row, seq = await place(journal, given)
+        row, seq = await place(journal, given, "shows it")
         if seq is not None:
             await _show_place(journal, row, seq, full=full, as_json=as_json)
         elif as_json:

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
+from acphold.cli.places import named
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.journal import At, Silent
@@ -82,7 +83,7 @@ def _line(process: Process) -> str:
 
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:
     async with opened(location) as journal:
-        wanted = (await journal.resolve(given)).session_id
+        wanted = (await named(journal, given, "ends its process")).session_id
         whose = await journal.owner(wanted)
     for process in found:
         if wanted not in [session.session_id for session in process.sessions]:

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import is_live, opened, place
+from acphold.cli.journals import is_live, opened
+from acphold.cli.places import place
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, visible, visible_json
 from acphold.exports.json_lines import entry_line
@@ -59,7 +60,7 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
 
     put = _put_json if as_json else _Told().put
     async with opened(location) as journal:
-        session_id = (await place(journal, given)).row.session_id
+        session_id = (await place(journal, given, "follows it")).row.session_id
         shown = was_live = False
         after = 0
         while True:

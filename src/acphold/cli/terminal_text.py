@@ -24,6 +24,12 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+
+def on_terminal() -> bool:
+    """Whether there is a person at both ends."""
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
 # -- of others -----------------------------------------------------------------------------
 
 

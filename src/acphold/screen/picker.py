@@ -8,6 +8,7 @@ it stays on the terminal.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from typing import Final, NamedTuple, Protocol
 
@@ -28,6 +29,7 @@ from prompt_toolkit.layout import (
     VSplit,
     Window,
 )
+from prompt_toolkit.output import create_output
 from prompt_toolkit.styles import Style
 from rich.cells import cell_len, set_cell_size
 
@@ -110,10 +112,13 @@ class Source(Protocol):
 
 
 class Picker:
-    """See the module. With `acts` there are keys for more than going on."""
+    """See the module. `does` is what Enter does; with `acts` there are keys for more than that."""
 
-    def __init__(self, source: Source, *, words: str = "", acts: bool = True) -> None:
+    def __init__(
+        self, source: Source, *, words: str = "", does: str = "goes on", acts: bool = True
+    ) -> None:
         self._source = source
+        self._does = does
         self._acts = acts
         self._known: list[list[tuple[str, Line]]] = [[] for _ in GROUPS]
         self._said: Sequence[Line] = ()
@@ -161,7 +166,7 @@ class Picker:
             line
             for group in groups
             for searched, line in group
-            if all(word in searched for word in words)
+            if all(word in searched or line.session_id.startswith(word) for word in words)
         ]
         if anew:
             self._said = ()
@@ -281,6 +286,7 @@ class Picker:
             key_bindings=self._keys(),
             style=STYLE,
             erase_when_done=True,
+            output=create_output(sys.__stdout__),  # whatever is paged
         )
 
     @property
@@ -317,7 +323,7 @@ class Picker:
         """One line of the list: the title has what the others leave."""
         right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
         if width >= 56:
-            right.append(("class:agent", line.agent[:12]))
+            right.append(("class:agent", f"{line.agent[:12]:<8}"))
         if width >= 72:
             right.append(("class:faint", set_cell_size(line.folder, 16)))
         right.append(("class:faint", f"{line.age:>4}"))
@@ -340,7 +346,7 @@ class Picker:
         return [("class:heading", "─" * width), ("", "\n" + "\n".join(cut))]
 
     def _hints(self) -> StyleAndTextTuples:
-        hints = ["Enter goes on", "Space shows the end"]
+        hints = [f"Enter {self._does}", "Space shows the end"]
         if self._acts:
             hints += [words for _, words in ACTIONS.values()]
         hints += ["^A all folders" if not self._all_folders else "^A this folder", "Esc leaves"]

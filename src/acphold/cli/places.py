@@ -1,0 +1,87 @@
+"""Sessions, and entries in them, as a person names them.
+
+By its id; by any beginning that fits only one; as `-` or `@last`, the newest of the folder;
+and by choosing from a list, where a person is there and has named none, or a beginning of several.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import NamedTuple
+
+from acphold.cli.command_line import NothingChosen, UsageError
+from acphold.cli.journals import whole
+from acphold.cli.terminal_text import on_terminal
+from acphold.errors import AmbiguousIdError, UnknownSessionError
+from acphold.journal import Journal, ListFilter, SessionRow
+
+NEWEST = ("-", "@last")
+"""What stands for the newest session of the folder."""
+
+
+class Place(NamedTuple):
+    """A session, and the number of an entry of it where one is meant."""
+
+    row: SessionRow
+    seq: int | None = None
+
+    def __str__(self) -> str:
+        return place_name(self.row.session_id, self.seq)
+
+
+def place_name(session_id: str, seq: int | None = None) -> str:
+    """A place as `search` prints it and all commands take it: `ID`, or `ID@SEQ`."""
+    return session_id if seq is None else f"{session_id}@{seq}"
+
+
+async def named(
+    journal: Journal, given: str | None, does: str = "", *, cwd: str | None = None
+) -> SessionRow:
+    """The session that is meant; with `cwd`, those of other folders are as if they were not there.
+
+    With `does`, what becomes of it ("shows it"), it may be chosen from a list on a terminal. Raises
+    UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError where it has to be named.
+    """
+    if given in NEWEST:
+        here = cwd or os.getcwd()
+        if newest := await journal.page(ListFilter(cwd=here), None, 1):
+            return newest[0]
+        raise UnknownSessionError("", reason=f"there is no session in {here} yet")
+    among = None
+    if given is not None:
+        try:
+            return await journal.resolve(given, cwd)
+        except AmbiguousIdError as error:
+            if not (does and on_terminal()) or error.is_cut:
+                raise
+            among = error.matches
+    elif not on_terminal():
+        raise UsageError("in a pipe ID is required; `acphold list` has them")
+    from acphold.cli.session_picker import chosen  # late: next to nobody needs it
+
+    if (found := await chosen(journal, does, among)) is None:
+        raise NothingChosen
+    return await journal.session(found)
+
+
+async def place(
+    journal: Journal, text: str | None, does: str = "", *, cwd: str | None = None
+) -> Place:
+    """What `ID` or `ID@SEQ` means; else as `named`.
+
+    One that an import has only listed is read first. Raises what `named` does, UsageError for an
+    entry that is not there, and TranscriptError. An id with an `@` in it is an id before all else.
+    """
+    given, at, seq = (text or "").rpartition("@")
+    try:
+        return Place(await whole(journal, await named(journal, text, does, cwd=cwd)))
+    except UnknownSessionError:
+        if not (at and given and seq.isascii() and seq.isdecimal()):
+            raise
+    row = await whole(journal, await named(journal, given, does, cwd=cwd))
+    # Longer numbers would not even be read: Python refuses digits by the thousand.
+    if len(seq) > 10 or not 0 < int(seq) <= row.last_seq:
+        raise UsageError(
+            f"{text}: the entries of this session have the numbers 1 to {row.last_seq}"
+        )
+    return Place(row, int(seq))
