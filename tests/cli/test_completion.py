@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -39,6 +40,37 @@ def test_a_value_is_completed_where_there_are_few_and_else_left_to_the_shell() -
     assert words("list", "--cwd", "") == []
     assert words("completion", "") == ["bash", "zsh", "fish"]
     assert words("no-such-command", "") == []
+
+
+def test_among_the_words_of_a_command_stands_no_value_of_an_option() -> None:
+    assert "claude" in words("wrap", "")
+    assert not {"wait", "reject", "debug"} & {*words("wrap", ""), *words("run", "")}
+    assert words("search", "") == words("search", "words", "") == []
+    assert words("wrap", "--name", "") == words("wrap", "claude", "") == []
+    assert words("ask", "") == []
+    assert "codex" in words("ask", "what is this?", "")
+    assert "zed" in words("setup", "")
+    assert "codex" in words("setup", "--as", "x", "zed", "")
+
+
+def test_agents_are_offered_by_their_short_names(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "a", prompt("x"), agent="mine")
+    remember(journal, "b", prompt("x"), agent="@agentclientprotocol/claude-agent-acp")
+    for command in ("list", "search", "usage", "prune", "export"):
+        found = acphold.run("completion", "--", command, "--agent", "").out.splitlines()
+        assert "claude\tClaude Code" in found
+        assert "mine" in found
+        assert not any(line.startswith("@") for line in found)
+
+
+def test_attach_and_stop_are_offered_what_is_live(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "not-live", prompt("x"))
+    assert acphold.run("completion", "--", "attach", "").out == ""
+    assert acphold.run("completion", "--", "stop", "").out == ""
+    for command in (["show"], ["tail"], ["resume"], ["chat", "--resume"], ["ask", "--session"]):
+        done = acphold.run("completion", "--", *command, "")
+        assert "not-live" in done.out, command
+    assert acphold.run("completion", "--", "rename", "not-live", "").out == ""
 
 
 def test_behind_the_dashes_there_are_programs(
@@ -86,3 +118,27 @@ def test_bash_completes_with_the_script(acphold: CommandLine, journal: Path) -> 
         timeout=30,
     )
     assert done.stdout.splitlines() == ["show", "3f9a-1", "--cwd"]
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+def test_fish_completes_with_the_script(acphold: CommandLine, journal: Path) -> None:
+    remember(journal, "3f9a-1", prompt("x"), title="Greeting")
+    line = (
+        "acphold completion fish | source;"
+        "for typed in 'acphold sho' 'acphold show ' 'acphold list --agent clau';"
+        " complete --do-complete $typed; end"
+    )
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    done = subprocess.run(
+        ["fish", "--no-config", "-c", line],
+        env={**acphold.environment, "PATH": path},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=30,
+    )
+    assert [line for line in done.stdout.splitlines() if "\t" in line] == [
+        "show\tShow the transcript of a session.",
+        "3f9a-1\tGreeting",
+        "claude\tClaude Code",
+    ]

@@ -7,11 +7,11 @@ import os
 import sys
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import opened, path_of
+from acphold.cli.journals import opened, path_of, rows_of
 from acphold.cli.list import live_sessions
 from acphold.cli.places import place
 from acphold.cli.screen_session import Seat, add_look
-from acphold.cli.session_picker import chosen, rows_of
+from acphold.cli.session_picker import chosen
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.errors import ConnectionLostError

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterator, Sequence
+from argparse import Action
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from acphold.cli.command_line import LEVELS, Exit, Parser, UsageError
-from acphold.cli.journals import exists, opened, sessions
+from acphold.cli.journals import exists, opened, rows_of, sessions
 from acphold.cli.main import COMMANDS, parser_of
 from acphold.cli.settings import agent_names
 from acphold.cli.terminal_text import cut, on_one_line
 from acphold.errors import AcpholdError
-from acphold.journal import ListFilter
+from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.known_agents import KNOWN_AGENTS, short_name
 
 MOST = 200
 """Candidates among sessions, or programs: more than that nobody reads."""
@@ -49,6 +51,15 @@ complete -c acphold -a '(
 """,
 }
 """Where there are no candidates, all three complete file names."""
+
+
+LIVE_ONLY = ("attach", "stop")
+"""Commands that are for sessions that a process has."""
+
+SESSIONS = ("session_id", "session_ids", "session", "resume")
+"""Where an option or an argument keeps the id of a session."""
+
+T = TypeVar("T")
 
 
 class Candidate(NamedTuple):
@@ -100,22 +111,44 @@ def _all(before: Sequence[str], begun: str) -> Iterator[Candidate]:
     elif before[0] in COMMANDS and "--" in before:
         yield from _programs(begun) if before[-1] == "--" else ()
     elif before[0] in COMMANDS:
-        yield from _arguments(parser_of(before[0]), before[-1], begun)
+        yield from _arguments(before[0], before[1:], begun)
 
 
-def _arguments(parser: Parser, last: str, begun: str) -> Iterator[Candidate]:
-    """What may follow the word `last` in a command."""
+def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Candidate]:
+    """What may follow these words in a command: the value of an option, or the next argument."""
+    parser = parser_of(command)
     takes = {flag: action for action in parser.actions for flag in action.option_strings}
-    if last in takes and takes[last].nargs is None:
-        levels = LEVELS if takes[last].metavar == "LEVEL" else ()
-        yield from map(Candidate, takes[last].choices or levels)
-    elif begun.startswith("-"):
+    left = [action for action in parser.actions if not action.option_strings]
+    awaited = None
+    for word in before:
+        if awaited is not None and (awaited.nargs is None or not word.startswith("-")):
+            awaited = None  # this was its value
+        elif word.startswith("-") and word != "-":
+            option = takes.get(word)
+            awaited = option if option is not None and option.nargs in (None, "?") else None
+        elif left and left[0].nargs in (None, "?"):
+            del left[0]
+    if awaited is not None:
+        yield from _values(command, awaited)
+        if awaited.nargs is None:
+            return
+    if begun.startswith("-"):
         yield from _options(parser)
-    else:
-        for action in parser.actions:
-            yield from map(Candidate, action.choices or ())
-            yield from _session_ids() if action.metavar == "ID" else ()
-            yield from _agents() if action.metavar == "AGENT" else ()
+    elif left:
+        yield from _values(command, left[0])
+
+
+def _values(command: str, action: Action) -> Iterator[Candidate]:
+    """What an option or an argument may be."""
+    yield from map(Candidate, action.choices or ())
+    if action.metavar == "LEVEL":
+        yield from map(Candidate, LEVELS)
+    elif action.metavar == "AGENT":
+        yield from _agents(agent_names())
+    elif action.dest == "agent":
+        yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
+    elif action.dest in SESSIONS or (command, action.dest) == ("resume", "words"):
+        yield from _from_journal(_live if command in LIVE_ONLY else _newest)
 
 
 def _options(parser: Parser) -> Iterator[Candidate]:
@@ -124,28 +157,46 @@ def _options(parser: Parser) -> Iterator[Candidate]:
             yield Candidate(action.option_strings[0], on_one_line(action.help or ""))
 
 
-def _agents() -> Iterator[Candidate]:
-    """The agents of the settings file; none whose name a shell would have to quote."""
-    return (Candidate(name) for name in agent_names() if set(name) <= SAFE)
+def _agents(names: Sequence[str]) -> Iterator[Candidate]:
+    """Agents by their names; none whose name a shell would have to quote."""
+    for name in dict.fromkeys(names):
+        if set(name) <= SAFE:
+            known = KNOWN_AGENTS.get(name)
+            yield Candidate(name, "" if known is None else known.title)
 
 
-def _session_ids() -> Iterator[Candidate]:
-    """The newest sessions; none whose id a shell would have to quote."""
+def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
+    """What is found in the journal; nothing where it cannot be read."""
+
+    async def found() -> list[T]:
+        async with opened(None) as journal:
+            return await look(journal)
+
     try:
-        yield from asyncio.run(_newest())
+        return asyncio.run(found()) if exists(None) else []
     except AcpholdError:
-        return  # there is nobody to tell it to; the command itself will say it
+        return []  # there is nobody to tell it to; the command itself will say it
 
 
-async def _newest() -> list[Candidate]:
-    if not exists(None):
-        return []
-    async with opened(None) as journal:
-        return [
-            Candidate(row.session_id, cut(on_one_line(row.title or ""), 60))
-            async for row in sessions(journal, ListFilter(archived="include"), MOST)
-            if set(row.session_id) <= SAFE
-        ]
+async def _newest(journal: Journal) -> list[Candidate]:
+    rows = sessions(journal, ListFilter(archived="include"), MOST)
+    return [_session(row) async for row in rows if set(row.session_id) <= SAFE]
+
+
+async def _live(journal: Journal) -> list[Candidate]:
+    from acphold.cli.list import live_sessions  # late: it brings the server
+
+    live = await live_sessions()
+    return [_session(row) async for row in rows_of(journal, live) if set(row.session_id) <= SAFE]
+
+
+async def _agents_of_sessions(journal: Journal) -> list[str]:
+    rows = sessions(journal, ListFilter(archived="include"), MOST)
+    return [short_name(row.agent) async for row in rows]
+
+
+def _session(row: SessionRow) -> Candidate:
+    return Candidate(row.session_id, cut(on_one_line(row.title or ""), 60))
 
 
 SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-.")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 
 from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import counted
-from acphold.errors import JournalUnavailableError
+from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history import Entry
 from acphold.journal import (
     Free,
@@ -90,6 +90,13 @@ async def pages(
         yield rows
         after = rows[-1].key
         left = None if left is None else left - len(rows)
+
+
+async def rows_of(journal: Sessions, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
+    """Those of these sessions that are in the journal."""
+    for session_id in session_ids:
+        with suppress(UnknownSessionError):
+            yield await journal.session(session_id)
 
 
 async def is_live(journal: Owners, session_id: str) -> bool:

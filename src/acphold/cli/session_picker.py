@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from contextlib import suppress
+from collections.abc import AsyncIterator, Collection, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import UsageError
-from acphold.cli.journals import entries, exists, opened, pages, searched
+from acphold.cli.journals import entries, exists, opened, pages, rows_of, searched
 from acphold.cli.list import Live, live_sessions
 from acphold.cli.terminal_text import folder, on_one_line, short_age
-from acphold.errors import UnknownSessionError
 from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
-from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sessions, Sought
+from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sought
 from acphold.journal.location import resolved_folder
 from acphold.known_agents import short_name
 from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Line, Picked, Picker
@@ -62,13 +60,6 @@ async def chosen_of(agent: RemoteAgent) -> SessionInfo | None:
     source = _SessionsOfAgent(agent)
     choice = await Picker(source, acts=False).run()
     return None if choice is None else source.infos[choice.session_id]
-
-
-async def rows_of(journal: Sessions, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
-    """Those of these sessions that are in the journal."""
-    for session_id in session_ids:
-        with suppress(UnknownSessionError):
-            yield await journal.session(session_id)
 
 
 class _Sessions:
