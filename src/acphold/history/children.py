@@ -100,7 +100,11 @@ def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
         return ChildChange(child, "update", changes, _caller(parts))
     changes = _named(parts, title="name", description="task")
     word = "running" if kind == "subagent_spawned" else string(parts.get("state"))
-    return ChildChange(child, "spawned", {**changes, **_state(word)}, _caller(parts))
+    if word in _ENDED:
+        changes |= {"state": "idle", "stop_reason": _ENDED[word]}
+    else:
+        changes |= {"state": word, "stop_reason": None}
+    return ChildChange(child, "spawned", changes, _caller(parts))
 
 
 def _named(parts: Mapping[str, bytes], **names: str) -> dict[str, str | None]:
@@ -110,12 +114,6 @@ def _named(parts: Mapping[str, bytes], **names: str) -> dict[str, str | None]:
         for ours, theirs in names.items()
         if (value := parts.get(theirs)) is not None and value[:1] in b'"n'
     }
-
-
-def _state(word: str | None) -> dict[str, str | None]:
-    if word in _ENDED:
-        return {"state": "idle", "stop_reason": _ENDED[word]}
-    return {"state": word, "stop_reason": None}
 
 
 def _caller(parts: Mapping[str, bytes]) -> str | None:

@@ -96,7 +96,7 @@ def compact(segments: Sequence[Segment], apart: Collection[int] = ()) -> list[Se
         return []
     compacting = _Compacting()
     for segment in segments:
-        for first_seq, raw in _numbered(segment):
+        for first_seq, raw in enumerate(segment.raw.split(b"\n"), segment.first_seq):
             if apart and first_seq - 1 in apart:
                 compacting.part()
             compacting.add(first_seq, segment.kind, segment.at, raw)
@@ -113,10 +113,6 @@ def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
         for entry in entries
         if not may_be_chunk(entry.raw) and is_snapshot(kind := update_kind(entry.raw), entry.raw)
     }
-
-
-def _numbered(segment: Segment) -> Iterable[tuple[int, bytes]]:
-    return enumerate(segment.raw.split(b"\n"), segment.first_seq)
 
 
 class _Piece:

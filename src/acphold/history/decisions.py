@@ -13,7 +13,6 @@ interrupted   the agent or acphold ended while it waited
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Final, Literal
 
 from msgspec import Struct
@@ -187,11 +186,7 @@ def rejecting_option(params: bytes) -> bytes | None:
 
     Never one that holds for always: nobody has seen the question.
     """
-    for option in _options(params):
+    for option in map(members, items(members(params).get("options", b""))):
         if string(option.get("kind")) == "reject_once" and "optionId" in option:
             return option["optionId"]
     return None
-
-
-def _options(params: bytes) -> Iterable[dict[str, bytes]]:
-    return map(members, items(members(params).get("options", b"")))

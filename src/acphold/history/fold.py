@@ -208,7 +208,20 @@ class Fold:
 
     def timeline(self) -> tuple[Item, ...]:
         """The conversation so far."""
-        return tuple(map(_closed, self._timeline))
+        made: list[Item] = []
+        for item in self._timeline:
+            match item:
+                case ChildDraft():
+                    made.append(item.sub_agent())
+                case CompactionDraft():
+                    made.append(item.compaction())
+                case MessageDraft():
+                    made.append(item.message())
+                case ToolDraft():
+                    made.append(item.tool_call())
+                case _:
+                    made.append(item)
+        return tuple(made)
 
     def _update(self, raw: bytes) -> None:
         if not may_be_chunk(raw):
@@ -447,17 +460,3 @@ class ChildDraft:
 
 _CHILD_FIELDS: Final = ("title", "description", "state", "stop_reason")
 """What an announcement may change of a SubAgent."""
-
-
-def _closed(item: Item | Draft) -> Item:
-    match item:
-        case ChildDraft():
-            return item.sub_agent()
-        case CompactionDraft():
-            return item.compaction()
-        case MessageDraft():
-            return item.message()
-        case ToolDraft():
-            return item.tool_call()
-        case _:
-            return item

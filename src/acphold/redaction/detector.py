@@ -6,7 +6,7 @@ Nothing is sent anywhere to find out whether something is one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from acphold.redaction.forms import by_form
@@ -47,7 +47,11 @@ def secrets(text: str) -> list[Finding]:
         if not found:
             break
         spans += found
-        rest = _without(rest, found)
+        kept, place = [], 0
+        for _, start, end in found:
+            kept += [rest[place:start], HIDDEN * (end - start)]
+            place = end
+        rest = "".join([*kept, rest[place:]])
     return [
         Finding(kind, start, end, is_certain(text[start:end])) for kind, start, end in _apart(spans)
     ]
@@ -81,11 +85,3 @@ def _apart(spans: Iterable[Found]) -> list[Found]:
         elif start < end:
             done.append((kind, start, end))
     return done
-
-
-def _without(text: str, spans: Sequence[Found]) -> str:
-    kept, place = [], 0
-    for _, start, end in spans:
-        kept += [text[place:start], HIDDEN * (end - start)]
-        place = end
-    return "".join([*kept, text[place:]])

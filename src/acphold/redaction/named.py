@@ -105,9 +105,17 @@ Behind = Iterator[tuple[Least, int, int]]
 
 def by_name(text: str) -> Iterator[Found]:
     """Values that are secret because of what they are called."""
-    low = _lowered(text)
+    low = text.lower()
+    if len(low) != len(text):  # each character is to stay where it is
+        low = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
+    hits: set[int] = set()
+    for stem in STEMS:
+        place = low.find(stem)
+        while place >= 0:
+            hits.add(place)
+            place = low.find(stem, place + 1)
     done = 0
-    for hit in sorted({hit for stem in STEMS for hit in _all(stem, low)}):
+    for hit in sorted(hits):
         if hit < done:
             continue
         start, done = _name_around(text, hit)
@@ -223,18 +231,3 @@ def _name_around(text: str, hit: int) -> tuple[int, int]:
 
 def _is_in_name(char: str) -> bool:
     return char.isalnum() or char in "_-.$"
-
-
-def _lowered(text: str) -> str:
-    """In small letters, each character where it was."""
-    low = text.lower()
-    if len(low) == len(text):
-        return low
-    return "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
-
-
-def _all(stem: str, text: str) -> Iterator[int]:
-    place = text.find(stem)
-    while place >= 0:
-        yield place
-        place = text.find(stem, place + 1)

@@ -16,6 +16,7 @@ Source of the shapes: ACP v1 schema, `Diff`, `ToolCall`.
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Iterator, Sequence
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -95,7 +96,11 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
         if status == "failed":
             continue
         texts, is_everywhere = _given(fields.get("rawInput"))
-        lines = [_line(place) for place in items(fields.get("locations", b"[]"))]
+        lines: list[int | None] = []
+        for location in items(fields.get("locations", b"[]")):
+            lines.append(None)
+            with suppress(*UNREADABLE):
+                lines[-1] = msgspec.json.decode(location, type=_Place).line
         content = map(members, items(fields.get("content", b"[]")))
         diffs = [parts for parts in content if parts.get("type") == b'"diff"']
         for place, parts in enumerate(diffs):
@@ -120,13 +125,6 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
 
 class _Place(Struct):
     line: int | None = None
-
-
-def _line(raw: bytes) -> int | None:
-    try:
-        return msgspec.json.decode(raw, type=_Place).line
-    except UNREADABLE:
-        return None
 
 
 def _given(raw: bytes | None) -> tuple[set[str], bool]:

@@ -226,7 +226,12 @@ class _Telling:
         beside = [(place, 0, seq, scene) for place, seq, scene in self._beside]
         if self._plan_place is not None:
             place, seq = self._plan_place
-            beside.append((place, 0, seq, _plan(state.plan)))
+            try:
+                plan = decode(Plan, b'{"entries":%b}' % (state.plan or b"[]")).value
+                steps = tuple(PlanStep(entry.status, entry.content) for entry in plan.entries)
+            except InvalidParamsError:
+                steps = ()
+            beside.append((place, 0, seq, Planned(steps)))
         if state.turns and self._last != TURN_END:
             last = self._began[-1] if self._began else 0
             beside.append((len(state.timeline), 2, last, TurnOpen()))
@@ -242,15 +247,6 @@ class _Telling:
         ]
         told = sorted([*beside, *timeline], key=lambda one: one[:2])
         return [(seq, scene) for *_, seq, scene in told]
-
-
-def _plan(entries: bytes | None) -> Planned:
-    raw = b'{"entries":%b}' % (entries or b"[]")
-    try:
-        plan = decode(Plan, raw).value
-    except InvalidParamsError:
-        return Planned(())
-    return Planned(tuple(PlanStep(entry.status, entry.content) for entry in plan.entries))
 
 
 def produced(call: ToolCall) -> Sequence[ToolCallContent]:

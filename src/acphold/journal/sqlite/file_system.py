@@ -29,7 +29,9 @@ def network_type(path: str) -> str | None:
     None for any other, and where the system does not tell.
     """
     try:
-        device = os.stat(_existing(path)).st_dev
+        while not os.path.lexists(path) and (above := os.path.dirname(path)) != path:
+            path = above
+        device = os.stat(path).st_dev
         if os.major(device):  # a disk of this machine
             return None
         with open(MOUNTS, encoding="utf-8", errors="replace") as mounts:
@@ -47,10 +49,3 @@ def type_of(device: str, mounts: str) -> str | None:
             found = file_system.split(" ")[0]
             return found if found in NETWORK else None
     return None
-
-
-def _existing(path: str) -> str:
-    """The path, or the first folder above it that is there."""
-    while not os.path.lexists(path) and (above := os.path.dirname(path)) != path:
-        path = above
-    return path

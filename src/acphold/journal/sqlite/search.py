@@ -62,7 +62,7 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
         "agent": sought.agent,
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
     }
-    if not _has_sessions(connection, values):
+    if not connection.execute(_OF_THESE, values).fetchone():
         return []  # without walking through all that has the words
     patterns = patterns_of(found)
     entries = (
@@ -165,14 +165,11 @@ def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | 
     return None
 
 
-def _has_sessions(connection: sqlite3.Connection, values: Mapping[str, object]) -> bool:
-    """Whether there is any session of the agent and the folder."""
-    row = connection.execute(
-        "SELECT 1 FROM sessions WHERE (:agent IS NULL OR agent = :agent)"
-        " AND (:folder IS NULL OR folder = :folder) LIMIT 1",
-        values,
-    ).fetchone()
-    return row is not None
+_OF_THESE: Final = (
+    "SELECT 1 FROM sessions WHERE (:agent IS NULL OR agent = :agent)"
+    " AND (:folder IS NULL OR folder = :folder) LIMIT 1"
+)
+"""Whether there is any session of the agent and the folder."""
 
 
 # -- the query ---------------------------------------------------------------------------------

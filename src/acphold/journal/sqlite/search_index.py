@@ -88,13 +88,14 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
                 size = 0
                 for part in connection.while_there_is_time(parts):
                     # Unless another process was quicker, or the session was deleted.
-                    if _indexed_through(connection, part.session) == part.after:
+                    is_next = connection.execute(
+                        "UPDATE sessions SET indexed_through = ?"
+                        " WHERE number = ? AND indexed_through = ?",
+                        (part.through, part.session, part.after),
+                    ).rowcount
+                    if is_next:
                         news += [(part.session, document) for document in part.documents]
                         token_usage.keep(connection, part.session, part.usage)
-                        connection.execute(
-                            "UPDATE sessions SET indexed_through = ? WHERE number = ?",
-                            (part.through, part.session),
-                        )
                     size += part.size
                     if size >= CHARACTERS_AT_ONCE:
                         break
@@ -153,13 +154,6 @@ def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Pa
             through = some[-1].last_seq
             yield _Part(session, after, through, documents(some), token_usage.reports(some))
             after = through
-
-
-def _indexed_through(connection: sqlite3.Connection, session: int) -> int | None:
-    row = connection.execute(
-        "SELECT indexed_through FROM sessions WHERE number = ?", (session,)
-    ).fetchone()
-    return None if row is None else int(row[0])
 
 
 def lagging(connection: sqlite3.Connection, cwd: str | None = None) -> int:

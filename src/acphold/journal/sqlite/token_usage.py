@@ -270,7 +270,11 @@ Holders = list[tuple[int | None, str]]
 
 def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsage:
     number, session_id, agent, cwd, title, updated_at, origins, settled = row
-    found = [*_kept(connection, number)]
+    found: list[Report] = []
+    for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (number,)):
+        tokens = Tokens(*counts) if any(count is not None for count in counts) else None
+        so_far = by_turn == SESSION
+        found.append(Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=so_far))
     # What a turn reported that is not settled: it is over since just now, or was cut off.
     found += reports(segments.tail(connection, number, settled, TAIL_BYTES))
     held_by: Holders = [(None, agent)]
@@ -280,14 +284,6 @@ def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsa
         held_by = [*own, (None, agent)]
     came = tuple(report for report in _came(found, held_by) if report.at >= since)
     return SessionUsage(session_id, agent, cwd, title, updated_at, came)
-
-
-def _kept(connection: sqlite3.Connection, session: int) -> Iterator[Report]:
-    """The rows of a session."""
-    for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (session,)):
-        tokens = Tokens(*counts) if any(count is not None for count in counts) else None
-        by_session = by_turn == SESSION
-        yield Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=by_session)
 
 
 def _came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
