@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from acphold.errors import (
@@ -63,9 +63,25 @@ class Files:
         for field, value in (("line", line), ("limit", limit)):
             if value is not None and value < 0:
                 raise InvalidParamsError(f"{field} is negative: {value}", field)
-        return await self._threads.run(
-            lambda checkpoint: _read(self.roots, path, max(line or 1, 1), limit, checkpoint)
-        )
+        first = max(line or 1, 1)
+
+        def read(checkpoint: Checkpoint) -> str:
+            with _explained("read", path), self.roots.walk(path) as way, _opened(way, path) as fd:
+                if first == 1 and limit is None and (size := os.fstat(fd).st_size) > MAX_READ:
+                    raise _too_large(path, f"has {size} bytes")
+                window = LineWindow(first, limit)
+                is_beginning = True
+                while not window.complete and (data := os.read(fd, PIECE_BYTES)):
+                    if is_beginning:
+                        refuse_binary(data, path)
+                        is_beginning = False
+                    window.feed(data)
+                    if window.size > MAX_READ:
+                        raise _too_large(path, "has more in these lines" if limit else "has more")
+                    checkpoint()
+                return decoded(window.lines(), first, path)
+
+        return await self._threads.run(read)
 
     async def write(self, path: str, content: str) -> None:
         """Make `content` the whole text of the file, in one step: all of it, or nothing.
@@ -81,26 +97,22 @@ class Files:
             raise InvalidParamsError(
                 f"content for {path!r} has a lone surrogate, which UTF-8 cannot hold", "content"
             ) from None
-        await self._threads.run(lambda checkpoint: _write(self.roots, path, data, checkpoint))
 
+        def write(checkpoint: Checkpoint) -> None:
+            contents = data
+            with _explained("write", path), self.roots.walk(path) as way:
+                if path.endswith("/"):
+                    raise NotTextError(f"{path!r} is the name of a folder, not of a file")
+                way.make_folders()
+                with _to_be_replaced(way, path) as old:
+                    if old is not None and b"\n" in contents:
+                        # It may be written, but not read: then its line ends are not known.
+                        with suppress(PermissionError), _opened(way, path) as fd:
+                            if has_crlf(os.read(fd, MAX_READ)):
+                                contents = with_crlf(contents)
+                    replace(way.fd, way.rest[0], contents, old, checkpoint)
 
-def _read(roots: Roots, path: str, line: int, limit: int | None, checkpoint: Checkpoint) -> str:
-    with _explained("read", path), roots.walk(path) as way, _opened(way, path) as fd:
-        whole = line == 1 and limit is None
-        size = os.fstat(fd).st_size
-        if whole and size > MAX_READ:
-            raise _too_large(path, f"has {size} bytes")
-        window = LineWindow(line, limit)
-        first = True
-        while not window.complete and (data := os.read(fd, PIECE_BYTES)):
-            if first:
-                refuse_binary(data, path)
-                first = False
-            window.feed(data)
-            if window.size > MAX_READ:
-                raise _too_large(path, "has more in these lines" if limit else "has more")
-            checkpoint()
-        return decoded(window.lines(), line, path)
+        await self._threads.run(write)
 
 
 def _too_large(path: str, fact: str) -> FileTooLargeError:
@@ -108,17 +120,6 @@ def _too_large(path: str, fact: str) -> FileTooLargeError:
         f"{path!r} {fact}, and at most {MAX_READ} bytes are read at once: "
         "ask for fewer lines with line and limit"
     )
-
-
-def _write(roots: Roots, path: str, data: bytes, checkpoint: Checkpoint) -> None:
-    with _explained("write", path), roots.walk(path) as way:
-        if path.endswith("/"):
-            raise NotTextError(f"{path!r} is the name of a folder, not of a file")
-        way.make_folders()
-        with _to_be_replaced(way, path) as old:
-            if old is not None and b"\n" in data and _ends_with_crlf(way, path):
-                data = with_crlf(data)
-            replace(way.fd, way.rest[0], data, old, checkpoint)
 
 
 @contextmanager
@@ -138,14 +139,6 @@ def _to_be_replaced(way: Walk, path: str) -> Iterator[int | None]:
         yield fd
     finally:
         os.close(fd)
-
-
-def _ends_with_crlf(way: Walk, path: str) -> bool:
-    try:
-        with _opened(way, path) as fd:
-            return has_crlf(os.read(fd, MAX_READ))
-    except PermissionError:  # it may be written, but not read
-        return False
 
 
 @contextmanager

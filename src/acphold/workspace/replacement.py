@@ -43,7 +43,24 @@ def replace(folder: int, name: str, data: bytes, old: int | None, checkpoint: Ch
     while it is written in place. The data is on the disk when this returns.
     """
     try:
-        _in_one_step(folder, name, data, old, checkpoint)
+        mode = 0o666 if old is None else 0o600  # less the umask; and no eyes on it before `old`'s
+        fd, temporary = _open_temporary(folder, mode)
+        try:
+            if old is not None:
+                _make_alike(fd, old)
+            _write(fd, data, checkpoint)
+            os.fsync(fd)
+            checkpoint()
+            if not temporary:
+                temporary = _temporary_name()
+                os.link(f"{SELF}/{fd}", temporary, dst_dir_fd=folder)
+            os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
+            temporary = ""
+        finally:
+            os.close(fd)
+            if temporary:
+                with suppress(FileNotFoundError):
+                    os.unlink(temporary, dir_fd=folder)
     except OSError as error:
         if old is None or error.errno not in IN_PLACE:
             raise
@@ -51,41 +68,22 @@ def replace(folder: int, name: str, data: bytes, old: int | None, checkpoint: Ch
         _in_place(folder, name, data, old)
 
 
-def _in_one_step(
-    folder: int, name: str, data: bytes, old: int | None, checkpoint: Checkpoint
-) -> None:
-    temporary = f".{os.urandom(8).hex()}.acphold"
-    mode = 0o666 if old is None else 0o600  # less the umask; and no eyes on it before `old`'s
-    fd, named = _open_temporary(folder, temporary, mode)
-    try:
-        if old is not None:
-            _make_alike(fd, old)
-        _write(fd, data, checkpoint)
-        os.fsync(fd)
-        checkpoint()
-        if not named:
-            os.link(f"{SELF}/{fd}", temporary, dst_dir_fd=folder)
-            named = True
-        os.rename(temporary, name, src_dir_fd=folder, dst_dir_fd=folder)
-        named = False
-    finally:
-        os.close(fd)
-        if named:
-            with suppress(FileNotFoundError):
-                os.unlink(temporary, dir_fd=folder)
+def _temporary_name() -> str:
+    return f".{os.urandom(8).hex()}.acphold"
 
 
-def _open_temporary(folder: int, name: str, mode: int) -> tuple[int, bool]:
-    """A new file in `folder` for writing, and whether it is called `name` or nothing yet.
+def _open_temporary(folder: int, mode: int) -> tuple[int, str]:
+    """A new file in `folder` for writing, and its name, empty where it has none yet.
 
     Without a name it is gone when we are killed; not every file system can do that.
     """
     unnamed = getattr(os, "O_TMPFILE", None)
     if unnamed is not None and os.path.isdir(SELF):
         with suppress(OSError):
-            return os.open(".", unnamed | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=folder), False
+            return os.open(".", unnamed | os.O_WRONLY | os.O_CLOEXEC, mode, dir_fd=folder), ""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    return os.open(name, flags, mode, dir_fd=folder), True
+    name = _temporary_name()
+    return os.open(name, flags, mode, dir_fd=folder), name
 
 
 def _write(fd: int, data: bytes, checkpoint: Checkpoint) -> None:
@@ -129,21 +127,17 @@ def _in_place(folder: int, name: str, data: bytes, old: int) -> None:
     try:
         if not os.path.sameopenfile(fd, old):
             raise OSError(errno.EAGAIN, "it became another file meanwhile")
-        _reserve(fd, len(data))
+        before = os.fstat(fd).st_size
+        if len(data) > before and hasattr(os, "posix_fallocate"):
+            # Room for all of it, so that a full disk fails before anything is overwritten.
+            try:
+                os.posix_fallocate(fd, before, len(data) - before)
+            except OSError as error:
+                if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # not all disks can
+                    os.ftruncate(fd, before)
+                    raise
         _write(fd, data, lambda: None)
         os.ftruncate(fd, len(data))
         os.fsync(fd)
     finally:
         os.close(fd)
-
-
-def _reserve(fd: int, size: int) -> None:
-    """Have room for `size` bytes, so that a full disk fails before anything is overwritten."""
-    before = os.fstat(fd).st_size
-    if size > before and hasattr(os, "posix_fallocate"):
-        try:
-            os.posix_fallocate(fd, before, size - before)
-        except OSError as error:
-            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # not every file system can
-                os.ftruncate(fd, before)
-                raise

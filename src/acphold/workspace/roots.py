@@ -16,7 +16,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from acphold.errors import (
-    AcpholdError,
     FileAccessError,
     InvalidParamsError,
     MissingFileError,
@@ -25,7 +24,7 @@ from acphold.errors import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from typing import Self, TypeAlias
 
 Identity: TypeAlias = tuple[int, int]
@@ -92,8 +91,10 @@ class Roots:
         with self.walk(path) as way:
             if not way.rest:
                 return way.path
-            if len(way.rest) == 1 and _exists(way.fd, way.rest[0]):
-                raise NotTextError(f"{path!r} is not a folder")
+            if len(way.rest) == 1:
+                with suppress(OSError):
+                    os.stat(way.rest[0], dir_fd=way.fd, follow_symlinks=False)
+                    raise NotTextError(f"{path!r} is not a folder")
             raise MissingFileError(f"there is no folder {path!r}")
 
     @contextmanager
@@ -105,8 +106,14 @@ class Roots:
         """
         _check(path, "path")
         with ExitStack() as held:
-            # Held, so that no inode of theirs is given to another folder meanwhile.
-            there = {root: found for root in self._real if (found := _hold(held, root))}
+            # Held, so that no inode of theirs is given to another folder meanwhile. One that does
+            # not exist, or is another's by now, is not there.
+            there: dict[str, Identity] = {}
+            for root in self._real:
+                to_root = held.enter_context(Walk())
+                with suppress(OSError):
+                    if to_root.folder(root):
+                        there[root] = to_root.trail[-1].identity
             roots = set(there.values())
             way = held.enter_context(Walk())
             try:
@@ -116,14 +123,12 @@ class Roots:
                     raise FileAccessError(f"cannot reach {path!r}: {error.strerror}") from error
                 raise OutsideRootsError(path, path, self.paths) from None
             if not way.passes(roots):
-                raise self._refusal(path, way.path, there)
+                for root in self._real:
+                    if root not in there and f"{way.path}/".startswith(f"{root}/"):
+                        why = f"{root!r}, a folder of this session, does not exist"
+                        raise MissingFileError(why)
+                raise OutsideRootsError(path, way.path, self.paths)
             yield way
-
-    def _refusal(self, path: str, target: str, there: Collection[str]) -> AcpholdError:
-        for root in self._real:
-            if root not in there and f"{target}/".startswith(f"{root}/"):
-                return MissingFileError(f"{root!r}, a folder of this session, does not exist")
-        return OutsideRootsError(path, target, self.paths)
 
 
 class Step(NamedTuple):
@@ -168,14 +173,23 @@ class Walk:
             match pending.pop():
                 case "" | ".":
                     pass
+                case ".." if self.rest:
+                    self.rest.pop()
                 case "..":
                     self._up()
                 case name if self.rest:
                     self.rest.append(name)  # nothing below what is missing or no folder
                 case name:
                     target = self._down(name)
-                    if target is not None:
-                        pending += self._through(target)
+                    if target is None:
+                        continue
+                    self._links += 1
+                    if self._links > MAX_LINKS:
+                        raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+                    if target.startswith("/"):
+                        self._stand_in(os.open("/", FOLDER))
+                        del self.trail[1:]
+                    pending += target.split("/")[::-1]
 
     def folder(self, path: str) -> bool:
         """Go to the folder `path`, through no links; False if it is not there as such."""
@@ -203,31 +217,16 @@ class Walk:
         except OSError as error:
             if error.errno not in NOT_A_FOLDER:
                 raise
-            return self._read_link(name)
+            try:
+                return os.readlink(name, dir_fd=self.fd)
+            except OSError:  # no link, or gone meanwhile
+                self.rest.append(name)
+                return None
         self._go(name, fd)
         return None
 
-    def _read_link(self, name: str) -> str | None:
-        try:
-            return os.readlink(name, dir_fd=self.fd)
-        except OSError:  # no link, or gone meanwhile
-            self.rest.append(name)
-            return None
-
-    def _through(self, target: str) -> list[str]:
-        """The names of a link's target, last first; from "/" if it says so."""
-        self._links += 1
-        if self._links > MAX_LINKS:
-            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
-        if target.startswith("/"):
-            self._stand_in(os.open("/", FOLDER))
-            del self.trail[1:]
-        return target.split("/")[::-1]
-
     def _up(self) -> None:
-        if self.rest:
-            self.rest.pop()
-        elif len(self.trail) > 1:
+        if len(self.trail) > 1:
             self._stand_in(os.open("..", FOLDER, dir_fd=self.fd))
             self.trail.pop()
             if _identity(self.fd) != self.trail[-1].identity:
@@ -242,23 +241,6 @@ class Walk:
     def _stand_in(self, fd: int) -> None:
         os.close(self.fd)
         self.fd = fd
-
-
-def _hold(held: ExitStack, root: str) -> Identity | None:
-    """Keep the folder `root` open; None if it does not exist, or is another's by now."""
-    way = held.enter_context(Walk())
-    try:
-        return way.trail[-1].identity if way.folder(root) else None
-    except OSError:
-        return None
-
-
-def _exists(folder: int, name: str) -> bool:
-    try:
-        os.stat(name, dir_fd=folder, follow_symlinks=False)
-    except OSError:
-        return False
-    return True
 
 
 def _absolute(path: str, field: str) -> str:

@@ -103,19 +103,45 @@ class Terminals:
                 else f"{MAX_TERMINALS} terminals are kept already; release some"
             )
         limit = DEFAULT_OUTPUT if output_byte_limit is None else output_byte_limit
-        surroundings = {**os.environ, **(env or {})}
-        folder = self.roots.cwd if cwd is None else cwd
+        asked_for = self.roots.cwd if cwd is None else cwd
+
+        def launched(_: object) -> Program:
+            folder = self.roots.folder(asked_for)
+            # Agents send `{"command": "npm test && echo ok"}`, and most clients run it.
+            is_line = not args and not SHELL_CHARACTERS.isdisjoint(command)
+            is_line = is_line and not os.path.exists(os.path.join(folder, command))
+            argv = ["/bin/sh", "-c", command] if is_line else [command, *args]
+            return launch(argv, env={**os.environ, **(env or {})}, cwd=folder, merged=True)
+
+        async def start() -> Terminal:
+            try:
+                program = await self._threads.run(launched)
+            except AgentStartError as exc:
+                raise TerminalStartError(str(exc)) from exc
+            if self._closed:
+                await self._threads.run(lambda _: program.abandon())
+                raise TerminalStartError("the session is closed")
+            terminal = Terminal(program, min(limit, MAX_OUTPUT), self._threads)
+            self._kept[terminal.id] = terminal
+            return terminal
+
+        def release(started: asyncio.Task[Terminal]) -> None:
+            """Of what was started for somebody who does not wait for it any more."""
+            failed = started.cancelled() or started.exception() is not None
+            if not failed and started.result().id in self:
+                undoing = self.release(started.result().id)
+                releasing = asyncio.create_task(undoing, name="undo terminal")
+                self._releasing.add(releasing)
+                releasing.add_done_callback(self._releasing.discard)
+
         # In a task: cancelled or not, a command that was started has somebody to end it.
-        starting = asyncio.create_task(
-            self._start(command, args, surroundings, folder, min(limit, MAX_OUTPUT)),
-            name="start terminal",
-        )
+        starting = asyncio.create_task(start(), name="start terminal")
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
         try:
             return await asyncio.shield(starting)
         except asyncio.CancelledError:
-            starting.add_done_callback(self._unwanted)
+            starting.add_done_callback(release)
             raise
 
     def shown(self, terminal_id: str) -> TerminalOutputResponse | None:
@@ -146,32 +172,6 @@ class Terminals:
             await asyncio.wait(self._starting, timeout=START_SECONDS)
         left = [self.release(terminal_id) for terminal_id in self._kept]
         await asyncio.gather(*left, *self._releasing)
-
-    async def _start(
-        self, command: str, args: Sequence[str], env: dict[str, str], cwd: str, limit: int
-    ) -> Terminal:
-        def start(_: object) -> Program:
-            folder = self.roots.folder(cwd)
-            return launch(_argv(command, args, folder), env=env, cwd=folder, merged=True)
-
-        try:
-            program = await self._threads.run(start)
-        except AgentStartError as exc:
-            raise TerminalStartError(str(exc)) from exc
-        if self._closed:
-            await self._threads.run(lambda _: program.abandon())
-            raise TerminalStartError("the session is closed")
-        terminal = Terminal(program, limit, self._threads)
-        self._kept[terminal.id] = terminal
-        return terminal
-
-    def _unwanted(self, started: asyncio.Task[Terminal]) -> None:
-        """Release what was started for somebody who does not wait for it any more."""
-        failed = started.cancelled() or started.exception() is not None
-        if not failed and started.result().id in self:
-            releasing = asyncio.create_task(self.release(started.result().id), name="undo terminal")
-            self._releasing.add(releasing)
-            releasing.add_done_callback(self._releasing.discard)
 
 
 class Terminal:
@@ -256,19 +256,20 @@ class Terminal:
 
         Cancelling this does not stop the ending.
         """
-        if self._releasing is None:
-            self._releasing = asyncio.create_task(self._release(), name="release terminal")
-        await asyncio.shield(self._releasing)
 
-    async def _release(self) -> None:
-        try:
-            await self.kill()
-            if self._tidying is not None:
-                await asyncio.wait([self._tidying])
-        finally:
-            self._settle(None)  # whoever still waits is told
-            self._watch.stop()
-            self._reader.close()
+        async def release() -> None:
+            try:
+                await self.kill()
+                if self._tidying is not None:
+                    await asyncio.wait([self._tidying])
+            finally:
+                self._settle(None)  # whoever still waits is told
+                self._watch.stop()
+                self._reader.close()
+
+        if self._releasing is None:
+            self._releasing = asyncio.create_task(release(), name="release terminal")
+        await asyncio.shield(self._releasing)
 
     def _take(self, data: bytes) -> None:
         self._tail.feed(data, final=not data)
@@ -278,16 +279,21 @@ class Terminal:
         """Read its last words, tell who waits, look what it left."""
         self._reader.read_rest()
         self._settle(status)
-        self._tidying = asyncio.create_task(self._tidy(), name="tidy terminal")
 
-    async def _tidy(self) -> None:
-        """Let go of process and guardian, unless there are children that may need an end."""
-        await self._threads.run(lambda _: self._program.look())
-        self._program.reap()
+        async def tidy() -> None:
+            """Let go of process and guardian, unless there are children that may need an end."""
+            await self._threads.run(lambda _: self._program.look())
+            self._program.reap()
+
+        self._tidying = asyncio.create_task(tidy(), name="tidy terminal")
 
     def _settle(self, status: int | None) -> None:
         if not self._exited.done():
-            self._exited.set_result(_exit_status(status))
+            # -N is signal N, None is an end of which nothing is known.
+            if status is None or status >= 0:
+                self._exited.set_result(TerminalExitStatus(exit_code=status))
+            else:
+                self._exited.set_result(TerminalExitStatus(signal=signal_name(-status)))
             self._tell_followers()
 
     def _tell_followers(self) -> None:
@@ -337,24 +343,6 @@ class OutputTail:
         while 0 < surplus < len(self._kept) and self._kept[surplus] & 0xC0 == 0x80:
             surplus += 1
         return surplus
-
-
-def _argv(command: str, args: Sequence[str], cwd: str) -> list[str]:
-    """What to start: `command` with `args`, or a shell if it is a line for one.
-
-    Agents send `{"command": "npm test && echo ok"}`, and most clients run it.
-    """
-    is_line = not args and not SHELL_CHARACTERS.isdisjoint(command)
-    if is_line and not os.path.exists(os.path.join(cwd, command)):
-        return ["/bin/sh", "-c", command]
-    return [command, *args]
-
-
-def _exit_status(status: int | None) -> TerminalExitStatus:
-    """-N is signal N, None is an end of which nothing is known."""
-    if status is None or status >= 0:
-        return TerminalExitStatus(exit_code=status)
-    return TerminalExitStatus(signal=signal_name(-status))
 
 
 def _check(command: str, args: Sequence[str], env: Mapping[str, str]) -> None:

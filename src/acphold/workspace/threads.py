@@ -44,11 +44,27 @@ class Threads:
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
         result: asyncio.Future[T] = loop.create_future()
-        result.add_done_callback(self._free)
         abandoned = threading.Event()
-        thread = threading.Thread(
-            target=_run, args=(work, loop, result, abandoned), name="workspace", daemon=True
-        )
+
+        def free(result: asyncio.Future[T]) -> None:
+            self._slots.release()
+            result.exception()  # seen, also when nobody waits for it any more
+
+        def checkpoint() -> None:
+            if abandoned.is_set():
+                raise AbandonedError
+
+        def in_thread() -> None:
+            tell: Callable[[], None]
+            try:
+                tell = partial(result.set_result, work(checkpoint))
+            except BaseException as error:
+                tell = partial(result.set_exception, error)
+            with suppress(RuntimeError):  # the loop is closed: nobody asks any more
+                loop.call_soon_threadsafe(tell)
+
+        result.add_done_callback(free)
+        thread = threading.Thread(target=in_thread, name="workspace", daemon=True)
         try:
             thread.start()
         except RuntimeError as error:  # the system has no thread left
@@ -60,26 +76,3 @@ class Threads:
             await asyncio.wait([result], timeout=ABANDON_SECONDS)
             raise
         return result.result()
-
-    def _free(self, result: asyncio.Future[T]) -> None:
-        self._slots.release()
-        result.exception()  # seen, also when nobody waits for it any more
-
-
-def _run(
-    work: Callable[[Checkpoint], T],
-    loop: asyncio.AbstractEventLoop,
-    result: asyncio.Future[T],
-    abandoned: threading.Event,
-) -> None:
-    def checkpoint() -> None:
-        if abandoned.is_set():
-            raise AbandonedError
-
-    tell: Callable[[], None]
-    try:
-        tell = partial(result.set_result, work(checkpoint))
-    except BaseException as error:
-        tell = partial(result.set_exception, error)
-    with suppress(RuntimeError):  # the loop is closed: nobody asks any more
-        loop.call_soon_threadsafe(tell)
