@@ -324,8 +324,9 @@ class _Telling:
             self._scribe.update(call_id, fields)
         elif status == "error":
             error = text(state, "error")
-            fields = {"status": "failed", "content": [content(error)]}
-            self._scribe.update(call_id, fields | {"rawOutput": {"error": error}})
+            produced: Object = {"error": error} | ({"metadata": about} if about else {})
+            fields = {"status": "failed", "content": [content(error)], "rawOutput": produced}
+            self._scribe.update(call_id, fields)
         elif printed := text(about, "output"):
             self._scribe.update(call_id, {"content": [content(printed)]})
 

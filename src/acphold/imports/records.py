@@ -88,7 +88,8 @@ def lines(
         if path.suffix == ".zst":
             most = max(UNPACKED_BYTES, UNPACKED_TIMES * path.stat().st_size)
         end = min(most, _end.get(sys.maxsize))
-        file.seek(begin)
+        if begin:  # a compressed file can only be read from its beginning
+            file.seek(begin)
         offset, count = begin, 0
         most_lines = sys.maxsize if most == sys.maxsize else UNPACKED_LINES
         while offset < end and count < most_lines and (raw := _line(file, path, missed)):
