@@ -27,7 +27,7 @@ from acphold.hub.agent_session import Setup
 from acphold.hub.annotations import first_words, without_context
 from acphold.hub.choices import settings_in
 from acphold.hub.conversation import Conversation
-from acphold.hub.session import now
+from acphold.hub.session import Session, now
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.journal import (
     Free,
@@ -104,11 +104,31 @@ class Adoption:
         InvalidParamsError for another working directory than the agent lists; RemoteError when
         the agent wants the person to sign in; AgentError.
         """
-        method = await self._method(session_id, setup)
+        can = self._agent.capabilities
+        if self._agent.reads_journal:  # it has none that the journal does not have
+            raise UnknownSessionError(session_id)
+        if not can.load_session and can.session_capabilities.resume is None:
+            raise UnknownSessionError(session_id)
+        if await is_forgotten(self._journal, self._agent.key, session_id):
+            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
+        if await session_of(self._journal, self._agent.key, session_id) is not None:
+            raise UnknownSessionError(session_id)  # that is one of ours, under another id
+        if (listed := await self._list.look_up(session_id)) is not None:
+            check_folder(listed.info.cwd, setup.cwd)
+        method = (LOAD_SESSION if can.load_session else RESUME_SESSION).name
         lease = await self._claim(session_id, setup)
         conversation = await self._enter(lease, setup)
+        side, session = conversation.side, conversation.session
         try:
-            await self._take_replay(conversation, method)
+            for early in side.bind(session.id):
+                await conversation.hear(early)
+            setup = side.setup
+            async with side.exchange(method, setup.params, ADOPT_SECONDS) as answer:
+                side.opened(answer, setup)
+                change = await self._description(session)
+                await session.publish("settings", [settings_in(answer)], change=change)
+                await session.link(self._agent.key, session.id)
+            session.rest()
         except BaseException as exc:
             self._drop(conversation)
             await self._undo(lease)
@@ -119,21 +139,6 @@ class Adoption:
             raise
         return conversation
 
-    async def _method(self, session_id: str, setup: Setup) -> str:
-        can = self._agent.capabilities
-        if self._agent.reads_journal:  # it has none that the journal does not have
-            raise UnknownSessionError(session_id)
-        if not can.load_session and can.session_capabilities.resume is None:
-            raise UnknownSessionError(session_id)
-        if await is_forgotten(self._journal, self._agent.key, session_id):
-            raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
-        if await session_of(self._journal, self._agent.key, session_id) is not None:
-            raise UnknownSessionError(session_id)  # that is one of ours, under another id
-        listed = await self._list.look_up(session_id)
-        if listed is not None:
-            check_folder(listed.info.cwd, setup.cwd)
-        return (LOAD_SESSION if can.load_session else RESUME_SESSION).name
-
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
         """A lease of a session without entries; what an adoption left half done is removed."""
         new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
@@ -141,18 +146,15 @@ class Adoption:
             try:
                 return await self._journal.create(new)
             except SessionExistsError:
-                await self._remove_left(session_id)
+                # What is there is removed once nobody is at it; unless another one is quicker.
+                with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
+                    seen = await self._until_nobody_is_at_it(session_id)
+                    lease = await self._journal.acquire(session_id, seen=seen)
+                    if await self.is_known(session_id):  # whoever was at it was quicker
+                        await self._journal.release(lease)
+                    else:
+                        await self._journal.delete(lease)
         raise SessionExistsError(f"session {session_id!r} is adopted by others all the time")
-
-    async def _remove_left(self, session_id: str) -> None:
-        """Remove what is there, once nobody is at it; unless another process is quicker."""
-        with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
-            seen = await self._until_nobody_is_at_it(session_id)
-            lease = await self._journal.acquire(session_id, seen=seen)
-            if await self.is_known(session_id):  # whoever was at it was quicker
-                await self._journal.release(lease)
-            else:
-                await self._journal.delete(lease)
 
     async def _until_nobody_is_at_it(self, session_id: str) -> int:
         """Wait for another process that lives and adopts it; the epoch of who was at it last.
@@ -169,22 +171,8 @@ class Adoption:
             await asyncio.sleep(LOOK_SECONDS)
         raise SessionExistsError(f"session {session_id!r} was adopted by another process")
 
-    async def _take_replay(self, conversation: Conversation, method: str) -> None:
-        side, session = conversation.side, conversation.session
-        early = side.bind(session.id)
-        for updates in early:
-            await conversation.hear(updates)
-        setup = side.setup
-        async with side.exchange(method, setup.params, ADOPT_SECONDS) as answer:
-            side.opened(answer, setup)
-            change = await self._description(conversation)
-            await session.publish("settings", [settings_in(answer)], change=change)
-            await session.link(self._agent.key, session.id)
-        session.rest()
-
-    async def _description(self, conversation: Conversation) -> RowChange:
+    async def _description(self, session: Session) -> RowChange:
         """What the list shows of it: what the agent's list says, else what is in the replay."""
-        session = conversation.session
         listed = self._list.agents_own(session.id)
         title = session.attributes.title or (listed.info.title if listed is not None else None)
         title = without_context(title or "").strip()

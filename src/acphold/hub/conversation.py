@@ -43,7 +43,7 @@ from acphold.hub.interjections import Interjections, prompt_in, repeats, user_me
 from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.questions import Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
-from acphold.hub.routes import Child, Routes
+from acphold.hub.routes import Routes
 from acphold.hub.services import Services
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
@@ -114,47 +114,28 @@ class Conversation:
 
     async def hear(self, updates: Updates) -> None:
         """Publish those that count; a failing journal ends the turn with the reason."""
-        if updates.session_id != self.side.id and (child := self.children.find(updates.session_id)):
-            await self._hear_child(child, updates)
-            return
-        raws = self.side.counting(updates)
+        is_own = updates.session_id == self.side.id
+        child = None if is_own else self.children.find(updates.session_id)
         try:
-            if self.side.voice is not Voice.COUNTS:
-                await self.children.look(updates)
-            if not raws:
-                return
-            if updates.kind == "update" and all(raw.startswith(CHUNK_STARTS) for raw in raws):
-                if updates.are_last:
-                    self.session.hold("update", raws)  # with the end of the turn
-                else:
-                    await self.session.publish("update", raws)  # nearly always, and in one piece
+            if child is not None:
+                if entries := await self.children.entries(child, updates):
+                    await self._publish_of_children(entries)
             else:
-                await self._hear_others(updates.kind, raws)
+                raws = self.side.counting(updates)
+                if self.side.voice is not Voice.COUNTS:
+                    await self.children.look(updates)
+                if updates.kind == "update" and all(raw.startswith(CHUNK_STARTS) for raw in raws):
+                    if raws and updates.are_last:
+                        self.session.hold("update", raws)  # with the end of the turn
+                    elif raws:
+                        await self.session.publish("update", raws)  # nearly always, in one piece
+                elif raws:
+                    await self._hear_others(updates.kind, raws)
         except JournalError as exc:
             log.error("session %s: %s", self.id, exc)
             await self.turns.fail(exc)
         for early in self.children.early():
             await self.hear(early)
-
-    async def _hear_child(self, child: Child, updates: Updates) -> None:
-        """Publish what is said in a sub-agent, if what the agent says now counts."""
-        try:
-            if entries := await self.children.entries(child, updates):
-                await self._publish_of_children(entries)
-        except JournalError as exc:
-            log.error("session %s: %s", self.id, exc)
-            await self.turns.fail(exc)
-        for early in self.children.early():
-            await self.hear(early)
-
-    async def _hear_opencode(self, params: bytes) -> None:
-        """The same of what comes as a notification of opencode's."""
-        try:
-            if entry := await self.children.opencode(params):
-                await self._publish_of_children([entry])
-        except JournalError as exc:
-            log.error("session %s: %s", self.id, exc)
-            await self.turns.fail(exc)
 
     async def _publish_of_children(self, entries: Sequence[bytes]) -> None:
         if self.side.voice is Voice.COUNTS:
@@ -165,7 +146,12 @@ class Conversation:
     async def notified(self, event: Notified) -> None:
         """A notification that is no update: for the clients that are there."""
         if event.method == OPENCODE_CHILD:
-            await self._hear_opencode(event.params)
+            try:
+                if entry := await self.children.opencode(event.params):
+                    await self._publish_of_children([entry])
+            except JournalError as exc:
+                log.error("session %s: %s", self.id, exc)
+                await self.turns.fail(exc)
             return
         about = self.children.asked(Asked(event.method, event.params))
         self.session.tell(event.method, about.params, about_child=bool(about.child))
@@ -173,8 +159,14 @@ class Conversation:
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
         before = self.session.attributes
         if kind == "update":
-            raws = [self._without_foreign_title(raw) for raw in raws if not self._is_old(raw)]
-            raws = [await self.title.wins_over(raw) for raw in raws]
+            heard, raws = raws, []
+            for raw in heard:
+                if self._is_old(raw):
+                    continue
+                if self.restoration.hands_over and update_kind(raw) == "session_info_update":
+                    # A title is made of what the agent was handed with the prompt.
+                    raw = splice(raw, {"title": None})
+                raws.append(await self.title.wins_over(raw))
         raws = await self.children.told(kind, raws)
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
@@ -194,12 +186,6 @@ class Conversation:
         if kind not in REPEATED or b'"_meta"' in raw:
             return False
         return fold_update(attributes, kind, raw) == attributes
-
-    def _without_foreign_title(self, raw: bytes) -> bytes:
-        """An update without the title that an agent makes of what it was handed with a prompt."""
-        if self.restoration.hands_over and update_kind(raw) == "session_info_update":
-            return splice(raw, {"title": None})
-        return raw
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
         """Some agents send the prompt back: journalled as an echo, for the prompt is there.
@@ -228,42 +214,29 @@ class Conversation:
         asked = self.children.asked(asked)
         try:
             if is_decision(asked):
-                return await self._decide(asked)
+                if self.turns.is_cancelling:
+                    return refusal(asked, "cancelled")  # nobody is asked in a cancelled turn
+                clients = [attachment.client for attachment in self.session.attachments]
+                if not covers(self._offered(), asked) and not any(
+                    can_answer(client, asked) for client in clients
+                ):
+                    offers = [client.offer.capabilities for client in clients]
+                    raise unanswerable(asked, (self._offered(), *offers))
+                return await self.questions.decide(asked)
+            running = self.turns.running
+            client = None if running is None else running.author.client
             if asked.method.startswith(SERVICES):
-                return await self.services.answer(asked, self._prompting)
-            return await self._pass_on(asked)
+                return await self.services.answer(asked, client)
+            # An extension's request: for who prompted, else for whoever is attached.
+            if client is not None and self.session.find(client) is not None:
+                return await self.questions.relay(asked, client)
+            if client is not None and not self.session.attachments:
+                raise MethodNotFoundError(asked.method)  # who it was for is gone
+            return await self.questions.relay(asked)
         except JournalError as exc:
             log.error("session %s: %s", self.id, exc)
             await self.turns.fail(exc)
             raise
-
-    @property
-    def _prompting(self) -> Client | None:
-        """The client whose prompt the agent is at."""
-        running = self.turns.running
-        return None if running is None else running.author.client
-
-    async def _decide(self, asked: Asked) -> bytes:
-        """The answer of a person, whoever is attached; none is asked in a cancelled turn."""
-        if self.turns.is_cancelling:
-            return refusal(asked, "cancelled")
-        clients = [attachment.client for attachment in self.session.attachments]
-        if not covers(self._offered(), asked) and not any(
-            can_answer(client, asked) for client in clients
-        ):
-            raise unanswerable(
-                asked, (self._offered(), *(client.offer.capabilities for client in clients))
-            )
-        return await self.questions.decide(asked)
-
-    async def _pass_on(self, asked: Asked) -> bytes:
-        """An extension's request: for who prompted, else for whoever is attached."""
-        client = self._prompting
-        if client is not None and self.session.find(client) is not None:
-            return await self.questions.relay(asked, client)
-        if client is not None and not self.session.attachments:
-            raise MethodNotFoundError(asked.method)  # who it was for is gone
-        return await self.questions.relay(asked)
 
     # -- what a client does ---------------------------------------------------------------
 

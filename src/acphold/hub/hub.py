@@ -115,36 +115,33 @@ class Hub:
         finally:
             renewing.cancel()
             await asyncio.wait([renewing])
-            await self._aclose()
-
-    async def _aclose(self) -> None:
-        try:
-            await self._journal.renew(retiring=True)
-        except JournalError as exc:  # others wait until we have ended
-            log.info("nobody is told that this process ends: %s", exc)
-        for adopting in tuple(self._adopting.values()):
-            adopting.cancel()
-        if self._adopting:
-            await asyncio.wait(self._adopting.values())
-        if self._closing:
-            await asyncio.wait(self._closing)
-        # The agent ends right behind its turns: it is not to run on while we put things in order.
-        await self.end_turns()
-        conversations = tuple(self._live.values())
-        for conversation in conversations:
-            # One that has the agent start would have its end wait until it has started.
-            conversation.restoration.stop()
-        await self.agent.aclose()
-        results = await asyncio.gather(
-            *(conversation.aclose() for conversation in conversations), return_exceptions=True
-        )
-        for conversation, result in zip(conversations, results, strict=True):
-            if isinstance(result, Exception):
-                log.error("session %s was not closed well", conversation.id, exc_info=result)
-        await self._ownership.aclose()
-        self._tasks.close()
-        if self._undoing:
-            await asyncio.wait(self._undoing, timeout=CLOSE_SECONDS)
+            try:
+                await self._journal.renew(retiring=True)
+            except JournalError as exc:  # others wait until we have ended
+                log.info("nobody is told that this process ends: %s", exc)
+            for adopting in tuple(self._adopting.values()):
+                adopting.cancel()
+            if self._adopting:
+                await asyncio.wait(self._adopting.values())
+            if self._closing:
+                await asyncio.wait(self._closing)
+            # The agent ends right behind its turns: it is not to run on meanwhile.
+            await self.end_turns()
+            conversations = tuple(self._live.values())
+            for conversation in conversations:
+                # One that has the agent start would have its end wait until it has started.
+                conversation.restoration.stop()
+            await self.agent.aclose()
+            results = await asyncio.gather(
+                *(conversation.aclose() for conversation in conversations), return_exceptions=True
+            )
+            for conversation, result in zip(conversations, results, strict=True):
+                if isinstance(result, Exception):
+                    log.error("session %s was not closed well", conversation.id, exc_info=result)
+            await self._ownership.aclose()
+            self._tasks.close()
+            if self._undoing:
+                await asyncio.wait(self._undoing, timeout=CLOSE_SECONDS)
 
     async def end_turns(self) -> None:
         """This process ends: cancel all turns, and let those who have sessions open know.
@@ -256,45 +253,31 @@ class Hub:
         async with self.router.asked_by(asker, exchange) as answer:
             # An update that came behind the answer finds its session.
             try:
-                conversation = await self._made(setup, answer)
+                agent_session = new_session_id(answer)
+                try:
+                    conversation = await self._create(agent_session, setup)
+                except SessionExistsError:
+                    conversation = await self._create(uuid4().hex, setup)
+                try:
+                    await conversation.session.link(self.agent.key, agent_session)
+                    await conversation.session.publish("settings", [settings_in(answer)])
+                    conversation.side.opened(answer, setup)
+                    for early in conversation.side.bind(agent_session):
+                        await conversation.hear(early)
+                except BaseException:
+                    self._ownership.abandon(conversation)
+                    raise
             except BaseException:
-                self._begin_undo(answer)
+                # Nobody has here what it has made, if it has: it may have started servers for it.
+                with suppress(RemoteError):
+                    made = encode({"sessionId": new_session_id(answer)})
+                    closing = self._close_at_agent("new", made)
+                    undoing = asyncio.create_task(closing, name="undo new session")
+                    self._undoing.add(undoing)
+                    undoing.add_done_callback(self._undoing.discard)
                 raise
         self._readiness.signed_in = True
         return conversation, splice(answer, {"sessionId": encode(conversation.id)})
-
-    async def _made(self, setup: Setup, answer: bytes) -> Conversation:
-        agent_session = new_session_id(answer)
-        try:
-            conversation = await self._create(agent_session, setup)
-        except SessionExistsError:
-            conversation = await self._create(uuid4().hex, setup)
-        try:
-            await self._begin(conversation, agent_session, setup, answer)
-        except BaseException:
-            self._ownership.abandon(conversation)
-            raise
-        return conversation
-
-    def _begin_undo(self, answer: bytes) -> None:
-        """Close at the agent what nobody has here: it may have started servers for it."""
-        try:
-            params = encode({"sessionId": new_session_id(answer)})
-        except RemoteError:
-            return  # it has made none
-        closing = self._close_at_agent("new", params)
-        undoing = asyncio.create_task(closing, name="undo new session")
-        self._undoing.add(undoing)
-        undoing.add_done_callback(self._undoing.discard)
-
-    async def _begin(
-        self, conversation: Conversation, agent_session: str, setup: Setup, answer: bytes
-    ) -> None:
-        await conversation.session.link(self.agent.key, agent_session)
-        await conversation.session.publish("settings", [settings_in(answer)])
-        conversation.side.opened(answer, setup)
-        for early in conversation.side.bind(agent_session):
-            await conversation.hear(early)
 
     async def _create(self, session_id: str, setup: Setup) -> Conversation:
         if session_id in self._live:
@@ -429,16 +412,13 @@ class Hub:
             conversation = await self._ownership.enter(lease, setup)
         else:
             check_folder(conversation.session.cwd, setup.cwd)
-            await self._tidy(conversation)
+            try:
+                await conversation.turns.record_failure()
+            except AcpholdError as exc:  # then the next prompt tries again, and tells
+                log.warning("session %s: %s", conversation.id, exc)
             conversation.side.open_with(setup)
         await conversation.session.open_in(setup.cwd, setup.additional_directories)
         return conversation
-
-    async def _tidy(self, conversation: Conversation) -> None:
-        try:
-            await conversation.turns.record_failure()
-        except AcpholdError as exc:  # then the next prompt tries again, and tells
-            log.warning("session %s: %s", conversation.id, exc)
 
     def _conversation(self, session: Session, setup: Setup, summary: Summary) -> Conversation:
         return Conversation(
@@ -493,19 +473,20 @@ class Hub:
 
     async def _close_live(self, conversation: Conversation) -> None:
         """Close it, to the end: also if whoever asked for that does not wait any more."""
+
+        async def close() -> None:
+            # No request finds it from now on; who loads it again waits until it is closed.
+            async with self._alone(conversation.id):
+                if self._live.get(conversation.id) is conversation:
+                    del self._live[conversation.id]
+                    await conversation.aclose()
+
         # At once: a load right behind it waits for it.
-        closing = self._tasks.begin(self._close_here(conversation), "close session")
+        closing = self._tasks.begin(close(), "close session")
         if closing is not None:
             self._closing.add(closing)
             closing.add_done_callback(self._closing.discard)
             await asyncio.shield(closing)
-
-    async def _close_here(self, conversation: Conversation) -> None:
-        """No request finds it from now on; who loads it again waits until it is closed."""
-        async with self._alone(conversation.id):
-            if self._live.get(conversation.id) is conversation:
-                del self._live[conversation.id]
-                await conversation.aclose()
 
     async def delete(self, session_id: str, client: Client | None = None) -> None:
         """Remove a session for good, here and, where it can, at the agent.

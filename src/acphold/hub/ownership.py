@@ -88,14 +88,11 @@ class Ownership:
             for error in lost:
                 log.warning("%s", error)
                 live[error.session_id].session.lose(error)
-            await self._look_at_titles()
-
-    async def _look_at_titles(self) -> None:
-        for conversation in tuple(self._live.values()):
-            try:
-                await conversation.title.look()
-            except AcpholdError as exc:
-                log.warning("the title of session %s is not known: %s", conversation.id, exc)
+            for conversation in tuple(self._live.values()):
+                try:
+                    await conversation.title.look()
+                except AcpholdError as exc:
+                    log.warning("the title of session %s is not known: %s", conversation.id, exc)
 
     async def confirm(self, conversation: Conversation) -> None:
         """Find that it is ours still, or let it leave: then it is taken back like any other."""

@@ -59,9 +59,16 @@ class Readiness:
             restoring.result()
 
     async def _restored(self, conversation: Conversation) -> None:
+        """Have it restored, and find out before whether it has gone on without us."""
+        restoration, session = conversation.restoration, conversation.session
         try:
-            await self._look_outside(conversation)
-            await conversation.restoration.ready()
+            known = None if conversation.side.is_open else await restoration.known_as()
+            if known is not None and session.last_seq:
+                listed = await self._sessions.look_up(known)
+                if listed is not None and listed.updated_at is not None:
+                    [last] = await session.read(session.last_seq - 1, 1)
+                    restoration.went_on = listed.updated_at > last.at + MARGIN_MS
+            await restoration.ready()
             # While the agent is at work in the session, it is not asked to open it.
             self.signed_in = self.signed_in or conversation.side.is_open
         except RemoteError as exc:
@@ -75,14 +82,3 @@ class Readiness:
         except AcpholdError as exc:
             # The history is there all the same; the next prompt tries again and tells.
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
-
-    async def _look_outside(self, conversation: Conversation) -> None:
-        """Find out whether the conversation has gone on without us since our last entry."""
-        restoration, session = conversation.restoration, conversation.session
-        if conversation.side.is_open or (known := await restoration.known_as()) is None:
-            return
-        listed = await self._sessions.look_up(known)
-        if listed is None or listed.updated_at is None or not session.last_seq:
-            return
-        [last] = await session.read(session.last_seq - 1, 1)
-        restoration.went_on = listed.updated_at > last.at + MARGIN_MS

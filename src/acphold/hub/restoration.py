@@ -15,6 +15,19 @@ What the agent is owed then, with the next prompt:
 
 A session of another agent goes over to the one that has it open now, once that has answered a
 prompt: see `hub.transfer`.
+
+Three flags are carried from one step to a later one, and each is set before what it decides:
+
+    flag        set                                        decides
+    ----------  -----------------------------------------  -------------------------------------
+    cut_off     when the last turn ended in a crash, ours  whether that turn is owed, once the
+                or the agent's, and taken back when the    agent was restored by its own means
+                agent has answered a prompt
+    went_on     before the agent is asked to open the      that its own load comes before its
+                session: its list has a later time for     resume, and that the turns that are
+                it than the journal                        missing here are taken from the replay
+    hands_over  with each prompt: whether more than the    whether a title that comes of it is
+                person's own words was sent                made of what was handed over
 """
 
 from __future__ import annotations
@@ -84,12 +97,7 @@ Owed = Literal["nothing", "last turn", "conversation"]
 
 
 class Restoration:
-    """See the module. `cut_off` says that the last turn ended in a crash, ours or the agent's.
-
-    `went_on` says that the agent's list has a later time for the session than the journal: then
-    its replay is asked for, and the turns that are missing here are taken from it. `hands_over`
-    says that the last prompt that was sent held more than the person's own words.
-    """
+    """See the module."""
 
     def __init__(
         self, session: Session, side: AgentSession, journal: Journal, *, cut_off: bool = False
@@ -119,7 +127,7 @@ class Restoration:
         if self._side.is_open or self._side.is_at_work:
             return  # one that is at work is opened anew with the next prompt
         if self._running is None:
-            self._running = asyncio.create_task(self._restore_until_open(), name="restore")
+            self._running = asyncio.create_task(self._restore(), name="restore")
             self._running.add_done_callback(self._over)
         await asyncio.shield(self._running)
 
@@ -132,12 +140,6 @@ class Restoration:
         """The session is closed: whoever waits for it to be restored waits no longer."""
         if self._running is not None:
             self._running.cancel()
-
-    async def _restore_until_open(self) -> None:
-        for _ in range(ATTEMPTS):
-            if not self._side.is_open:
-                await self._side.agent.ensure()
-                await self._restore()
 
     # -- what the agent is told of it -----------------------------------------------------
 
@@ -176,38 +178,39 @@ class Restoration:
     async def known_as(self) -> str | None:
         """The id by which the agent has known the conversation; None when it never did."""
         agent = self._side.agent
-        if agent.reads_journal:
-            await self._link_for_reader()
+        if agent.reads_journal:  # it knows a copy, or another agent's session, too
+            if await session_of(self._journal, agent.key, self._session.id) != self._session.id:
+                await self._session.link(agent.key, self._session.id)
             return self._session.id
         known = (await self._journal.session(self._session.id)).downstream_id
         if known and await session_of(self._journal, agent.key, known) == self._session.id:
             return known
         return None  # another agent's id, or one that this agent has given away again
 
-    async def _link_for_reader(self) -> None:
-        """An agent whose memory is the journal knows a copy, or another agent's session, too."""
-        key, session_id = self._side.agent.key, self._session.id
-        if await session_of(self._journal, key, session_id) != session_id:
-            await self._session.link(key, session_id)
-
     async def _restore(self) -> None:
-        if self._side.id is not None:  # what its sub-agents were at behind a turn ended with it
-            left = (await self._journal.summary(self._session.id)).open_children
-            gone = [child for child in left if not self._side.knows_child(child.session_id)]
-            await self._session.close_children(AGENT_ENDED, gone)
-        self._owed, self._unlinked = "nothing", None
-        wanted = self._session.attributes
-        known = await self.known_as()
-        await self._transfer.begin()
-        opened = await (self._fork() if known is None else self._reopen(known))
-        if opened is None:
-            opened = await self._open_new()
-        elif self.cut_off and not self._side.agent.reads_journal:
-            self._owed = "last turn"
-        if self._transfer.is_due:
-            await self._transfer.settle_in(wanted, opened)
-        else:
-            await self._set_again(wanted, opened)
+        """Have it open in one of the ways, the best first, as the person left it."""
+        side = self._side
+        for _ in range(ATTEMPTS):
+            if side.is_open:
+                return
+            await side.agent.ensure()
+            if side.id is not None:  # what its sub-agents were at behind a turn ended with it
+                left = (await self._journal.summary(self._session.id)).open_children
+                gone = [child for child in left if not side.knows_child(child.session_id)]
+                await self._session.close_children(AGENT_ENDED, gone)
+            self._owed, self._unlinked = "nothing", None
+            wanted = self._session.attributes
+            known = await self.known_as()
+            await self._transfer.begin()
+            opened = await (self._fork() if known is None else self._reopen(known))
+            if opened is None:
+                opened = await self._open_new()
+            elif self.cut_off and not side.agent.reads_journal:
+                self._owed = "last turn"
+            if self._transfer.is_due:
+                await self._transfer.settle_in(wanted, opened)
+            else:
+                await self._set_again(wanted, opened)
 
     async def _reopen(self, known: str) -> bytes | None:
         """By the agent's own means; None when it has none, or they failed."""
@@ -262,7 +265,14 @@ class Restoration:
                 side.opened(answer, setup)
                 # A turn that was given up here and goes on there is no part of what follows.
                 side.voice = Voice.STALE if side.is_at_work else voice
-                await self._take_missing_turns()
+                if self.went_on:
+                    self.went_on = False
+                    state = await self._session.state(through=self._session.last_seq)
+                    missing = missing_turns(state, side.captured or ())
+                    if missing is None:  # it does not tell them
+                        missing = [notice(WENT_ON, WENT_ON_HOW, "warning")]
+                    if missing:
+                        await self._session.publish("update", missing)
                 if differing := side.differing(self._session.attributes):
                     await self._session.publish("update", differing)
                 return answer
@@ -283,18 +293,6 @@ class Restoration:
             side.captured = None
         side.close()
         return None
-
-    async def _take_missing_turns(self) -> None:
-        """Journal what was said outside; where the agent does not tell it, say so."""
-        if not self.went_on:
-            return
-        self.went_on = False
-        state = await self._session.state(through=self._session.last_seq)
-        missing = missing_turns(state, self._side.captured or ())
-        if missing:
-            await self._session.publish("update", missing)
-        elif missing is None:
-            await self._session.publish("update", [notice(WENT_ON, WENT_ON_HOW, "warning")])
 
     async def _open_new(self) -> bytes:
         """A session at the agent that is handed the conversation with the next prompt.
@@ -322,15 +320,25 @@ class Restoration:
         """Modes and options as the person left them; what became of them is journalled."""
         parts = members(opened) if opened.startswith(b"{") else {}
         modes = parts.get("modes", b"null")
-        if wanted.current_mode_id is not None:
-            modes = await self._set_mode(modes, wanted.current_mode_id)
+        if (mode := wanted.current_mode_id) is not None:
+            is_told = modes.startswith(b"{")
+            if not is_told or members(modes).get("currentModeId") != encode(mode):
+                answer = await self._set(SET_SESSION_MODE.name, {"modeId": mode})
+                if is_told and answer is not None:
+                    modes = with_mode(modes, mode)
         remembered = option_list(wanted.config_options or b"[]")
         # An agent that says nothing of its options here may have them all the same.
         options = option_list(parts.get("configOptions", b"null")) or remembered
         said = options is not remembered
         for option_id, value in current_values(remembered).items():
-            if not said or current_values(options).get(option_id, value) != value:
-                options = await self._set_option(options, option_id, value)
+            if said and current_values(options).get(option_id, value) == value:
+                continue
+            params: dict[str, object] = {"configId": option_id, "value": msgspec.Raw(value)}
+            if is_boolean(options, option_id):
+                params["type"] = "boolean"
+            answer = await self._set(SET_SESSION_CONFIG_OPTION.name, params)
+            if answer is not None:
+                options = option_list(members(answer).get("configOptions", b"null")) or options
         now: dict[str, bytes] = {}
         if modes != b"null":
             now["modes"] = modes
@@ -339,23 +347,6 @@ class Restoration:
         entry = splice(b"{}", now)
         if fold_settings(self._session.attributes, entry) != self._session.attributes:
             await self._session.publish("settings", [entry])
-
-    async def _set_mode(self, modes: bytes, wanted: str) -> bytes:
-        said = modes.startswith(b"{")
-        if said and members(modes).get("currentModeId") == encode(wanted):
-            return modes
-        if await self._set(SET_SESSION_MODE.name, {"modeId": wanted}) is None or not said:
-            return modes
-        return with_mode(modes, wanted)
-
-    async def _set_option(self, options: list[bytes], option_id: str, value: bytes) -> list[bytes]:
-        params: dict[str, object] = {"configId": option_id, "value": msgspec.Raw(value)}
-        if is_boolean(options, option_id):
-            params["type"] = "boolean"
-        answer = await self._set(SET_SESSION_CONFIG_OPTION.name, params)
-        if answer is None:
-            return options
-        return option_list(members(answer).get("configOptions", b"null")) or options
 
     async def _set(self, method: str, params: Mapping[str, object]) -> bytes | None:
         try:

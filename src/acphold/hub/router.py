@@ -93,7 +93,8 @@ class Router:
     async def _notified(self, event: Notified) -> None:
         agent_session = session_id_in(event.params)
         if event.method == OPENCODE_CHILD:
-            agent_session = _root_session_id(event.params)
+            # Of the session of whose sub-agent it tells.
+            agent_session = string(members_of(event.params).get("rootSessionId"))
         conversation = self._find(agent_session)
         if conversation is not None:
             await self._make_room([item.client for item in conversation.session.attachments])
@@ -126,8 +127,11 @@ class Router:
 
     async def answer(self, asked: Asked) -> bytes:
         """The answer of a client to what the agent asks."""
-        if asked.method == MCP_MESSAGE and (server_id := _server_id(asked.params)) is not None:
-            return await self._ask_provider(server_id, asked)
+        is_mcp = asked.method == MCP_MESSAGE
+        if is_mcp and (server_id := _named(asked.params).serverId) is not None:
+            if (provider := self.providers.get(server_id)) is None:
+                raise ConnectionLostError(f"no client here provides MCP server {server_id!r}")
+            return await provider.ask(asked.method, asked.params)
         agent_session = session_id_in(asked.params)
         conversation = self._find(agent_session)
         if conversation is not None:
@@ -136,18 +140,17 @@ class Router:
             raise InvalidParamsError(f"session {agent_session!r} is closed", field="sessionId")
         return await self._ask_anybody(asked)
 
-    async def _ask_provider(self, server_id: str, asked: Asked) -> bytes:
-        if (provider := self.providers.get(server_id)) is None:
-            raise ConnectionLostError(f"no client here provides MCP server {server_id!r}")
-        return await provider.ask(asked.method, asked.params)
-
     async def _ask_anybody(self, asked: Asked) -> bytes:
         """A request outside of the sessions we know goes to the client that is here.
 
         A form that belongs to a request is for the client that made it, under the id that it gave
         it, and ends with that client (spec v1, elicitation, "Creating an elicitation").
         """
-        asker, params = self._asker(asked), asked.params
+        agent, number = self._routes.agent, _named(asked.params).requestId
+        asker, params = None, asked.params
+        if is_decision(asked) and number is not None and agent is not None:
+            call = agent.call_of(number)
+            asker = None if call is None else self._askers.get(call)
         clients = self.clients if asker is None else [asker.client]
         client = next((known for known in clients if can_answer(known, asked)), None)
         if client is None:
@@ -161,41 +164,20 @@ class Router:
                 raise
             return refusal(asked, "cancelled")
 
-    def _asker(self, asked: Asked) -> Asker | None:
-        number, agent = _request_id(asked.params), self._routes.agent
-        if not is_decision(asked) or number is None or agent is None:
-            return None
-        call = agent.call_of(number)
-        return None if call is None else self._askers.get(call)
-
     def _find(self, agent_session: str | None) -> Conversation | None:
         session_id = self._routes.find(agent_session)
         return None if session_id is None else self._conversations.get(session_id)
 
 
-def _server_id(params: bytes) -> str | None:
-    try:
-        return msgspec.json.decode(params or b"{}", type=_McpParams).serverId
-    except msgspec.MsgspecError:
-        return None
+class _Named(Struct):
+    """What a request of the agent may name outside of sessions; all ids of ours are numbers."""
 
-
-class _McpParams(Struct):
     serverId: str | None = None
-
-
-def _request_id(params: bytes) -> int | None:
-    """The id of a request of ours that these params name; all of ours are numbers."""
-    try:
-        return msgspec.json.decode(params or b"{}", type=_RequestParams).requestId
-    except msgspec.MsgspecError:
-        return None
-
-
-class _RequestParams(Struct):
     requestId: int | None = None
 
 
-def _root_session_id(params: bytes) -> str | None:
-    """The agent's id of the session of whose sub-agent opencode tells in this notification."""
-    return string(members_of(params).get("rootSessionId"))
+def _named(params: bytes) -> _Named:
+    try:
+        return msgspec.json.decode(params or b"{}", type=_Named)
+    except msgspec.MsgspecError:
+        return _Named()
