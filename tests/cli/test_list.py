@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 
 from acphold.cli.list import COLUMNS, SHORT_ID, fitted, short_id, styled
-from acphold.cli.terminal_text import STYLES
+from acphold.cli.terminal_text import STYLES, day
 from acphold.errors import AmbiguousIdError
+from acphold.history.times import now_ms
 from acphold.journal import NewSession
 from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
@@ -48,6 +50,48 @@ def test_filters_and_the_limit_narrow_the_list(acphold: CommandLine) -> None:
     assert listed(acphold, "--cwd", "/else/") == ["aaaaaaaa-2"]
     assert listed(acphold, "--agent", "other", "--all") == ["cccccccc-3"]
     assert listed(acphold, "--limit", "1") == ["aaaaaaaa-2"]
+
+
+@pytest.mark.usefixtures("three")
+def test_words_narrow_the_list_by_title_agent_and_folder(acphold: CommandLine) -> None:
+    assert listed(acphold, "FIR") == ["aaaaaaaa-1"]
+    assert listed(acphold, "else") == ["aaaaaaaa-2"]
+    assert listed(acphold, "scripted", "st") == ["aaaaaaaa-1"]
+    assert listed(acphold, "scripted", "--limit", "1") == ["aaaaaaaa-2"]
+    nothing = acphold.run("list", "first", "else")
+    assert (nothing.code, nothing.out) == (0, "")
+    assert "No sessions with first else in title, agent or folder" in nothing.err
+
+
+@pytest.mark.usefixtures("three")
+def test_since_leaves_what_was_not_active_and_live_what_no_process_has(
+    acphold: CommandLine,
+) -> None:
+    assert listed(acphold, "--since", "2025-12-01") == ["aaaaaaaa-2", "aaaaaaaa-1"]
+    since = datetime.fromtimestamp((YEAR_2026 + HOUR // 2) / 1000).isoformat()
+    assert listed(acphold, "--since", since) == ["aaaaaaaa-2"]
+    assert listed(acphold, "--live") == []
+    assert "No sessions that are live" in acphold.run("list", "--live").err
+
+
+def test_on_a_terminal_the_days_stand_above_their_sessions(
+    acphold: CommandLine, journal: Path
+) -> None:
+    now = now_ms()
+    remember(journal, "a-1", prompt("x"), title="of now", at=now)
+    assert acphold.on_terminal("list", columns=80).plain.splitlines()[1].startswith("of now")
+    remember(journal, "b-1", prompt("x"), title="of the year before", at=now - 400 * 24 * HOUR)
+    shown = acphold.on_terminal("list", columns=80).plain.splitlines()
+    assert [line.split("  ")[0] for line in shown[1:3]] == ["today", "of now"]
+    assert shown[3].strip() == day(now - 400 * 24 * HOUR, now)
+    assert shown[4].startswith("of the year before")
+
+
+def test_days_are_named_as_people_do() -> None:
+    now = round(datetime(2026, 11, 21, 12).timestamp() * 1000)
+    ages = [0, 1, 2, 6, 7, 300]
+    names = ["today", "yesterday", "Thursday", "Sunday", "November 2026", "January 2026"]
+    assert [day(now - age * 24 * HOUR, now) for age in ages] == names
 
 
 @pytest.mark.usefixtures("three")

@@ -18,7 +18,7 @@ import pytest
 from acphold.cli.command_line import UsageError
 from acphold.cli.ssh import a_host, ssh_command
 from tests.cli.command_line import CommandLine
-from tests.cli.conversation import prompt, remember
+from tests.cli.conversation import ended, prompt, remember
 from tests.cli.screen_terminal import terminal
 from tests.editor import DEADLINE, SCRIPTED, introduced, scripted_agent, wrapped
 
@@ -208,6 +208,23 @@ async def test_list_attach_tail_chat_and_stop_are_done_on_the_other_machine(
     assert not [file for file in journal.parent.iterdir() if file.name == journal.name]
     hosts = (there.parent / "log").read_text().count("-T -- me@there exec sh -c")
     assert hosts == 7
+
+
+async def test_what_was_said_there_is_read_here(journal: Path, there: Path, tmp_path: Path) -> None:
+    words = prompt("apples"), ended()
+    await asyncio.to_thread(remember, journal_of(there), "s-there", *words, title="A title")
+    far = Far(journal)
+    assert "apples" in await far.run("show", "s-there")
+    assert "s-there" in await far.run("search", "apples", "--json")
+    assert "apples" in await far.run("export", "s-there")
+    assert '"agent":"scripted"' in (await far.run("usage", "--json")).replace(" ", "")
+    await far.run("diff", "s-there")
+    file = tmp_path / "here.md"
+    done = far.begin("export", "s-there", "--output", str(file))
+    _, err = await asyncio.to_thread(done.communicate, "", DEADLINE)
+    assert done.returncode == 2
+    assert "`acphold export --host me@there … > FILE` writes here" in err
+    assert not file.exists()
 
 
 def until_line(process: subprocess.Popen[str], words: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.places import Place, place
+from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
 from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
 from acphold.journal import history
@@ -37,11 +38,12 @@ def parser() -> Parser:
         type=int,
         help="only what this turn changed: 1 is the first, -1 the last [default: all turns]",
     )
+    add_host(made)
     add_journal(made)
     return made
 
 
-def diff(*, session_id: str | None, turn: int | None, journal: str | None) -> int:
+def diff(*, session_id: str | None, turn: int | None, host: str | None, journal: str | None) -> int:
     """Show what a session changed in files, as a patch.
 
     The patch is made from the edits that the agent showed, all those of a file in one; paths are
@@ -52,6 +54,7 @@ def diff(*, session_id: str | None, turn: int | None, journal: str | None) -> in
     the change is still in it, or not yet. Where that is not so, stderr says which file is missing
     and why, and the exit code is 1. What commands did is in no patch.
     """
+    assert host is None, "done there"
     found = asyncio.run(_found(journal, session_id, turn))
     _print("".join(file.patch for file in found))
     for file in found:

@@ -16,6 +16,7 @@ from msgspec import Struct
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
 from acphold.cli.journals import entries, opened, sessions, whole
 from acphold.cli.places import named, place_name
+from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import (
     counted,
     folder,
@@ -74,6 +75,7 @@ def parser() -> Parser:
         metavar="FILE",
         help="with --redact: a line of JSON for all that was taken out of an entry",
     )
+    add_host(made)
     add_journal(made)
     return made
 
@@ -97,6 +99,7 @@ def export(
     output: str | None,
     redact: bool,
     report: str | None,
+    host: str | None,
     journal: str | None,
 ) -> int:
     """Write sessions as Markdown, JSON lines or HTML pages.
@@ -110,6 +113,12 @@ def export(
     are left out, too. Secrets are known by their form, by their name and by where they stand;
     read what you give to others all the same.
     """
+    assert host is None, "done there"
+    if (host_typed := typed_host()) and (output not in (None, "-") or report is not None):
+        raise UsageError(
+            "--output and --report would be on that machine; "
+            f"`acphold export{host_typed} … > FILE` writes here"
+        )
     names_some = (agent, cwd, since) != (None, None, None)
     _refuse_what_makes_no_sense(session_ids, everything, names_some, report, redact)
     place = _place(output, form, several=everything or len(session_ids) > 1)

@@ -4,20 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 from msgspec.structs import replace
 
-from acphold.cli.command_line import Exit, Parser, above_zero, add_cwd, add_journal
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    a_moment,
+    a_text,
+    above_zero,
+    add_cwd,
+    add_journal,
+)
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.journals import exists, opened, pages, path_of, sessions
+from acphold.cli.journals import exists, opened, pages, path_of, rows_of
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     cell_width,
     console,
     cut,
+    day,
     folder,
     iso,
     on_one_line,
@@ -27,6 +36,7 @@ from acphold.cli.terminal_text import (
 )
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow, Sessions
+from acphold.journal.location import is_same_folder
 from acphold.known_agents import short_name
 from acphold.server.neighbours import LiveSession, Process, processes
 
@@ -78,9 +88,26 @@ BEGIN = (
 
 def parser() -> Parser:
     """The arguments of `list`."""
-    made = Parser(list_sessions, "list", is_read=True)
+    made = Parser(list_sessions, "list", "[OPTIONS] [WORDS...]", is_read=True)
+    made.add_argument(
+        "words",
+        metavar="WORDS",
+        nargs="*",
+        type=a_text,
+        help="only sessions with all of these in title, agent and folder",
+    )
     add_cwd(made)
     made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
+    made.add_argument(
+        "--since",
+        metavar="WHEN",
+        type=a_moment,
+        default=0.0,
+        help="only those active since: 2026-01-31, or 12h, 30d, 8w ago",
+    )
+    made.add_argument(
+        "--live", action="store_true", help="only those in the memory of an acphold process"
+    )
     made.add_argument(
         "--limit",
         metavar="N",
@@ -101,9 +128,12 @@ def parser() -> Parser:
 
 def list_sessions(
     *,
+    words: list[str],
     host: str | None,
     cwd: str | None,
     agent: str | None,
+    since: float,
+    live: bool,
     limit: int | None,
     unprompted: bool,
     archived: bool,
@@ -111,6 +141,9 @@ def list_sessions(
     journal: str | None,
 ) -> int:
     """List the sessions of the journal, newest first.
+
+    Words narrow it down to the sessions that have all of them in their title, agent and folder;
+    `acphold search` looks into what was said. On a terminal the days stand above their sessions.
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
     part of its working directory on a terminal, and all of it in a pipe. ID is as much of the
@@ -124,11 +157,16 @@ def list_sessions(
     (live, running or waiting), clients, background and pid.
     """
     assert host is None, "done there"
-    wanted = ListFilter(
-        agent=agent,
-        cwd=cwd,
-        include_unprompted=unprompted,
-        archived="include" if archived else "exclude",
+    wanted = _Wanted(
+        ListFilter(
+            agent=agent,
+            cwd=cwd,
+            include_unprompted=unprompted,
+            archived="include" if archived else "exclude",
+        ),
+        tuple(word.casefold() for word in words),
+        max(0, round(since * 1000)),
+        live,
     )
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
@@ -154,11 +192,59 @@ async def live_sessions() -> Live:
     }
 
 
-async def _print_json(location: str | None, wanted: ListFilter, limit: int | None) -> None:
+class _Wanted(msgspec.Struct, frozen=True):
+    """Which sessions: what the journal can tell apart, and of these the ones with all `words` that
+    were active `since` (ms since the epoch), and are live if `only_live`."""
+
+    filter: ListFilter
+    words: tuple[str, ...] = ()
+    since: int = 0
+    only_live: bool = False
+
+    async def pages(
+        self, journal: Sessions, live: Live, limit: int | None
+    ) -> AsyncIterator[list[SessionRow]]:
+        """Some at a time, newest first, `limit` at most."""
+        left = limit
+        if self.only_live:
+            rows = sorted([row async for row in rows_of(journal, live)], key=lambda row: row.key)
+            if found := [row for row in rows if self._fits(row)][:limit]:
+                yield found
+            return
+        # Of words nobody knows how many sessions have them.
+        async for rows in pages(journal, self.filter, limit if self._is_all else None):
+            found = [row for row in rows if self._is_all or self._fits(row)][:left]
+            if found:
+                yield found
+            if left is not None and (left := left - len(found)) <= 0:
+                return
+            if rows[-1].updated_at < self.since:
+                return
+
+    @property
+    def _is_all(self) -> bool:
+        return not (self.words or self.since)
+
+    def _fits(self, row: SessionRow) -> bool:
+        asked = self.filter
+        if (
+            row.updated_at < self.since
+            or asked.agent not in (None, row.agent)
+            or not (row.prompted or asked.include_unprompted or self.only_live)
+            or (row.archived and asked.archived == "exclude")
+            or (asked.cwd is not None and not is_same_folder(asked.cwd, row.cwd))
+        ):
+            return False
+        searched = f"{row.title}\0{short_name(row.agent)}\0{folder(row.cwd)}".casefold()
+        return all(word in searched for word in self.words)
+
+
+async def _print_json(location: str | None, wanted: _Wanted, limit: int | None) -> None:
     live = await live_sessions()
     async with opened(location) as journal:
-        async for row in sessions(journal, wanted, limit):
-            sys.stdout.write(json_line(row, live))
+        async for rows in wanted.pages(journal, live, limit):
+            for row in rows:
+                sys.stdout.write(json_line(row, live))
 
 
 def json_line(row: SessionRow, live: Live | None = None) -> str:
@@ -187,24 +273,26 @@ def json_line(row: SessionRow, live: Live | None = None) -> str:
     return visible_json(msgspec.json.encode(facts).decode()) + "\n"
 
 
-async def _print_table(location: str | None, wanted: ListFilter, limit: int | None) -> None:
+async def _print_table(location: str | None, wanted: _Wanted, limit: int | None) -> None:
     on_terminal = sys.stdout.isatty()
     live = await live_sessions()
     table = _Table()
     async with opened(location) as journal:
         now = now_ms()
         is_unread = False
+        days: list[str] = []
         # One more than is shown tells whether there are more.
-        async for rows in pages(journal, wanted, limit and limit + 1):
+        async for rows in wanted.pages(journal, live, limit and limit + 1):
             short_ids = await journal.short_ids([row.session_id for row in rows], SHORT_ID)
             is_unread = is_unread or any(row.is_unread for row in rows)
             for row, short in zip(rows, short_ids, strict=True):
                 state = live.get(row.session_id, (None,))[0]
                 table.add(cells(row, short, now, state, whole_folder=not on_terminal))
+                if on_terminal:
+                    days.append(day(row.updated_at, now))
         found = len(table.lines)
-        put_away = (
-            [] if found else [row async for row in sessions(journal, _with_archived(wanted), 1)]
-        )
+        with_archived = replace(wanted, filter=replace(wanted.filter, archived="include"))
+        put_away = not found and [rows async for rows in with_archived.pages(journal, live, 1)]
         unread = await unread_and_resumed(journal, location) if is_unread else ""
     if limit is not None:
         del table.lines[limit:]
@@ -213,7 +301,7 @@ async def _print_table(location: str | None, wanted: ListFilter, limit: int | No
     elif not found:
         print(visible(_none(wanted)), file=sys.stderr)
     elif on_terminal:
-        _print_coloured(table.rows())
+        _print_coloured(table.rows(), days)
     else:
         table.print()
     if limit is not None and found > limit:
@@ -290,7 +378,8 @@ def with_states_if_any(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return table
 
 
-def _print_coloured(rows: Sequence[Sequence[str]]) -> None:
+def _print_coloured(rows: Sequence[Sequence[str]], days: Sequence[str]) -> None:
+    """The table, with the days above their sessions where they are of several."""
     from rich.text import Text
 
     terminal = console()
@@ -298,7 +387,11 @@ def _print_coloured(rows: Sequence[Sequence[str]]) -> None:
     shown = [column for column in COLUMNS if column.heading in columns]
     heading, *lines = aligned([columns, *lines])
     terminal.print(Text(GAP.join(heading), "faint"), no_wrap=True, overflow="crop")
-    for line in lines:
+    above = "" if len(set(days[: len(lines)])) > 1 else days[0]
+    for line, its_day in zip(lines, days, strict=False):
+        if its_day != above:
+            terminal.print(Text(its_day, "faint"))
+            above = its_day
         pieces = [piece for cell in zip(line, shown, strict=True) for piece in styled(*cell)]
         terminal.print(Text.assemble(*pieces), no_wrap=True, overflow="crop")
 
@@ -355,14 +448,14 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
 
 
-def _with_archived(wanted: ListFilter) -> ListFilter:
-    return replace(wanted, archived="include")
-
-
-def _none(wanted: ListFilter) -> str:
+def _none(wanted: _Wanted) -> str:
+    cwd, agent = wanted.filter.cwd, wanted.filter.agent
     filters = [
-        f"in {wanted.cwd}" if wanted.cwd is not None else "",
-        f"of agent {wanted.agent!r}" if wanted.agent is not None else "",
+        "that are live" if wanted.only_live else "",
+        f"in {cwd}" if cwd is not None else "",
+        f"of agent {agent!r}" if agent is not None else "",
+        f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
+        f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
     ]
     which = " ".join(filter(None, filters))
     if which:

@@ -23,6 +23,7 @@ from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, path_of, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
 from acphold.cli.places import place_name
+from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     console,
     counted,
@@ -86,6 +87,7 @@ def parser() -> Parser:
         help=f"at most so many [default: {LIMIT}]",
     )
     made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
+    add_host(made)
     add_journal(made)
     return made
 
@@ -100,6 +102,7 @@ def search(
     since: float,
     limit: int,
     as_json: bool,
+    host: str | None,
     journal: str | None,
 ) -> int:
     """Find what was said and done, newest first.
@@ -114,6 +117,7 @@ def search(
     With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
     agent, cwd, title, archived, tool, excerpt and marks.
     """
+    assert host is None, "done there"
     sought = Sought(
         " ".join(words),
         agent=agent,

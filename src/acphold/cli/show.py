@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place, place_name
+from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     age,
     console,
@@ -48,11 +49,14 @@ def parser() -> Parser:
     made.add_argument(
         "--json", dest="as_json", action="store_true", help="one JSON object for each journal entry"
     )
+    add_host(made)
     add_journal(made)
     return made
 
 
-def show(*, session_id: str | None, full: bool, as_json: bool, journal: str | None) -> int:
+def show(
+    *, session_id: str | None, full: bool, as_json: bool, host: str | None, journal: str | None
+) -> int:
     """Show the transcript of a session, or what stands at a place in it.
 
     ID may be any prefix of a session's id that fits only one, or `-` for the newest session of the
@@ -63,6 +67,7 @@ def show(*, session_id: str | None, full: bool, as_json: bool, journal: str | No
     as it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or how a turn
     ended.
     """
+    assert host is None, "done there"
     asyncio.run(_show(journal, session_id, full=full, as_json=as_json))
     return Exit.OK
 

@@ -85,6 +85,19 @@ def short_age(at: int, now: int) -> str:
     return f"{amount}{short}" if short else "now"
 
 
+def day(at: int, now: int) -> str:
+    """The day of this machine's time zone, for a heading; of what is older than a week, the month.
+
+    `today`, `yesterday`, `Monday`, `March 2026`.
+    """
+    from datetime import datetime
+
+    that, this = (datetime.fromtimestamp(ms / 1000).date() for ms in (at, now))
+    if (ago := (this - that).days) < 2:
+        return "yesterday" if ago == 1 else "today"
+    return f"{that:%A}" if ago < 7 else f"{that:%B %Y}"
+
+
 def age(at: int, now: int) -> str:
     """How long ago, for a sentence: `just now`, `3 minutes ago`, `2 weeks ago`."""
     amount, _, unit = _age(at, now)

@@ -14,6 +14,7 @@ from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import caught_up, exists, opened, path_of
 from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT, short_id
+from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     cell_width,
     console,
@@ -68,6 +69,7 @@ def parser() -> Parser:
         help=f"at most so many lines [default: {TERMINAL_LIMIT} on a terminal, else all]",
     )
     made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
+    add_host(made)
     add_journal(made)
     return made
 
@@ -80,6 +82,7 @@ def usage(
     since: float,
     limit: int | None,
     as_json: bool,
+    host: str | None,
     journal: str | None,
 ) -> int:
     """Add up the tokens and the cost that agents reported.
@@ -91,6 +94,7 @@ def usage(
     inputTokens, outputTokens, thoughtTokens, cachedReadTokens, cachedWriteTokens and cost; null is
     what nobody reported.
     """
+    assert host is None, "done there"
     if not exists(journal):
         print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
         return Exit.OK
