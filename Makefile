@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 CODE := src tests bench examples docs
 
-.PHONY: demo test format lint types docs conformance check interop soak bench clean
+.PHONY: demo pictures test format lint types docs conformance check interop soak bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -32,6 +32,10 @@ docs: $(VENV)/.installed
 	$(BIN)/python -m docs.api_reference
 	$(BIN)/python -m docs.rule_tables
 	$(BIN)/python -m docs.option_tables
+
+# Those of the README, of a real run. A test says when they are not what a run gives.
+pictures: $(VENV)/.installed
+	$(BIN)/python -m docs.pictures
 
 # Our own agents, before and behind wrap: they fail nothing.
 conformance: ACPHOLD := $(BIN)/acphold

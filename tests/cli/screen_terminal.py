@@ -24,10 +24,17 @@ ROWS = 40
 class Terminal:
     """A program on a pseudo terminal, whose output a terminal emulator draws."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], columns: int) -> None:
+    def __init__(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str],
+        columns: int,
+        rows: int = ROWS,
+        cwd: str | None = None,
+    ) -> None:
         self._ours, theirs = pty.openpty()
-        _set_size(theirs, columns)
-        self.screen = pyte.Screen(columns, ROWS)
+        _set_size(theirs, columns, rows)
+        self.screen = pyte.Screen(columns, rows)
         self.raw = b""
         self._stream = pyte.ByteStream(self.screen)
         self.process = subprocess.Popen(
@@ -36,6 +43,7 @@ class Terminal:
             stdout=theirs,
             stderr=theirs,
             env=env,
+            cwd=cwd,
             start_new_session=True,
         )
         os.close(theirs)
@@ -101,6 +109,10 @@ class Terminal:
         self._stream.feed(piece)
         return bool(piece)
 
+    def read(self, seconds: float) -> bool:
+        """Draw what comes within this time; False behind the end."""
+        return self._read(seconds)
+
     def close(self) -> None:
         """Kill what is left of it."""
         if self.process.poll() is None:
@@ -110,8 +122,8 @@ class Terminal:
         os.close(self._ours)
 
 
-def _set_size(fd: int, columns: int) -> None:
-    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, columns, 0, 0))
+def _set_size(fd: int, columns: int, rows: int = ROWS) -> None:
+    fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
 
 @contextmanager

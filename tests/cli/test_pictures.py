@@ -1,0 +1,45 @@
+"""The pictures of the README: what they show is what a run gives."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from xml.etree.ElementTree import fromstring
+
+import pytest
+
+from docs.pictures.__main__ import pictures
+from docs.pictures.terminal_svg import read
+
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+PICTURES = sorted(FOLDER.glob("*.svg"))
+
+
+def masked(text: str) -> str:
+    """Without the ids of sessions and the numbers of entries, which are other ones in each run."""
+    return re.sub(r"\b(?=\w*\d)[0-9a-f]{6,}\b|@\d+", "#", text)
+
+
+def test_what_the_pictures_show_is_what_a_run_gives() -> None:
+    made, keys = pictures()
+    assert {*made} == {picture.name for picture in PICTURES}
+    shown = [
+        masked(text) for name in made for text in read((FOLDER / name).read_text(encoding="utf-8"))
+    ]
+    missing = [key.text for key in keys if masked(key.text) not in shown]
+    assert not missing, f"run `make pictures`; this is not in them:\n{missing[0]}"
+
+
+@pytest.mark.parametrize("picture", PICTURES, ids=lambda picture: picture.name)
+def test_a_picture_runs_nothing_and_loads_nothing(picture: Path) -> None:
+    text = picture.read_text(encoding="utf-8")
+    names = {element.tag.rpartition("}")[2] for element in fromstring(text).iter()}
+    assert names <= {"svg", "style", "rect", "circle", "g", "text", "use"}
+    assert re.findall(r'href="(?!#)|url\(|@import|\bon\w+=', text) == []
+
+
+def test_the_story_takes_about_a_quarter_of_a_minute() -> None:
+    text = (FOLDER / "story.svg").read_text(encoding="utf-8")
+    [seconds] = re.findall(r"animation:film ([\d.]+)s", text)
+    assert 10 < float(seconds) < 22
+    assert len(text) < 150_000
