@@ -135,6 +135,16 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             is_imported=True,
         ),
         KnownAgent(
+            "hermes",
+            "Hermes",
+            ("hermes-agent", "hermes"),
+            (("hermes", "acp"), ("hermes-acp",)),
+            (),
+            'uv tool install "hermes-agent[acp]"',
+            "hermes setup",
+            is_imported=True,
+        ),
+        KnownAgent(
             "kilo",
             "Kilo Code",
             ("Kilo", "kilo"),

@@ -21,6 +21,8 @@ from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
+from tests.imports.test_hermes import State
+from tests.imports.test_hermes import call as hermes_call
 from tests.imports.test_pi import Session
 from tests.imports.test_pi import use as pi_use
 from tests.imports.test_vscode import asked, call, document, request, session, storage, tool
@@ -355,6 +357,19 @@ def _rich_crush(home: Path) -> None:
     database.message("assistant", "Hi.", part("finish", reason="end_turn"))
 
 
+def _rich_hermes(home: Path) -> None:
+    state = State(home)
+    config = json.dumps({"cwd": "/a"})
+    state.session(model_config=config, end_reason="compression")
+    state.message("user", [{"type": "text", "text": "Hello."}])
+    calls = [hermes_call("c1", "patch", path="a", old_string="x", new_string="y")]
+    calls.append(hermes_call("c2", "todo", todos=[{"content": "a", "status": "pending"}]))
+    state.message("assistant", "Hi.", tool_calls=calls)
+    state.message("tool", json.dumps({"success": True, "exit_code": 0}), tool_call_id="c1")
+    state.session("s2", parent_session_id="s1", model_config=config)
+    state.message("user", "Bye.", "s2")
+
+
 RICH: dict[str, Callable[[Path], None]] = {
     "acpx": _rich_acpx,
     "claude": _rich_claude,
@@ -364,6 +379,7 @@ RICH: dict[str, Callable[[Path], None]] = {
     "crush": _rich_crush,
     "cursor": _rich_cursor,
     "gemini": _rich_gemini,
+    "hermes": _rich_hermes,
     "pi": _rich_pi,
     "roo": _rich_roo,
     "vscode": _rich_vscode,

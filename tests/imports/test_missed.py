@@ -18,6 +18,7 @@ from tests.imports.test_aider import BEGUN, project
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
+from tests.imports.test_hermes import State
 from tests.imports.test_opencode import Store
 from tests.imports.test_pi import Session
 from tests.imports.test_vscode import document, request
@@ -157,6 +158,16 @@ def crush(home: Path) -> None:
     database.message("from-the-future", "x")
     database.message("user", "And now?", part("smell"))
     database.message("assistant", "Bye.")
+
+
+def hermes(home: Path) -> None:
+    state = State(home)
+    state.session()
+    state.message("user", "Hello.")
+    state.message("assistant", "Hi.", finish_reason="stop")
+    state.message("from-the-future", "x")
+    state.message("user", [{"type": "text", "text": "And now?"}, {"type": "smell"}])
+    state.message("assistant", "Bye.", finish_reason="stop")
 
 
 def cline(home: Path) -> None:
@@ -316,6 +327,9 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
     "crush": ("crush", crush, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",
         "parts of prompts of type 'smell'",
+    }),
+    "hermes": ("hermes", hermes, {
+        "messages of type 'from-the-future'", "parts of type 'smell'",
     }),
     "cline": ("cline", cline, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",

@@ -27,6 +27,7 @@ NAMES: Final = (
     "zed",
     "aider",
     "crush",
+    "hermes",
     "acphold",
 )
 """One module each, imported when it is asked for."""

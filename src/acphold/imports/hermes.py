@@ -1,0 +1,315 @@
+"""Hermes: all sessions in one database, `~/.hermes/state.db`, and in one of each profile.
+
+When a conversation is compacted, what the model has from then on is written down anew: a summary,
+and the last messages once more. The earlier rows stay, as `compacted`; or the session ends so, and
+one with it for a parent goes on. Rows that are neither active nor compacted were taken back by the
+person. A subagent is a session with a parent that did not end so.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from acphold.imports import databases
+from acphold.imports.content_blocks import content, diff, picture, plan_entry, text_block
+from acphold.imports.readers import Reader
+from acphold.imports.records import readable
+from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Home, Source, files_below, note
+from acphold.imports.values import (
+    Object,
+    from_json,
+    looked_up,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    text,
+)
+
+NAME: Final = "hermes"
+KEY: Final = "hermes-agent"
+
+TOOLS: Final = {
+    "browser_navigate": ("Browse", "fetch", "url"),
+    "browser_snapshot": ("Look at the page", "read", ""),
+    "delegate_task": ("Delegate", "think", "goal"),
+    "execute_code": ("Run code", "execute", ""),
+    "patch": ("Edit", "edit", "path"),
+    "process": ("Process", "execute", "action"),
+    "read_file": ("Read", "read", "path"),
+    "search_files": ("Search", "search", "pattern"),
+    "skill_manage": ("Change the skill", "edit", "name"),
+    "skill_view": ("Read the skill", "read", "name"),
+    "skills_list": ("List skills", "read", ""),
+    "terminal": ("", "execute", "command"),
+    "todo": ("Update the plan", "think", ""),
+    "vision_analyze": ("Look at", "read", "image_url"),
+    "web_extract": ("Fetch", "fetch", ""),
+    "web_search": ("Search the web for", "fetch", "query"),
+    "write_file": ("Write", "edit", "path"),
+}
+"""What a tool is called on a screen, its kind, and the argument that stands in its title."""
+
+_STRUCTURED: Final = "\x00json:"
+"""What stands before content that has several parts."""
+
+_SUMMARY: Final = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
+_OF_THE_PROGRAM: Final = (
+    "Review the conversation above and update the skill library",
+    "Review the conversation above and consider saving to memory",
+)
+"""How prompts begin that Hermes gives itself."""
+
+_GOES_ON: Final = (
+    "parent_session_id IN (SELECT p.id FROM sessions AS p WHERE p.id = ?"
+    " AND p.end_reason = 'compression') AND CASE WHEN json_valid(model_config) THEN"
+    " json_extract(model_config, '$._delegate_from') IS NULL ELSE 1 END ORDER BY started_at, id"
+)
+_LONGEST: Final = 1_000
+"""So many times a conversation may have been compacted."""
+
+_IDLE: Final = "parent_session_id IS NULL AND message_count > 0"
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The sessions of each profile; none of subagents, and none that goes on with another."""
+    folder = home.folder(".hermes", "HERMES_HOME")
+    databases_found = [folder / "state.db", *files_below(folder, "profiles/*/state.db")]
+    for database in databases_found:
+        newest = "(SELECT max(timestamp) FROM messages WHERE session_id = sessions.id)"
+        for session_id, changed, messages, ended in databases.listed(
+            database, "sessions", f"id, {newest}, message_count, end_reason", _IDLE
+        ):
+            if ended == "compression":
+                try:
+                    changed, messages = _of_all(database, session_id)
+                except OSError as error:
+                    note(error)
+            at = (milliseconds(changed) or 0) * 1_000_000
+            size = messages if isinstance(messages, int) else 0
+            yield Source(NAME, session_id, (str(database),), size, at, session_id)
+
+
+def _chain(database: Path, session_id: str) -> list[str]:
+    """A session, and those that go on with it, in their order."""
+    chain = [session_id]
+    while len(chain) < _LONGEST:
+        found = databases.rows(database, f"SELECT id FROM sessions WHERE {_GOES_ON}", chain[-1])
+        following = [one for (one,) in found if isinstance(one, str) and one not in chain]
+        if not following:
+            break
+        chain.append(following[-1])
+    return chain
+
+
+def _of_all(database: Path, session_id: str) -> tuple[object, int]:
+    """When something was last said in all that go on with a session, and how many messages."""
+    newest: list[float] = []
+    count = 0
+    for one in _chain(database, session_id):
+        query = "SELECT max(timestamp), count(*) FROM messages WHERE session_id = ?"
+        for at, messages in databases.rows(database, query, one):
+            newest += [at] if isinstance(at, int | float) else []
+            count += messages
+    return max(newest, default=None), count
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the session, and those that go on with it."""
+    database = Path(source.paths[0])
+    named = databases.rows(database, "SELECT name FROM pragma_table_info('sessions')")
+    known = [name for (name,) in named if name in _ABOUT]
+    telling = _Telling(database, scribe)
+    title = ""
+    for session_id in _chain(database, source.item):
+        query = f"SELECT {', '.join(known)} FROM sessions WHERE id = ?"
+        about: Object = {}
+        for row in databases.rows(database, query, session_id):
+            about = dict(zip(known, row, strict=True))
+        cwd = text(about, "cwd") or text(from_json(about.get("model_config")), "cwd")
+        scribe.facts.cwd = scribe.facts.cwd or cwd
+        scribe.clock(milliseconds(about.get("started_at")))
+        telling.model = text(about, "model")
+        yield from telling.session(session_id)
+        cost = about.get("actual_cost_usd") or about.get("estimated_cost_usd")
+        scribe.spent(
+            float(cost) if isinstance(cost, int | float) else None,
+            inputTokens=number(about, "input_tokens"),
+            outputTokens=number(about, "output_tokens"),
+            thoughtTokens=number(about, "reasoning_tokens"),
+            cachedReadTokens=number(about, "cache_read_tokens"),
+            cachedWriteTokens=number(about, "cache_write_tokens"),
+        )
+        title = text(about, "title") or title
+    scribe.title(title)
+
+
+_ABOUT: Final = frozenset(
+    {
+        "actual_cost_usd", "cache_read_tokens", "cache_write_tokens", "cwd", "estimated_cost_usd",
+        "input_tokens", "model", "model_config", "output_tokens", "reasoning_tokens", "started_at",
+        "title",
+    }
+)  # fmt: skip
+_COLUMNS: Final = ("id", "role", "content", "tool_call_id", "tool_calls", "timestamp")
+_NEWER: Final = (
+    "finish_reason", "reasoning", "reasoning_content", "observed", "active", "compacted",
+)  # fmt: skip
+"""What a message has beside itself, and what only newer versions keep of it."""
+
+
+class _Telling:
+    """One conversation."""
+
+    def __init__(self, database: Path, scribe: Scribe) -> None:
+        self._database = database
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._calls: dict[str, tuple[str, Object]] = {}
+        self._told: dict[tuple[object, ...], object] = {}
+        self._is_again = False
+        self._is_own = True
+        self.model = ""
+
+    def session(self, session_id: str) -> Iterator[None]:
+        """Tell the messages of a session; none that is there once more behind a summary."""
+        named = databases.rows(self._database, "SELECT name FROM pragma_table_info('messages')")
+        newer = [name for name in _NEWER if (name,) in named]
+        names = (*_COLUMNS, *newer)
+        for row in databases.rows_of(
+            self._database,
+            "messages",
+            ", ".join(names),
+            "session_id = ? ORDER BY id",
+            self._missed,
+            session_id,
+        ):
+            message: Object = dict(zip(names, row, strict=True))
+            is_archived = bool(message.get("compacted"))
+            if message.get("active", 1) == 0 and not is_archived:
+                self._missed.left(message["role"] == "user")
+            elif not self._is_told(message):
+                self._message(message)
+            yield
+        self._is_again = True
+
+    def _is_told(self, message: Object) -> bool:
+        """Whether this was told before: a person may say the same twice, at another time.
+
+        What a session begins with that goes on with another has the time of the copy.
+        """
+        same = tuple(message[name] for name in ("role", "content", "tool_call_id", "tool_calls"))
+        at = message["timestamp"]
+        is_copy = same in self._told and (
+            message["role"] != "user" or self._is_again or self._told[same] == at
+        )
+        is_summary = str(message["content"]).startswith(_SUMMARY)
+        self._told[same] = at
+        self._is_again = self._is_again and (is_copy or is_summary)
+        return is_copy
+
+    def _message(self, message: Object) -> None:
+        self._scribe.clock(milliseconds(message.get("timestamp")))
+        role, parts = text(message, "role"), _parts(message.get("content"), self._scribe)
+        words = "".join(text(part, "text") for part in parts)
+        if words.startswith(_SUMMARY):
+            self._scribe.compacted(f"compacted-{message['id']}", words)
+        elif role == "user":
+            self._is_own = not words.lstrip().startswith(_OF_THE_PROGRAM)
+            if message.get("observed"):
+                self._missed.add("messages of others in a group", words)
+            elif self._is_own:
+                self._scribe.prompt(parts)
+                self._scribe.model(self.model)
+        elif role == "assistant":
+            if self._is_own:
+                self._answer(message, words)
+        elif role == "tool":
+            if self._is_own:
+                self._result(text(message, "tool_call_id"), words)
+        elif role not in ("system", "session_meta"):
+            self._missed.kind("messages", role, words)
+
+    def _answer(self, message: Object, words: str) -> None:
+        message_id = f"message-{message['id']}"
+        thought = text(message, "reasoning") or text(message, "reasoning_content")
+        self._scribe.think(thought, message_id)
+        self._scribe.say(words, message_id)
+        calls = from_json(message.get("tool_calls"))
+        for call in objects({"all": calls}, "all"):
+            self._call(call)
+        if message.get("finish_reason") == "stop" and not calls:
+            self._scribe.done()
+
+    def _call(self, call: Object) -> None:
+        call_id, name = text(call, "id"), text(call, "function", "name")
+        given = obj(from_json(looked_up(call, "function", "arguments")))
+        self._calls[call_id] = name, given
+        verb, kind, shown = TOOLS.get(name, (name.replace("_", " "), "other", ""))
+        fields: Object = {"title": f"{verb} {text(given, shown)}".strip() or name, "kind": kind}
+        fields["rawInput"] = given
+        if path := self._path(name, given):
+            fields["locations"] = [{"path": path}]
+        self._scribe.call(call_id, fields)
+        if name == "todo" and (steps := objects(given, "todos")):
+            entries = [plan_entry(text(step, "content"), text(step, "status")) for step in steps]
+            self._scribe.plan(entries)
+
+    def _path(self, name: str, given: Object) -> str:
+        is_file = name in ("patch", "read_file", "write_file")
+        path = text(given, "path") if is_file else ""
+        return os.path.join(self._scribe.facts.cwd, path) if path else ""
+
+    def _result(self, call_id: str, words: str) -> None:
+        name, given = self._calls.pop(call_id, ("", {}))
+        if not name:
+            self._missed.add("results of unknown calls", words)
+            return
+        told = from_json(words)
+        code = number(told, "exit_code")
+        failed = bool(text(told, "error")) or looked_up(told, "success") is False or bool(code)
+        produced: list[Object] = []
+        path = self._path(name, given)
+        if path and not failed and TOOLS[name][1] == "edit":
+            old, new = text(given, "old_string"), text(given, "new_string")
+            new = new or text(given, "content")
+            produced = [diff(path, old or None, new)] if old or new else []
+            if patch := text(given, "patch"):
+                produced = [content(patch)]
+        printed = text(told, "output") or text(told, "content") or text(told, "error")
+        if not produced and (printed or words):
+            produced = [content(printed or words)]
+        fields: Object = {"status": "failed" if failed else "completed"}
+        if produced:
+            fields["content"] = produced
+        if isinstance(told, dict):
+            fields["rawOutput"] = told
+        self._scribe.update(call_id, fields)
+
+
+def _parts(said: object, scribe: Scribe) -> list[Object]:
+    """What a message has in it, as content blocks."""
+    if isinstance(said, bytes):
+        said = said.decode(errors="replace")
+    if not isinstance(said, str) or not said:
+        return []
+    if not said.startswith(_STRUCTURED):
+        return [text_block(said)]
+    raw = said.removeprefix(_STRUCTURED).encode(errors="replace")
+    found = readable(b'{"parts":%b}' % raw, scribe.missed)
+    blocks: list[Object] = []
+    for part in objects(found, "parts"):
+        if words := text(part, "text"):
+            blocks.append(text_block(words))
+        elif shown := picture(text(part, "image_url", "url")):
+            blocks.append(shown)
+        else:
+            scribe.missed.kind("parts", text(part, "type"), part)
+    return blocks
+
+
+READER: Final = Reader(NAME, KEY, find, read)
