@@ -58,13 +58,24 @@ def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> t
     """
     if given.strip() in (b"", b"null"):
         return ()
-    servers = [_typed(raw, place, can, acp=acp) for place, raw in enumerate(items(given))]
-    for place, server in enumerate(servers):
-        if any(server.name == other.name for other in servers[:place]):
-            raise _refused(_Field(place, server.name), "name", "another server has that name too")
-        ours = isinstance(server, McpServerAcp) and server.server_id
-        if ours and any(ours == getattr(other, "server_id", None) for other in servers[:place]):
-            raise _refused(_Field(place, server.name), "serverId", "another server has it too")
+    servers: list[Server] = []
+    for place, raw in enumerate(items(given)):
+        kind, field = _kind(raw, place)
+        server: Server
+        if kind == "acp" and acp:
+            provided = _text(members(raw), "serverId", field)
+            server = _decoded(McpServerAcp, raw, field)
+            if any(provided == getattr(other, "server_id", None) for other in servers):
+                raise _refused(field, "serverId", "another server has it too")
+        elif kind not in KINDS:
+            raise _refused(field, "type", f"this agent does not take MCP servers over {kind}")
+        else:
+            server = _checked(kind, raw, field, can)
+            if isinstance(server, McpServerStdio) and not os.path.isabs(server.command):
+                server = msgspec.structs.replace(server, command=_found(server, field))
+        if any(server.name == other.name for other in servers):
+            raise _refused(field, "name", "another server has that name too")
+        servers.append(server)
     return tuple(servers)
 
 
@@ -108,19 +119,6 @@ def _refused(field: _Field, member: str, reason: str) -> InvalidParamsError:
     return InvalidParamsError(f"{path}: {field.who}: {reason}", field=path)
 
 
-def _typed(raw: bytes, place: int, can: McpCapabilities, *, acp: bool) -> Server:
-    kind, field = _kind(raw, place)
-    if kind == "acp" and acp:
-        _text(members(raw), "serverId", field)
-        return _decoded(McpServerAcp, raw, field)
-    if kind not in KINDS:
-        raise _refused(field, "type", f"this agent does not take MCP servers over {kind}")
-    server = _checked(kind, raw, field, can)
-    if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
-        return server
-    return msgspec.structs.replace(server, command=_found(server, field))
-
-
 def _kind(raw: bytes, place: int) -> tuple[str, _Field]:
     """How the server is reached, and where it stands; checks its name."""
     parts = members(raw)
@@ -139,7 +137,19 @@ def _checked(kind: str, raw: bytes, field: _Field, can: McpCapabilities) -> Serv
         raw = splice(raw, {"type": None})
     server = _decoded(KINDS[kind], raw, field)
     if isinstance(server, McpServerStdio):
-        _check_program(server, field)
+        if "\0" in server.command:
+            raise _refused(field, "command", "it holds a NUL character")
+        for number, argument in enumerate(server.args):
+            if "\0" in argument:
+                raise _refused(field, f"args[{number}]", "it holds a NUL character")
+        for number, variable in enumerate(server.env):
+            name, path = variable.name, f"env[{number}]"
+            if not name or "=" in name or "\0" in name:
+                reason = f"{name!r} cannot name an environment variable"
+                raise _refused(field, f"{path}.name", reason)
+            if "\0" in variable.value:
+                raise _refused(field, f"{path}.value", f"that of {name!r} holds a NUL character")
+        _found(server, field)
     elif not isinstance(server, McpServerAcp):
         _check_address(server.url, field)
         for number, header in enumerate(server.headers):
@@ -170,21 +180,6 @@ def _text(parts: dict[str, bytes], member: str, field: _Field) -> str:
     if not value:
         raise _refused(field, member, "a non-empty string is required")
     return value
-
-
-def _check_program(server: McpServerStdio, field: _Field) -> None:
-    if "\0" in server.command:
-        raise _refused(field, "command", "it holds a NUL character")
-    for place, argument in enumerate(server.args):
-        if "\0" in argument:
-            raise _refused(field, f"args[{place}]", "it holds a NUL character")
-    for place, variable in enumerate(server.env):
-        name, path = variable.name, f"env[{place}]"
-        if not name or "=" in name or "\0" in name:
-            raise _refused(field, f"{path}.name", f"{name!r} cannot name an environment variable")
-        if "\0" in variable.value:
-            raise _refused(field, f"{path}.value", f"that of {name!r} holds a NUL character")
-    _found(server, field)
 
 
 def _found(server: McpServerStdio, field: _Field) -> str:

@@ -72,9 +72,15 @@ class Wire:
         arriving, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         writing, leaving = anyio.create_memory_object_stream[SessionMessage](math.inf)
         self._arriving, self._leaving = arriving, leaving
+
+        async def fill() -> None:
+            async with arriving:
+                with suppress(anyio.BrokenResourceError):  # nobody reads any more
+                    await self._read()
+
         async with self._connected():
             # Plain tasks: they belong to no cancel scope, and can be ended from wherever we are.
-            tasks = [asyncio.create_task(self._fill()), asyncio.create_task(self._empty())]
+            tasks = [asyncio.create_task(fill()), asyncio.create_task(self._empty())]
             try:
                 yield reading, writing
             finally:
@@ -104,11 +110,6 @@ class Wire:
     def _break(self, fault: str) -> None:
         self._fault = self._fault or fault
         self.over.set()
-
-    async def _fill(self) -> None:
-        async with self._arriving:
-            with suppress(anyio.BrokenResourceError):  # nobody reads any more
-                await self._read()
 
     async def _empty(self) -> None:
         try:
