@@ -84,11 +84,32 @@ class Guard:
         except OSError:
             return
         try:
-            self.pid = _spawn_shell(self.mark, group, reading)
+            null = os.open(os.devnull, os.O_RDWR)
+        except OSError:
+            os.close(reading)
+            self._close_pipe()
+            return
+        try:
+            # An environment of its own: an outer guard's sweep must not take this guardian down
+            # before it has done its work. No descriptor of ours: an editor waits for the end of our
+            # stdout.
+            self.pid = os.posix_spawn(
+                "/bin/sh",
+                ["sh", "-c", SCRIPT, "acphold-guard", self.mark, str(group)],
+                {"PATH": os.environ.get("PATH", os.defpath)},
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, reading, 0),
+                    (os.POSIX_SPAWN_DUP2, null, 1),
+                    (os.POSIX_SPAWN_DUP2, null, 2),
+                ],
+                setsid=True,
+                setsigmask=[],
+            )
             _limit_locks(self.pid, None)  # it has the mark that we have from an outer guard
         except (OSError, NotImplementedError):
             self._close_pipe()
         finally:
+            os.close(null)
             os.close(reading)
 
     def dismiss(self) -> None:
@@ -100,8 +121,18 @@ class Guard:
                 pass  # somebody killed the guardian
         self._close_pipe()
         pid, self.pid = self.pid, None
-        if pid is not None:
-            _reap(pid, DISMISS_SECONDS)
+        if pid is None:
+            return
+        deadline = time.monotonic() + DISMISS_SECONDS
+        try:
+            while not os.waitpid(pid, os.WNOHANG)[0]:
+                if time.monotonic() > deadline:
+                    os.kill(pid, signal.SIGKILL)
+                    os.waitpid(pid, 0)
+                    return
+                time.sleep(0.001)
+        except ChildProcessError:
+            pass  # SIGCHLD is ignored here: nothing to reap
 
     def environment(self, env: dict[str, str]) -> dict[str, str]:
         """`env` with our mark added; those of outer guards stay, so that theirs reach as far."""
@@ -159,39 +190,3 @@ def _limit_locks(pid: int, number: int | None) -> int | None:
     except (OSError, ValueError):
         return None
     return soft
-
-
-def _spawn_shell(mark: str, group: int, reading: int) -> int:
-    """Start the guardian's shell with `reading` as its stdin; raises OSError."""
-    # An environment of its own: an outer guard's sweep must not take this guardian down before
-    # it has done its work. No descriptor of ours: an editor waits for the end of our stdout.
-    null = os.open(os.devnull, os.O_RDWR)
-    try:
-        return os.posix_spawn(
-            "/bin/sh",
-            ["sh", "-c", SCRIPT, "acphold-guard", mark, str(group)],
-            {"PATH": os.environ.get("PATH", os.defpath)},
-            file_actions=[
-                (os.POSIX_SPAWN_DUP2, reading, 0),
-                (os.POSIX_SPAWN_DUP2, null, 1),
-                (os.POSIX_SPAWN_DUP2, null, 2),
-            ],
-            setsid=True,
-            setsigmask=[],
-        )
-    finally:
-        os.close(null)
-
-
-def _reap(pid: int, seconds: float) -> None:
-    """Wait for child `pid`; kill it when it takes longer than `seconds`."""
-    deadline = time.monotonic() + seconds
-    try:
-        while not os.waitpid(pid, os.WNOHANG)[0]:
-            if time.monotonic() > deadline:
-                os.kill(pid, signal.SIGKILL)
-                os.waitpid(pid, 0)
-                return
-            time.sleep(0.001)
-    except ChildProcessError:
-        pass  # SIGCHLD is ignored here: nothing to reap

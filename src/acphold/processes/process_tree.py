@@ -33,7 +33,10 @@ def end(group: int, mark: str, grace: float) -> bool:
         while left := living(group, mark):
             fresh = left - signalled
             if fresh:  # also those that were forked while we looked
-                _signal_all(group, fresh, number)
+                _try(os.killpg, group, number)  # one call: nobody forks its way out between two
+                for pid in fresh:
+                    if pid > 0 and _try(os.getpgid, pid) != group:
+                        _try(os.kill, pid, number)
                 signalled |= fresh
             if time.monotonic() > deadline:
                 break
@@ -109,13 +112,6 @@ def _contents(path: str) -> bytes:
         return b""
     finally:
         os.close(fd)
-
-
-def _signal_all(group: int, pids: set[int], number: int) -> None:
-    _try(os.killpg, group, number)  # one call: nobody forks its way out between two
-    for pid in pids:
-        if pid > 0 and _try(os.getpgid, pid) != group:
-            _try(os.kill, pid, number)
 
 
 def _try(call: Callable[..., int | None], *arguments: int) -> int | None:

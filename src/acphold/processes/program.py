@@ -68,14 +68,14 @@ class Program:
         Blocks meanwhile; no longer than it takes.
         """
         with self._lock:
-            return self._settle(
+            return self._note_end(
                 gone=self.gone or process_tree.end(self.pid, self.guard.mark, grace)
             )
 
     def look(self) -> bool:
         """Whether it and all that it started have ended by themselves. Blocks for a moment."""
         with self._lock:
-            return self._settle(
+            return self._note_end(
                 gone=self.gone or not process_tree.living(self.pid, self.guard.mark)
             )
 
@@ -94,7 +94,7 @@ class Program:
         self.end()
         self.reap()
 
-    def _settle(self, *, gone: bool) -> bool:
+    def _note_end(self, *, gone: bool) -> bool:
         if gone and not self.gone:
             self.gone = True
             self.guard.dismiss()  # not before: it may have to do what we could not
@@ -118,7 +118,12 @@ def launch(
         raise AgentStartError("no command was given to start the agent with")
     keep_stdio_open()
     close_others_on_exec()
-    _keep_exit_statuses()
+    # An inherited "ignore SIGCHLD" has the system reap children before we can ask how they ended.
+    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
+        try:
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        except ValueError:
+            pass  # not in the main thread: then the status stays unknown
     surroundings = dict(os.environ if env is None else env)
     folder = None if cwd is None else os.fspath(cwd)
     path = _find(command[0], surroundings, folder)
@@ -149,15 +154,6 @@ def launch(
     return Program(command, pid, fds, guard)
 
 
-def _keep_exit_statuses() -> None:
-    """Undo an inherited "ignore SIGCHLD": with it the system reaps children before we can ask."""
-    if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
-        try:
-            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        except ValueError:
-            pass  # not in the main thread: then the status stays unknown
-
-
 def _spawn(
     path: str,
     command: Sequence[str],
@@ -166,8 +162,22 @@ def _spawn(
     stdio: tuple[int, int, int],
 ) -> int:
     """Start the program at `path`; its pid. Raises OSError."""
-    if cwd is not None:
-        return _spawn_in(cwd, path, command, env, stdio)
+    if cwd is not None:  # which posix_spawn cannot change; agents are not started this way
+        # Not by a shell that becomes it: some drop variables whose names are no words of theirs.
+        import subprocess
+
+        process = subprocess.Popen(
+            list(command),
+            executable=os.path.join(cwd, path),
+            cwd=cwd,
+            env=env,
+            stdin=stdio[0],
+            stdout=stdio[1],
+            stderr=stdio[2],
+            process_group=0,
+        )
+        process.returncode = 0  # else `subprocess` takes it off the process table behind our back
+        return process.pid
     return os.posix_spawn(
         path,
         list(command),
@@ -177,27 +187,6 @@ def _spawn(
         setsigmask=[],
         setsigdef=DEFAULT_SIGNALS,
     )
-
-
-def _spawn_in(
-    cwd: str, path: str, command: Sequence[str], env: dict[str, str], stdio: tuple[int, int, int]
-) -> int:
-    """As posix_spawn does it, which cannot change the folder. Agents are not started this way."""
-    # Not by a shell that becomes it: some shells drop variables whose names are no words of theirs.
-    import subprocess
-
-    process = subprocess.Popen(
-        list(command),
-        executable=os.path.join(cwd, path),
-        cwd=cwd,
-        env=env,
-        stdin=stdio[0],
-        stdout=stdio[1],
-        stderr=stdio[2],
-        process_group=0,
-    )
-    process.returncode = 0  # else `subprocess` takes it off the process table behind our back
-    return process.pid
 
 
 def become(command: Sequence[str]) -> NoReturn:

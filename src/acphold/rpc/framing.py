@@ -144,8 +144,17 @@ class Nesting:
     def add(self, piece: bytes) -> None:
         """Look at the next bytes of the text."""
         for start in range(0, len(piece), STEP):
-            if not self.too_deep:
-                self._climb(self._brackets(piece[start : start + STEP]))
+            if self.too_deep:
+                return
+            brackets = self._brackets(piece[start : start + STEP])
+            for first in range(0, len(brackets), BLOCK):
+                block = brackets[first : first + BLOCK]
+                opened = block.count(b"{") + block.count(b"[")
+                if self._level + opened > self._limit:
+                    steps = memoryview(block.translate(STEPS)).cast("b")
+                    if max(accumulate(steps, initial=self._level)) > self._limit:
+                        self.too_deep = True
+                self._level += 2 * opened - len(block)
 
     def _brackets(self, piece: bytes) -> bytes:
         """The brackets of `piece` that stand outside of texts."""
@@ -160,16 +169,6 @@ class Nesting:
         outside = b"".join(parts[self._in_text :: 2])
         self._in_text ^= len(parts) % 2 == 0
         return outside.translate(None, NO_BRACKETS)
-
-    def _climb(self, brackets: bytes) -> None:
-        for start in range(0, len(brackets), BLOCK):
-            block = brackets[start : start + BLOCK]
-            opened = block.count(b"{") + block.count(b"[")
-            if self._level + opened > self._limit:
-                steps = memoryview(block.translate(STEPS)).cast("b")
-                if max(accumulate(steps, initial=self._level)) > self._limit:
-                    self.too_deep = True
-            self._level += 2 * opened - len(block)
 
 
 NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{[}]")

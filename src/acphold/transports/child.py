@@ -44,7 +44,7 @@ class ChildProcess:
         stdin, stdout, stderr = program.fds
         self.transport = PipeTransport(stdout, stdin)
         self._stderr = Stderr(stderr, log_path=log_path, relay_fd=relay_fd)
-        self._watch = ExitWatch(self._loop, self.pid, self._settle)
+        self._watch = ExitWatch(self._loop, self.pid, self._note_exit)
         if program.guard.pid is None:
             log.warning(
                 "nothing could be started to guard %s: kill -9 of acphold leaves it behind",
@@ -98,7 +98,7 @@ class ChildProcess:
                 await self._exit_within(grace)
             finally:
                 self._watch.stop()
-                self._settle(None)  # whoever still waits for the exit is told
+                self._note_exit(None)  # whoever still waits for the exit is told
                 self._program.reap()
                 self._stderr.close()
                 await self.transport.aclose()
@@ -106,7 +106,7 @@ class ChildProcess:
     async def _exit_within(self, seconds: float) -> None:
         await asyncio.wait([self._exited], timeout=max(seconds, 0))
 
-    def _settle(self, status: int | None) -> None:
+    def _note_exit(self, status: int | None) -> None:
         if not self._exited.done():
             self._stderr.read_rest()  # its last words, for whoever reports the exit
             self._exited.set_result(status)

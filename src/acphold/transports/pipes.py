@@ -85,8 +85,16 @@ class PipeTransport:
             await asyncio.sleep(0)  # a peer that floods us must not stop everybody else
         if self._arrived is None:
             self._arrived = b"" if self._reading is Reading.CUT else self._take()
-            if self._arrived is None:
-                await self._arrival()
+            if self._arrived is None:  # wait until something has, or the input is closed
+                if self._reading is Reading.LOST:
+                    self._close_input()
+                if self._reader is not None and not self._reader.done():
+                    raise RuntimeError("another task is waiting in receive() already")
+                if self._input is not None:
+                    self._spent = 0
+                    self._reader = self._loop.create_future()
+                    self._watch(self._input)
+                    await self._reader
         data, self._arrived = self._arrived, None
         return data or b""
 
@@ -176,18 +184,6 @@ class PipeTransport:
                 self._close_input()
             elif self._arrived:
                 self._reader.set_result(None)
-
-    async def _arrival(self) -> None:
-        """Wait until something has arrived, or the input is closed."""
-        if self._reading is Reading.LOST:
-            self._close_input()
-        if self._reader is not None and not self._reader.done():
-            raise RuntimeError("another task is waiting in receive() already")
-        if self._input is not None:
-            self._spent = 0
-            self._reader = self._loop.create_future()
-            self._watch(self._input)
-            await self._reader
 
     def _watch(self, source: Descriptor) -> None:
         if not self._watched and not source.is_file:  # no loop can watch a file, nor need it

@@ -31,7 +31,15 @@ class Stderr:
         self, fd: int, *, log_path: str | os.PathLike[str] | None = None, relay_fd: int | None = 2
     ) -> None:
         self._tail = bytearray()
-        self._log_fd = None if log_path is None else _open_log(log_path)
+        self._log_fd: int | None = None
+        if log_path is not None:
+            # For our eyes only. A pipe that nobody reads would make us wait, when it is opened and
+            # when it is full.
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
+            try:
+                self._log_fd = os.open(log_path, flags, 0o600)
+            except OSError as error:
+                log.warning("the agent's stderr is not logged: %s", error)
         self._relay = None if relay_fd is None else Relay(relay_fd)
         self._reader = OutputReader(asyncio.get_running_loop(), fd, self._take)
 
@@ -83,14 +91,3 @@ class Relay:
         with suppress(OSError):  # closed, or nobody reads it: then it is not wanted
             while view and self._poll.poll(0) == [(self._fd, select.POLLOUT)]:
                 view = view[os.write(self._fd, view[: select.PIPE_BUF]) :]
-
-
-def _open_log(path: str | os.PathLike[str]) -> int | None:
-    """The file at `path`, to append to, for our eyes only; None, with a warning, if it fails."""
-    # A pipe that nobody reads would make us wait, when it is opened and when it is full.
-    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
-    try:
-        return os.open(path, flags, 0o600)
-    except OSError as error:
-        log.warning("the agent's stderr is not logged: %s", error)
-        return None

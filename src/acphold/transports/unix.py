@@ -115,27 +115,23 @@ async def connect(path: str, seconds: float) -> PipeTransport:
         raise ConnectionLostError(f"no way to {path}: {exc.strerror}") from None
     try:
         connection.setblocking(False)
-        await _connect(connection, path, seconds)
+        async with asyncio.timeout(seconds):
+            while (status := connection.connect_ex(path)) == errno.EAGAIN:  # noqa: ASYNC110 - no event
+                await asyncio.sleep(ROOM_SECONDS)
+        if status:
+            raise OSError(status, os.strerror(status))
         if credentials(connection).uid != os.getuid():
             raise ConnectionLostError(f"{path} belongs to another user")
         return socket_transport(connection)
+    except TimeoutError:
+        connection.close()
+        raise SilentPeerError(f"{path}: the process there takes no connection") from None
     except OSError as exc:
         connection.close()
         raise ConnectionLostError(f"nobody listens at {path}: {exc.strerror}") from None
     except BaseException:
         connection.close()
         raise
-
-
-async def _connect(connection: socket.socket, path: str, seconds: float) -> None:
-    try:
-        async with asyncio.timeout(seconds):
-            while (status := connection.connect_ex(path)) == errno.EAGAIN:  # noqa: ASYNC110 - no event
-                await asyncio.sleep(ROOM_SECONDS)
-    except TimeoutError:
-        raise SilentPeerError(f"{path}: the process there takes no connection") from None
-    if status:
-        raise OSError(status, os.strerror(status))
 
 
 _CLOEXEC = getattr(socket, "SOCK_CLOEXEC", 0)
@@ -224,7 +220,10 @@ class Listener:
         except OSError as exc:
             if exc.errno not in (errno.EAGAIN, errno.ECONNABORTED):
                 log.warning("a connection was not taken: %s", exc)
-                self._pause(listener)
+                # No descriptor is free: the one who waits would be reported again at once.
+                loop = asyncio.get_running_loop()
+                loop.remove_reader(listener)
+                loop.call_later(PAUSE_SECONDS, self._resume, listener)
             return
         try:
             stranger = credentials(connection).uid != os.getuid()
@@ -238,12 +237,6 @@ class Listener:
         task = asyncio.create_task(self._serve(connection), name="attend connection")
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
-
-    def _pause(self, listener: socket.socket) -> None:
-        """No descriptor is free: the one who waits would be reported again at once."""
-        loop = asyncio.get_running_loop()
-        loop.remove_reader(listener)
-        loop.call_later(PAUSE_SECONDS, self._resume, listener)
 
     def _resume(self, listener: socket.socket) -> None:
         if self._socket is listener:
@@ -265,7 +258,13 @@ class Listener:
                 return
             with suppress(OSError):  # it has gone already, which is told below
                 connection.send(TAKEN)
-            watching = asyncio.create_task(_gone(connection, transport), name="watch pipe")
+
+            async def watch() -> None:
+                # The program that handed over its streams is ended: its editor is gone.
+                await _readable(connection)
+                await transport.aclose()
+
+            watching = asyncio.create_task(watch(), name="watch pipe")
             try:
                 await self._attended(transport)
                 with suppress(OSError):  # killed meanwhile
@@ -344,12 +343,6 @@ async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int
     if words == HANDED_OVER:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     return words, None
-
-
-async def _gone(connection: socket.socket, transport: PipeTransport) -> None:
-    """The program that handed over its streams has been ended: its editor is gone."""
-    await _readable(connection)
-    await transport.aclose()
 
 
 async def _readable(connection: socket.socket) -> None:
