@@ -181,6 +181,7 @@ KNOWN_AGENTS: Final[Mapping[str, KnownAgent]] = {
             ("@augmentcode/auggie", "--acp"),
             "npm install -g @augmentcode/auggie",
             "auggie login",
+            is_imported=True,
         ),
         KnownAgent(
             "kimi",

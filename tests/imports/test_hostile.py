@@ -17,6 +17,7 @@ from acphold.imports import NAMES, Home, reader
 from acphold.imports.records import LINE_BYTES
 from acphold.imports.sources import noting_unreadable
 from acphold.imports.values import milliseconds
+from tests.imports import test_auggie as auggie
 from tests.imports.claude_home import Transcript, thinking, use
 from tests.imports.codex_home import Rollout
 from tests.imports.test_crush import Database, part
@@ -370,8 +371,22 @@ def _rich_hermes(home: Path) -> None:
     state.message("user", "Bye.", "s2")
 
 
+def _rich_auggie(home: Path) -> None:
+    edit = auggie.called("c1", "str-replace-editor", path="a", old_str_1="x", new_str_1="y")
+    asked = (auggie.words("Hello."), auggie.WHERE, {"type": 2, "image_node": {"image_data": "x"}})
+    thought = {"type": 8, "thinking": {"summary": "Hm."}}
+    spent = {"type": 10, "token_usage": {"input_tokens": 1, "output_tokens": 2}}
+    auggie.session(
+        home,
+        auggie.exchange("Hello.", thought, auggie.said("Hi."), edit, spent, nodes=asked),
+        auggie.exchange("", auggie.said("Done."), nodes=(auggie.result("c1", "ok"),)),
+        auggie.exchange("Summary.", isHistorySummary=True),
+    )
+
+
 RICH: dict[str, Callable[[Path], None]] = {
     "acpx": _rich_acpx,
+    "auggie": _rich_auggie,
     "claude": _rich_claude,
     "cline": _rich_cline,
     "codex": _rich_codex,

@@ -15,6 +15,9 @@ from tests.cli.command_line import CommandLine
 from tests.imports.claude_home import Transcript
 from tests.imports.codex_home import Rollout
 from tests.imports.test_aider import BEGUN, project
+from tests.imports.test_auggie import exchange as auggie_exchange
+from tests.imports.test_auggie import said as auggie_said
+from tests.imports.test_auggie import session as auggie_session
 from tests.imports.test_crush import Database, part
 from tests.imports.test_cursor import Editor
 from tests.imports.test_goose import Store as Goose
@@ -158,6 +161,14 @@ def crush(home: Path) -> None:
     database.message("from-the-future", "x")
     database.message("user", "And now?", part("smell"))
     database.message("assistant", "Bye.")
+
+
+def auggie(home: Path) -> None:
+    auggie_session(
+        home,
+        auggie_exchange("Hello.", auggie_said("Hi."), {"type": 4711}),
+        auggie_exchange("And now?", auggie_said("Bye."), nodes=({"type": 4712},)),
+    )
 
 
 def hermes(home: Path) -> None:
@@ -330,6 +341,9 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
     }),
     "hermes": ("hermes", hermes, {
         "messages of type 'from-the-future'", "parts of type 'smell'",
+    }),
+    "auggie": ("auggie", auggie, {
+        "parts of type '4711'", "parts of prompts of type '4712'",
     }),
     "cline": ("cline", cline, {
         "parts of type 'hologram'", "messages of type 'from-the-future'",

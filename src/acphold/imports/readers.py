@@ -28,6 +28,7 @@ NAMES: Final = (
     "aider",
     "crush",
     "hermes",
+    "auggie",
     "acphold",
 )
 """One module each, imported when it is asked for."""

@@ -1,0 +1,233 @@
+"""Auggie: `~/.augment/sessions/<id>.json`, a conversation as one document of exchanges.
+
+An exchange has nodes of what was asked and nodes of what was answered, each of a kind that a number
+names. Results of calls are asked with, in the exchange behind. A summary of what was before is an
+exchange of its own; what it sums up stays.
+
+The numbers are those of Auggie's published program, npm `@augmentcode/auggie` 0.36.0.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from acphold.imports.content_blocks import content, diff, image, resource_link, text_block
+from acphold.imports.missed import Missed
+from acphold.imports.readers import Reader
+from acphold.imports.records import document
+from acphold.imports.scribe import Scribe
+from acphold.imports.sources import Home, Source, files_below, source_of
+from acphold.imports.values import (
+    Object,
+    from_json,
+    milliseconds,
+    number,
+    obj,
+    objects,
+    strings,
+    text,
+)
+
+NAME: Final = "auggie"
+KEY: Final = "auggie"
+
+TOOLS: Final = {
+    "apply_patch": ("Edit", "edit", "path"),
+    "codebase-retrieval": ("Search", "search", "information_request"),
+    "grep-search": ("Search", "search", "query"),
+    "kill-process": ("Kill", "execute", "terminal_id"),
+    "launch-process": ("", "execute", "command"),
+    "read-process": ("Output of", "read", "terminal_id"),
+    "remove-files": ("Delete", "delete", ""),
+    "save-file": ("Write", "edit", "path"),
+    "str-replace-editor": ("Edit", "edit", "path"),
+    "view": ("Read", "read", "path"),
+    "view_tasklist": ("Read the plan", "read", ""),
+    "web-fetch": ("Fetch", "fetch", "url"),
+    "web-search": ("Search the web for", "fetch", "query"),
+}
+"""What a tool is called on a screen, its kind, and the argument that stands in its title."""
+
+_WORDS, _RESULT, _PICTURE, _WHERE, _FILE = 0, 1, 2, 4, 8
+_ASKED_BESIDE: Final = frozenset({3, 5, 6, 7, 9, 10, 11})
+"""What is asked with and no person typed: places and edits in an editor, summaries."""
+_SAID, _CALLED, _THOUGHT, _SPENT = 0, 5, 8, 10
+_SAID_BESIDE: Final = frozenset({1, 2, 3, 4, 6, 7, 9, 11})
+"""What repeats an answer or belongs to its form: its end, what to ask next, what it costs."""
+
+_FORMATS: Final = {1: "image/png", 2: "image/jpeg", 3: "image/gif", 4: "image/webp"}
+_OF_THE_PROGRAM: Final = "<supervisor>"
+_PART: Final = re.compile(r"old_str(_\d+)?")
+
+
+def find(home: Home) -> Iterator[Source]:
+    """The conversations of the command line."""
+    for path in files_below(home.path / ".augment/sessions", "*.json"):
+        if source := source_of(NAME, path.stem, [path]):
+            yield source
+
+
+def read(source: Source, scribe: Scribe) -> Iterator[None]:
+    """Tell the conversation; raises OSError for half a document."""
+    path = Path(source.paths[0])
+    missed = Missed()
+    whole = document(path, missed)
+    if missed.counts:
+        raise OSError(f"{path} is being written, too large, or no JSON")
+    history = objects(whole, "chatHistory")
+    scribe.facts.cwd = _folder(history)
+    scribe.clock(milliseconds(whole.get("created")))
+    telling = _Telling(scribe, text(whole, "agentState", "modelId"))
+    for place, one in enumerate(history):
+        telling.exchange(one, place)
+        yield
+    scribe.clock(milliseconds(whole.get("modified")))
+    scribe.title(text(whole, "customTitle") or text(whole, "title"))
+
+
+def _folder(history: list[Object]) -> str:
+    """The folder that the first of the exchanges says it was held in."""
+    for one in history:
+        for node in objects(one, "exchange", "request_nodes"):
+            where = obj(node, "ide_state_node")
+            for folder in objects(where, "workspace_folders"):
+                if named := text(folder, "folder_root") or text(folder, "repository_root"):
+                    return named
+            if named := text(where, "current_terminal", "current_working_directory"):
+                return named
+    return ""
+
+
+class _Telling:
+    """One conversation, exchange by exchange."""
+
+    def __init__(self, scribe: Scribe, model: str) -> None:
+        self._scribe = scribe
+        self._missed = scribe.missed
+        self._model = model
+        self._calls: dict[str, tuple[str, Object]] = {}
+
+    def exchange(self, told: Object, place: int) -> None:
+        """What was asked, and what was answered."""
+        exchange = obj(told, "exchange")
+        message_id = text(exchange, "request_id") or f"exchange-{place}"
+        asked = objects(exchange, "request_nodes")
+        if told.get("isHistorySummary") is True:
+            said = text(exchange, "request_message") or text(exchange, "response_text")
+            self._scribe.compacted(f"compacted-{message_id}", said)
+            return
+        for node in asked:
+            if number(node, "type") == _RESULT:
+                self._result(obj(node, "tool_result_node"))
+        if blocks := self._prompt(exchange, asked):
+            self._calls.clear()
+            self._scribe.prompt(blocks)
+            self._scribe.model(text(exchange, "model_id") or self._model)
+        answered = objects(exchange, "response_nodes")
+        is_told = any(number(n, "type") == _SAID and text(n, "content") for n in answered)
+        if not is_told:
+            self._scribe.say(text(exchange, "response_text"), message_id)
+        for node in answered:
+            self._answer(node, message_id)
+        self._scribe.clock(milliseconds(told.get("finishedAt")))
+        if told.get("completed") is True and not self._calls:
+            self._scribe.done()
+
+    def _prompt(self, exchange: Object, asked: list[Object]) -> list[Object]:
+        """What a person typed and attached; nothing where only results were handed on."""
+        blocks: list[Object] = []
+        words = text(exchange, "request_message")
+        if not words:
+            nodes = (text(n, "text_node", "content") for n in asked if number(n, "type") == _WORDS)
+            words = next((said for said in nodes if not said.startswith(_OF_THE_PROGRAM)), "")
+        if words.strip() and not words.startswith(_OF_THE_PROGRAM):
+            blocks.append(text_block(words))
+        for node in asked:
+            kind = number(node, "type")
+            if kind == _PICTURE:
+                shown = obj(node, "image_node")
+                mime = _FORMATS.get(number(shown, "format") or 0, "image/png")
+                if data := text(shown, "image_data"):
+                    blocks.append(image(data, mime))
+            elif kind == _FILE:
+                name = text(node, "file_node", "file_name") or "file"
+                blocks.append(resource_link(name, f"context:{name}"))
+            elif kind not in (_WORDS, _RESULT, _WHERE) and kind not in _ASKED_BESIDE:
+                self._missed.kind("parts of prompts", str(kind), node)
+        return blocks
+
+    def _answer(self, node: Object, message_id: str) -> None:
+        kind = number(node, "type")
+        if kind == _SAID:
+            self._scribe.say(text(node, "content"), message_id)
+        elif kind == _THOUGHT:
+            thought = text(node, "thinking", "content") or text(node, "thinking", "summary")
+            self._scribe.think(thought, message_id)
+        elif kind == _CALLED:
+            self._call(obj(node, "tool_use"))
+        elif kind == _SPENT:
+            spent = obj(node, "token_usage")
+            self._scribe.tokens(
+                inputTokens=number(spent, "input_tokens"),
+                outputTokens=number(spent, "output_tokens"),
+                cachedReadTokens=number(spent, "cache_read_input_tokens"),
+                cachedWriteTokens=number(spent, "cache_creation_input_tokens"),
+            )
+        elif kind not in _SAID_BESIDE:
+            self._missed.kind("parts", str(kind), node)
+
+    def _call(self, call: Object) -> None:
+        call_id, name = text(call, "tool_use_id"), text(call, "tool_name")
+        given = obj(from_json(text(call, "input_json")))
+        if call_id:
+            self._calls[call_id] = name, given
+        verb, kind, shown = TOOLS.get(name, (name, "other", ""))
+        if name.startswith("sub-agent"):
+            kind, shown = "think", "instruction"
+        paths = [self._path(text(given, "path")), *map(self._path, strings(given, "file_paths"))]
+        places: list[Object] = [{"path": path} for path in paths if path]
+        detail = text(given, shown) or ", ".join(strings(given, "file_paths"))
+        fields: Object = {"title": f"{verb} {detail}".strip() or name, "kind": kind}
+        fields["rawInput"] = given
+        if places and kind in ("edit", "read", "delete"):
+            fields["locations"] = places
+        self._scribe.call(call_id, fields)
+
+    def _path(self, path: str) -> str:
+        return os.path.join(self._scribe.facts.cwd, path) if path else ""
+
+    def _result(self, result: Object) -> None:
+        call_id = text(result, "tool_use_id")
+        name, given = self._calls.pop(call_id, ("", {}))
+        if not name:
+            self._missed.add("results of unknown calls", result)
+            return
+        failed = result.get("is_error") is True
+        produced: list[Object] = []
+        path = self._path(text(given, "path"))
+        if path and not failed and TOOLS.get(name, ("", "", ""))[1] == "edit":
+            for key in given:
+                if found := _PART.fullmatch(key):
+                    new = text(given, f"new_str{found[1] or ''}")
+                    produced.append(diff(path, text(given, key) or None, new))
+            if whole := text(given, "file_content"):
+                produced.append(diff(path, None, whole))
+        inside = objects(result, "content_nodes")
+        words = text(result, "content") or "\n".join(
+            filter(None, (text(node, "text_content") for node in inside))
+        )
+        if words and not produced:
+            produced.append(content(words))
+        shown = filter(None, (text(node, "image_content", "image_data") for node in inside))
+        produced += ({"type": "content", "content": image(data, "image/png")} for data in shown)
+        fields: Object = {"status": "failed" if failed else "completed"}
+        if produced:
+            fields["content"] = produced
+        self._scribe.update(call_id, fields)
+
+
+READER: Final = Reader(NAME, KEY, find, read)
