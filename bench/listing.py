@@ -89,7 +89,7 @@ def _pages(
 
 def _page(journal: Journal, cwd: str | None, below: int) -> Callable[[], float]:
     """A measurement of one page; microseconds."""
-    filter = ListFilter(agent=AGENT, cwd=cwd)
+    filter = ListFilter(agents=(AGENT,), cwd=cwd)
     after = ListKey(below, "")
 
     async def pages() -> float:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 
 import pytest
 
 from acphold.cli.command_line import Exit
+from acphold.cli.main import parser_of
 from acphold.known_agents import KNOWN_AGENTS, keys_of, short_name
 from tests.cli.command_line import CommandLine
+from tests.cli.conversation import ended, prompt, remember, update
 from tests.cli.test_ask import steps
 from tests.editor import scripted_agent
 
@@ -94,3 +97,56 @@ def test_no_two_agents_call_themselves_the_same() -> None:
     assert all(
         short_name(key) == agent.name for agent in KNOWN_AGENTS.values() for key in agent.keys
     )
+
+
+EARLIER, TODAY = "@zed-industries/claude-code-acp", "@agentclientprotocol/claude-agent-acp"
+
+
+@pytest.fixture
+def two_releases(journal: Path) -> None:
+    """A journal with a session of each of two releases of one agent, and of another agent."""
+    used = update("usage_update", used=5, size=9, cost={"amount": 2, "currency": "EUR"})
+    for session, agent in (("a", EARLIER), ("b", TODAY), ("c", "other")):
+        remember(journal, session, prompt(f"apples {session}"), used, ended(), agent=agent)
+
+
+@pytest.mark.usefixtures("two_releases")
+@pytest.mark.parametrize("name", ["claude", "Claude"])
+def test_one_name_stands_for_all_releases_of_an_agent(acphold: CommandLine, name: str) -> None:
+    def ids(*words: str) -> set[str]:
+        lines = acphold.run(*words, "--json", "--agent", name).out.splitlines()
+        return {json.loads(line)["sessionId"] for line in lines}
+
+    assert ids("list") == ids("search", "apples") == ids("usage", "--by", "session") == {"a", "b"}
+    assert "apples c" not in acphold.run("export", "--all", "--agent", name).out
+    pruned = acphold.run("prune", "--older-than", "2100-01-01", "--agent", name, "--dry-run")
+    assert "2 sessions" in pruned.out + pruned.err
+    [line] = acphold.run("list", "--json", "--agent", EARLIER).out.splitlines()
+    assert json.loads(line)["agent"] == EARLIER
+
+
+@pytest.mark.usefixtures("two_releases")
+def test_usage_adds_up_the_releases_of_an_agent_under_its_name(acphold: CommandLine) -> None:
+    lines = [line.split() for line in acphold.run("usage").out.splitlines()]
+    assert {line[0]: line[1] for line in lines[1:3]} == {"claude": "2", "other": "1"}
+    assert "4.00 EUR" in acphold.run("usage").out.splitlines()[1]
+    names = [json.loads(line)["agent"] for line in acphold.run("usage", "--json").out.splitlines()]
+    assert {*names} == {EARLIER, TODAY, "other"}
+
+
+@pytest.mark.usefixtures("two_releases")
+def test_a_name_of_the_settings_file_stands_for_what_its_command_starts(
+    acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = tmp_path / "settings.toml"
+    monkeypatch.setenv("ACPHOLD_SETTINGS", str(settings))
+    settings.write_text(
+        f'[agents.work]\ncommand = ["npx", "-y", "{TODAY}"]\n'
+        '[agents.mine]\nname = "other"\ncommand = ["./agent"]\n'
+    )
+    for name, count in (("work", 2), ("mine", 1), ("nobody", 0)):
+        assert len(acphold.run("list", "--json", "--agent", name).out.splitlines()) == count
+
+
+def test_import_takes_the_long_name_of_an_agent_too() -> None:
+    assert parser_of("import").read(["--agent", TODAY])["agents"] == ["claude"]

@@ -135,7 +135,7 @@ def test_a_terminal_of_60_columns_has_room_for_it(acphold: CommandLine) -> None:
 
 def test_agents_that_tell_only_a_part_are_named(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "s", "goose acp", "/w", turn(9))
-    assert "goose acp reports only the last request" in acphold.run("usage").err
+    assert "goose reports only the last request" in acphold.run("usage").err
 
 
 def test_where_nothing_fits_that_is_said(acphold: CommandLine, used: Path) -> None:

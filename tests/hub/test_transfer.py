@@ -74,7 +74,7 @@ async def test_it_is_handed_the_conversation_and_has_the_session_from_then_on(
         [origin] = row.origins
         assert (origin.session_id, origin.agent) == (session, "puppet")
         assert origin.seq <= before
-        assert await house.journal.page(ListFilter(agent="puppet")) == []
+        assert await house.journal.page(ListFilter(agents=("puppet",))) == []
         await house.turn(client, session, "three", "THREE", own="s0")
         assert len(prompts(house)[1]["prompt"]) == 1
         [found] = await client.sessions()

@@ -80,7 +80,7 @@ async def test_a_conversation_is_listed_under_the_agents_key_with_its_own_times(
 ) -> None:
     conversation().write(tmp_path)
     assert await take(opened, tmp_path) == "new"
-    (row,) = await opened.page(ListFilter(agent=KEY, cwd=CWD))
+    (row,) = await opened.page(ListFilter(agents=(KEY,), cwd=CWD))
     assert row.session_id == SESSION
     assert row.title == "prompt 1"
     assert row.message_count == 6
@@ -209,7 +209,7 @@ async def test_a_conversation_held_through_wrap_gets_only_what_came_behind_it(
     assert await take(opened, tmp_path) == "grown"
     assert await said(opened, "ours") == ["prompt 1", "live", "prompt 2", "answer 2", "done"]
     assert await take(opened, tmp_path) == "same"
-    assert len(await opened.page(ListFilter(agent=KEY))) == 1
+    assert len(await opened.page(ListFilter(agents=(KEY,)))) == 1
 
 
 async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(

@@ -24,9 +24,9 @@ def test_a_cursor_leads_back_to_its_place(key: ListKey, filter: ListFilter) -> N
     assert cursor.decode(text, filter, SECRET) == key
 
 
-def list_of(filter: ListFilter) -> tuple[str | None, str | None]:
+def list_of(filter: ListFilter) -> tuple[tuple[str, ...], str | None]:
     """What makes two filters the same list: `w` and `w/` are one folder."""
-    return filter.agent, None if filter.cwd is None else os.path.realpath(filter.cwd)
+    return filter.agents, None if filter.cwd is None else os.path.realpath(filter.cwd)
 
 
 @given(KEYS, FILTERS, FILTERS)

@@ -16,6 +16,7 @@ from msgspec import Struct
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
 from acphold.cli.journals import entries, opened, sessions, whole
 from acphold.cli.places import named, place_name
+from acphold.cli.settings import agent_keys
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import (
     counted,
@@ -122,7 +123,7 @@ def export(
     names_some = (agent, cwd, since) != (None, None, None)
     _refuse_what_makes_no_sense(session_ids, everything, names_some, report, redact)
     place = _place(output, form, several=everything or len(session_ids) > 1)
-    fitting = ListFilter(agent=agent, cwd=cwd, archived="include")
+    fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
     names = tuple(session_ids) if everything or session_ids else (None,)
     asyncio.run(_export(journal, _Wanted(names, fitting, since or 0.0), place, redaction))

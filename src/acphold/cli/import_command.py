@@ -50,6 +50,7 @@ from acphold.imports import (
     reader,
 )
 from acphold.journal.stores import open_journal
+from acphold.known_agents import short_name
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -71,6 +72,7 @@ def parser() -> Parser:
         dest="agents",
         action="append",
         choices=NAMES,
+        type=short_name,
         metavar="NAME",
         help=f"only this agent's, may be repeated: {', '.join(NAMES)}",
     )

@@ -21,6 +21,7 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, pages, path_of, rows_of
+from acphold.cli.settings import agent_keys
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     cell_width,
@@ -159,7 +160,7 @@ def list_sessions(
     assert host is None, "done there"
     wanted = _Wanted(
         ListFilter(
-            agent=agent,
+            agents=agent_keys(agent),
             cwd=cwd,
             include_unprompted=unprompted,
             archived="include" if archived else "exclude",
@@ -229,7 +230,7 @@ class _Wanted(msgspec.Struct, frozen=True):
         asked = self.filter
         if (
             row.updated_at < self.since
-            or asked.agent not in (None, row.agent)
+            or (asked.agents and row.agent not in asked.agents)
             or not (row.prompted or asked.include_unprompted or self.only_live)
             or (row.archived and asked.archived == "exclude")
             or (asked.cwd is not None and not is_same_folder(asked.cwd, row.cwd))
@@ -449,11 +450,11 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
 
 
 def _none(wanted: _Wanted) -> str:
-    cwd, agent = wanted.filter.cwd, wanted.filter.agent
+    cwd, agents = wanted.filter.cwd, wanted.filter.agents
     filters = [
         "that are live" if wanted.only_live else "",
         f"in {cwd}" if cwd is not None else "",
-        f"of agent {agent!r}" if agent is not None else "",
+        f"of agent {agents[0]!r}" if agents else "",
         f"active since {iso(wanted.since)[:10]}" if wanted.since else "",
         f"with {' '.join(wanted.words)} in title, agent or folder" if wanted.words else "",
     ]

@@ -18,6 +18,7 @@ from acphold.cli.command_line import (
     is_confirmed,
 )
 from acphold.cli.journals import is_live, opened, sessions
+from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.times import now_ms
@@ -80,7 +81,7 @@ def prune(
     if is_asked and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; say --yes to delete, or --dry-run")
     filter = ListFilter(
-        agent=agent,
+        agents=agent_keys(agent),
         cwd=cwd,
         # What was never prompted is old as well; but it is none of the newest N.
         include_unprompted=older_than is not None,

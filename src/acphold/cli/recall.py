@@ -23,6 +23,7 @@ from msgspec.structs import replace
 from acphold.cli.command_line import UsageError, a_moment
 from acphold.cli.journals import searched
 from acphold.cli.places import place, place_name
+from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import iso, on_one_line, visible
 from acphold.history import Entry
 from acphold.history.words import document
@@ -105,7 +106,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
     """Hits, each with its place; raises UsageError for what cannot be searched for."""
     sought = Sought(
         request.query,
-        agent=request.agent,
+        agents=agent_keys(request.agent),
         cwd=cwd,
         since=0 if request.since is None else _moment(request.since),
         part=request.part,

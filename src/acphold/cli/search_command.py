@@ -23,6 +23,7 @@ from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, path_of, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
 from acphold.cli.places import place_name
+from acphold.cli.settings import agent_keys
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     console,
@@ -120,7 +121,7 @@ def search(
     assert host is None, "done there"
     sought = Sought(
         " ".join(words),
-        agent=agent,
+        agents=agent_keys(agent),
         cwd=cwd,
         since=max(0, round(since * 1000)),
         part=part,
@@ -259,7 +260,7 @@ def _narrowed(sought: Sought) -> str:
     """The filters of a search that found nothing."""
     filters = [
         f"in {sought.part}" if sought.part else "",
-        f"of agent {sought.agent!r}" if sought.agent is not None else "",
+        f"of agent {sought.agents[0]!r}" if sought.agents else "",
         f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
         f"since {iso(sought.since)[:10]}" if sought.since else "",
     ]

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acphold.errors import SettingsError
-from acphold.known_agents import KNOWN_AGENTS, KnownAgent
+from acphold.known_agents import KNOWN_AGENTS, KnownAgent, keys_of
 from acphold.processes.program import on_path
 
 if TYPE_CHECKING:
@@ -196,6 +196,29 @@ def agent_names() -> list[str]:
     except SettingsError:
         named = []
     return [*dict.fromkeys([*named, *KNOWN_AGENTS])]
+
+
+def agent_keys(name: str | None) -> tuple[str, ...]:
+    """Under what the sessions are kept of the agent that a person calls so; () for None.
+
+    A name of the settings file is what its `name` says there, or what its command starts.
+    """
+    if name is None:
+        return ()
+    keys = [*keys_of(name)]
+    try:
+        path = settings_path()
+        own = table_of(read_settings(path) or {}, "agents", path).get(name)
+    except SettingsError:  # who only looks is not kept from it
+        own = None
+    if isinstance(own, dict):
+        given = [str(word) for word in own.get("command") or ()]
+        words = {*given, *map(os.path.basename, given)}
+        for known in KNOWN_AGENTS.values():
+            if words & {*known.package[:1], *(command[0] for command in known.commands)}:
+                keys += known.keys
+        keys.append(str(own.get("name", name)))
+    return tuple(dict.fromkeys(keys))
 
 
 def _agent(

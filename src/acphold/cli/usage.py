@@ -9,11 +9,13 @@ from itertools import chain
 from typing import get_args
 
 import msgspec
+from msgspec.structs import astuple, replace
 
 from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd, add_journal
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import caught_up, exists, opened, path_of
 from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT, short_id
+from acphold.cli.settings import agent_keys
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     cell_width,
@@ -26,7 +28,8 @@ from acphold.cli.terminal_text import (
     visible_json,
 )
 from acphold.journal import Sessions
-from acphold.journal.journal import Grouping, UsageSum, UsageSums
+from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
+from acphold.known_agents import short_name
 
 CATCH_UP_SECONDS = 3.0
 """How long what was imported is first looked through, when that was not done yet."""
@@ -117,12 +120,14 @@ async def _usage(
 ) -> None:
     async with opened(location) as journal:
         lagging = await caught_up(journal, CATCH_UP_SECONDS)
-        found = await journal.usage(grouping, agent=agent, cwd=cwd, since=since)
-        shown = found.groups[:limit]
+        found = await journal.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if as_json:
-            for sum_ in shown:
+            for sum_ in found.groups[:limit]:
                 sys.stdout.write(json_line(sum_, grouping))
         else:
+            if grouping == "agent":
+                found = replace(found, groups=_by_short_name(found.groups))
+            shown = found.groups[:limit]
             names = [await _name(journal, sum_, grouping) for sum_ in shown]
             # Not the sum of the lines: a session may have a part in several days.
             total = found.total if len(found.groups) > 1 else None
@@ -135,6 +140,29 @@ async def _usage(
     if lagging:
         some = counted(lagging, "older session")
         print(f"Not counted yet: {some}; `acphold index` reads them all.", file=sys.stderr)
+
+
+def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
+    """One sum for each agent that people know by one name, whatever its releases called it."""
+    named: dict[str, UsageSum] = {}
+    for sum_ in sums:
+        name = short_name(sum_.name)
+        before = named.get(name, UsageSum(name))
+        both = zip(astuple(before.tokens), astuple(sum_.tokens), strict=True)
+        counts = (a if b is None else b if a is None else a + b for a, b in both)
+        costs = {
+            currency: before.costs.get(currency, 0.0) + sum_.costs.get(currency, 0.0)
+            for currency in {**before.costs, **sum_.costs}
+        }
+        named[name] = UsageSum(
+            name,
+            None,
+            before.sessions + sum_.sessions,
+            before.not_reported + sum_.not_reported,
+            Tokens(*counts),
+            costs,
+        )
+    return sorted(named.values(), key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
 
 
 async def _name(journal: Sessions, sum_: UsageSum, grouping: str) -> str:
@@ -264,6 +292,7 @@ def _remark(found: UsageSums, limit: int | None) -> None:
         print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
     for name in sorted(LAST_REQUEST_ONLY & found.by_request):
         print(
-            f"{name} reports only the last request of each turn: it used more than that.",
+            f"{short_name(name)} reports only the last request of each turn: it used more than "
+            "that.",
             file=sys.stderr,
         )

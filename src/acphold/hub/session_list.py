@@ -102,8 +102,8 @@ class SessionList:
 
         With `archived` each session says whether it is; without it, those that are stay out.
         """
-        agent = None if self._all_agents else self._agent.key
-        filter = ListFilter(agent=agent, cwd=cwd, held=held, archived=archived or "exclude")
+        agents = () if self._all_agents else (self._agent.key,)
+        filter = ListFilter(agents=agents, cwd=cwd, held=held, archived=archived or "exclude")
         after = None
         if cursor is not None:
             after = cursors.decode(cursor, filter, await self._journal.cursor_secret())

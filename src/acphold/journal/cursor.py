@@ -74,5 +74,5 @@ def _tag(filter: ListFilter, secret: bytes) -> bytes:
     from hmac import digest
 
     folder = None if filter.cwd is None else resolved_folder(filter.cwd)
-    fingerprint = msgspec.json.encode((filter.agent, folder, filter.archived))
+    fingerprint = msgspec.json.encode((filter.agents, folder, filter.archived))
     return digest(secret, b"filter" + fingerprint, "sha256")[:_TAG_BYTES]

@@ -155,14 +155,14 @@ Archived = Literal["exclude", "include", "only"]
 
 
 class ListFilter(Struct, frozen=True):
-    """Which sessions to list.
+    """Which sessions to list: with `agents`, those that are kept under one of these.
 
     `cwd` may be any name of the folder. Sessions that were never prompted are left out, except
     those in `held` (somebody has them open), and all of them with `include_unprompted`. With
     `unread`, only those that an import has listed and not read.
     """
 
-    agent: str | None = None
+    agents: tuple[str, ...] = ()
     cwd: str | None = None
     held: frozenset[str] = frozenset()
     include_unprompted: bool = False
@@ -194,13 +194,13 @@ Speaker = Literal["user", "told", "agent", "thought", "tool", "diff"]
 class Sought(Struct, frozen=True):
     """What is searched for; see `Index.search`.
 
-    `words` are words, "phrases in quotes", and beginnings with a `*`. `since` is in ms since the
-    epoch. With `unsettled`, the ends of the newest sessions are looked through too, such as of
-    turns that run.
+    `words` are words, "phrases in quotes", and beginnings with a `*`. `agents` are as in
+    ListFilter; `since` is in ms since the epoch. With `unsettled`, the ends of the newest sessions
+    are looked through too, such as of turns that run.
     """
 
     words: str
-    agent: str | None = None
+    agents: tuple[str, ...] = ()
     cwd: str | None = None
     since: int = 0
     part: Part | None = None
@@ -433,14 +433,14 @@ class Index(Protocol):
         self,
         by: Grouping,
         *,
-        agent: str | None = None,
+        agents: tuple[str, ...] = (),
         cwd: str | None = None,
         since: int = 0,
     ) -> UsageSums:
         """What agents reported of tokens and cost since then (ms since the epoch), added up.
 
-        Of sessions that were active since; of what one agent reported, or all did. What lags behind
-        in the index since before tokens were noted has no reports yet.
+        Of sessions that were active since; of what these agents reported, or all did. What lags
+        behind in the index since before tokens were noted has no reports yet.
         """
 
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from acphold.errors import AcpholdError
 from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
+from acphold.known_agents import short_name
 from acphold.schema import encode
 
 if TYPE_CHECKING:  # an agent of the library that starts no program does not import how
@@ -143,7 +144,7 @@ def variables(alert: Alert) -> dict[str, str]:
     told = {
         "ACPHOLD_EVENT": alert.event,
         "ACPHOLD_SESSION": alert.session_id,
-        "ACPHOLD_AGENT": alert.agent,
+        "ACPHOLD_AGENT": short_name(alert.agent),
         "ACPHOLD_CWD": alert.cwd,
         "ACPHOLD_TITLE": _on_one_line(alert.title),
         "ACPHOLD_QUESTION": _on_one_line(alert.question),

@@ -34,10 +34,10 @@ async def test_agent_and_folder_narrow_the_list(journal: Journal) -> None:
     await put(journal, "1", 1, agent="a", cwd="/x")
     await put(journal, "2", 2, agent="a", cwd="/y")
     await put(journal, "3", 3, agent="b", cwd="/x")
-    assert await ids(journal, ListFilter(agent="a")) == ["2", "1"]
+    assert await ids(journal, ListFilter(agents=("a",))) == ["2", "1"]
     assert await ids(journal, ListFilter(cwd="/x")) == ["3", "1"]
-    assert await ids(journal, ListFilter(agent="b", cwd="/x")) == ["3"]
-    assert await ids(journal, ListFilter(agent="b", cwd="/y")) == []
+    assert await ids(journal, ListFilter(agents=("b",), cwd="/x")) == ["3"]
+    assert await ids(journal, ListFilter(agents=("b",), cwd="/y")) == []
 
 
 async def test_a_session_never_prompted_is_listed_only_while_it_is_held(
@@ -87,3 +87,12 @@ async def test_a_cursor_is_refused_by_a_list_with_another_archive_filter(
     text = cursor.encode(ListKey(1, "s"), ListFilter(), await journal.cursor_secret())
     with pytest.raises(CursorError, match="another filter"):
         cursor.decode(text, ListFilter(archived="include"), await journal.cursor_secret())
+
+
+async def test_sessions_of_several_agents_stand_in_one_list(journal: Journal) -> None:
+    for n in range(6):
+        await put(journal, str(n), n, agent="abc"[n % 3])
+    wanted = ListFilter(agents=("a", "c", "a"))
+    assert await ids(journal, wanted) == ["5", "3", "2", "0"]
+    first = await journal.page(wanted, None, 3)
+    assert [row.session_id for row in await journal.page(wanted, first[-1].key, 3)] == ["0"]

@@ -50,10 +50,10 @@ async def test_search_can_keep_to_an_agent_and_a_folder(journal: Journal) -> Non
     await said(journal, "s2", chunk("agent_message", "word"), agent="b", cwd="/x")
     await said(journal, "s3", chunk("agent_message", "word"), agent="b", cwd="/y")
     for sought, sessions in (
-        (Sought("word", agent="b"), ["s3", "s2"]),
+        (Sought("word", agents=("b",)), ["s3", "s2"]),
         (Sought("word", cwd="/x"), ["s2", "s1"]),
-        (Sought("word", agent="b", cwd="/x/."), ["s2"]),
-        (Sought("word", agent="c"), []),
+        (Sought("word", agents=("b",), cwd="/x/."), ["s2"]),
+        (Sought("word", agents=("c",)), []),
     ):
         assert [hit.session_id for hit in await journal.search(sought)] == sessions
 
@@ -189,7 +189,7 @@ async def test_what_is_not_settled_obeys_the_filters(journal: Journal) -> None:
     await running(journal, "s2", text("other"), chunk("agent_message", "word"), cwd="/y")
     for sought, places in (
         (Sought("word", cwd="/x"), [("s1", 1)]),
-        (Sought("word", agent="b"), []),
+        (Sought("word", agents=("b",)), []),
         (Sought("word", part="diffs"), []),
         (Sought("word", since=1 << 50), []),
         (Sought("word", limit=1), [("s2", 2)]),

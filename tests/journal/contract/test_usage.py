@@ -32,7 +32,7 @@ async def test_what_was_reported_is_added_up_by_agent_folder_and_session(journal
     assert (by_agent.total.tokens.total, by_agent.total.costs) == (187, {"USD": 187.0})
     by_folder = await journal.usage("folder")
     assert {of.name: of.tokens.total for of in by_folder.groups} == {"/one": 150, "/two": 37}
-    by_session = await journal.usage("session", agent="a")
+    by_session = await journal.usage("session", agents=("a",))
     assert {of.name: of.tokens.total for of in by_session.groups} == {"s1": 150, "s2": 7}
 
 

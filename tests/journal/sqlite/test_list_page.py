@@ -27,7 +27,7 @@ SESSIONS = st.lists(
 )
 FILTERS = st.builds(
     ListFilter,
-    agent=st.sampled_from([None, "a", "b"]),
+    agents=st.sampled_from([(), ("a",), ("b",), ("b", "a")]),
     cwd=st.sampled_from([None, "/x"]),
     held=st.frozensets(st.sampled_from(["0", "3", "7"])),
     include_unprompted=st.booleans(),
@@ -58,7 +58,7 @@ def test_all_pages_together_are_the_whole_list(
         (at, session_id)
         for session_id, at, agent, cwd, prompted, archived in with_ids
         if archived in SHELVES[filter.archived]
-        and filter.agent in (None, agent)
+        and (not filter.agents or agent in filter.agents)
         and filter.cwd in (None, cwd)
         and (prompted or filter.include_unprompted or session_id in filter.held)
     ]
@@ -66,16 +66,20 @@ def test_all_pages_together_are_the_whole_list(
     assert sorted(listed, key=lambda row: row.key) == listed
 
 
-@pytest.mark.parametrize("agent", [None, "a"])
+@pytest.mark.parametrize("agents", [(), ("a",)])
 @pytest.mark.parametrize("cwd", [None, "/w"])
 @pytest.mark.parametrize("after", [None, ListKey(1, "s")])
 async def test_a_page_is_one_walk_along_an_index(
-    journal: SqliteJournal, path: Path, agent: str | None, cwd: str | None, after: ListKey | None
+    journal: SqliteJournal,
+    path: Path,
+    agents: tuple[str, ...],
+    cwd: str | None,
+    after: ListKey | None,
 ) -> None:
     statements: list[str] = []
     database = sqlite3.connect(path)
     database.set_trace_callback(statements.append)
-    page(database, ListFilter(agent=agent, cwd=cwd), after, 50)
+    page(database, ListFilter(agents=agents, cwd=cwd), after, 50)
     database.set_trace_callback(None)
     plan = " ".join(str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {statements[0]}"))
     database.close()

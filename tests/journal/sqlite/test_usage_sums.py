@@ -110,7 +110,7 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
     wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), (0, 100 * HOUR))
     for by, agent, cwd, since in wanted:
         reported = await usage_reports(journal, cwd=cwd, since=since)
-        sums = await journal.usage(by, agent=agent, cwd=cwd, since=since)
+        sums = await journal.usage(by, agents=(agent,) if agent else (), cwd=cwd, since=since)
         assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
         of_all = [s for s in reported if agent in (None, s.agent, *(r.agent for r in s.reports))]
         assert sums.total.sessions == len(of_all)

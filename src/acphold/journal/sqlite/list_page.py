@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from typing import Final
 
+from msgspec.structs import replace
+
 from acphold.journal.journal import Archived, ListFilter, ListKey, SessionRow
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite.session_rows import SELECT_ROW, session_row
@@ -30,9 +32,13 @@ def page(
 ) -> list[SessionRow]:
     """The next `limit` sessions after the place `after`.
 
-    One walk along one index, whatever the place and the filter: rows far down the list cost no
-    more than the first.
+    One walk along one index for each agent, whatever the place and the filter: rows far down the
+    list cost no more than the first.
     """
+    if len(filter.agents) > 1:
+        each = (replace(filter, agents=(agent,)) for agent in dict.fromkeys(filter.agents))
+        of_all = [row for one in each for row in page(connection, one, after, limit)]
+        return sorted(of_all, key=lambda row: row.key)[:limit]
     shelves = _SHELVES[filter.archived]
     if len(shelves) == 1 and not filter.include_unprompted and not filter.held:
         return _walk(connection, filter, after, limit, prompted=True, archived=shelves[0])
@@ -43,8 +49,7 @@ def page(
             rows += _walk(connection, filter, after, limit, prompted=False, archived=archived)
         elif filter.held:
             rows += _held(connection, filter, after, archived=archived)
-    rows.sort(key=lambda row: (row.updated_at, row.session_id), reverse=True)
-    return rows[:limit]
+    return sorted(rows, key=lambda row: row.key)[:limit]
 
 
 def _walk(
@@ -56,7 +61,7 @@ def _walk(
     prompted: bool,
     archived: bool,
 ) -> list[SessionRow]:
-    index = f"INDEXED BY {_INDEXES[filter.agent is not None, filter.cwd is not None]}"
+    index = f"INDEXED BY {_INDEXES[bool(filter.agents), filter.cwd is not None]}"
     if filter.unread:  # few, whose rows no index tells
         index = "NOT INDEXED"
     conditions, values = _conditions(filter, after)
@@ -87,9 +92,9 @@ def _held(
 def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[str | int]]:
     conditions = ""
     values: list[str | int] = []
-    if filter.agent is not None:
+    if filter.agents:
         conditions += " AND agent = ?"
-        values.append(filter.agent)
+        values.append(filter.agents[0])
     if filter.cwd is not None:
         conditions += " AND folder = ?"
         values.append(resolved_folder(filter.cwd))

@@ -20,18 +20,19 @@ from acphold.journal.sqlite.migrations import SEQ_MASK
 from acphold.journal.sqlite.packed_rows import plain
 from acphold.journal.sqlite.search_index import TIME_BITS
 from acphold.journal.sqlite.segments import NAMES
+from acphold.journal.sqlite.session_rows import OF_AGENTS, as_json
 
 RANKED_AT_MOST: Final = 50_000
 """Of how many hits, the newest, `rank` takes the best: ranking one costs a microsecond."""
 
 
-_WALK: Final = """
-    FROM words_{0}
-    CROSS JOIN documents ON documents.number = words_{0}.rowid AND volume = {0}
+_WALK: Final = f"""
+    FROM words_{{0}}
+    CROSS JOIN documents ON documents.number = words_{{0}}.rowid AND volume = {{0}}
     CROSS JOIN sessions ON sessions.number = entry >> 32
-    WHERE words_{0} MATCH :query AND words_{0}.rowid >= :since
-        AND (:agent IS NULL OR agent = :agent) AND (:folder IS NULL OR folder = :folder)
-        ORDER BY words_{0}.rowid DESC LIMIT :limit
+    WHERE words_{{0}} MATCH :query AND words_{{0}}.rowid >= :since
+        AND {OF_AGENTS} AND (:folder IS NULL OR folder = :folder)
+        ORDER BY words_{{0}}.rowid DESC LIMIT :limit
 """
 # CROSS keeps the planner from turning the walk around.
 
@@ -59,7 +60,7 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
         return []
     values: dict[str, str | None] = {
         "query": _query(found, sought.part),
-        "agent": sought.agent,
+        "agents": as_json(sought.agents),
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
     }
     if not connection.execute(_OF_THESE, values).fetchone():
@@ -166,10 +167,9 @@ def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | 
 
 
 _OF_THESE: Final = (
-    "SELECT 1 FROM sessions WHERE (:agent IS NULL OR agent = :agent)"
-    " AND (:folder IS NULL OR folder = :folder) LIMIT 1"
+    f"SELECT 1 FROM sessions WHERE {OF_AGENTS} AND (:folder IS NULL OR folder = :folder) LIMIT 1"
 )
-"""Whether there is any session of the agent and the folder."""
+"""Whether there is any session of the agents and the folder."""
 
 
 # -- the query ---------------------------------------------------------------------------------

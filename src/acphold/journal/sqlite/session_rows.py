@@ -88,6 +88,15 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
     )
 
 
+OF_AGENTS: Final = "(:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))"
+"""Whether a session is of one of the agents that `as_json` gave."""
+
+
+def as_json(agents: tuple[str, ...]) -> str | None:
+    """Keys of agents for OF_AGENTS; None where all are meant."""
+    return _json(agents) if agents else None
+
+
 def find(connection: sqlite3.Connection, session_id: str, *, counted: bool) -> SessionRow:
     """As `Journal.session`."""
     row = connection.execute(f"{SELECT_ROW} WHERE session_id = ?", (session_id,)).fetchone()

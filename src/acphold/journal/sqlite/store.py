@@ -408,13 +408,13 @@ class SqliteJournal:
         self,
         by: Grouping,
         *,
-        agent: str | None = None,
+        agents: tuple[str, ...] = (),
         cwd: str | None = None,
         since: int = 0,
     ) -> UsageSums:
         def found(db: Connection) -> UsageSums:
             with reading(db):
-                return usage_sums.sums(db, by, agent, cwd, since)
+                return usage_sums.sums(db, by, agents, cwd, since)
 
         return await self._background.run(found)
 

@@ -29,7 +29,7 @@ TAIL_BYTES: Final = 256 << 10
 """How much of the end of one session is looked at: indexing it takes 50 ms."""
 
 _TAILED: Final = """
-    SELECT number, settled_through, session_id, agent, cwd, title FROM (
+    SELECT updated_at, number, settled_through, session_id, agent, cwd, title FROM (
         SELECT * FROM sessions WHERE prompted = 1 AND archived = 0 {filters}
         ORDER BY updated_at DESC LIMIT :most
     ) WHERE EXISTS (
@@ -45,15 +45,18 @@ def matching(
     """The entries that an FTS5 query fits, the newest first, as many as are sought."""
     values = {
         "most": SESSIONS_AT_MOST,
-        "agent": sought.agent,
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
     }
     # Only those that are asked for: each of them has an index that the list of sessions uses.
-    filters = "".join(f" AND {n} = :{n}" for n in ("agent", "folder") if values[n] is not None)
-    rows = connection.execute(_TAILED.format(filters=filters), values).fetchall()
+    filters = " AND folder = :folder" if sought.cwd is not None else ""
+    if sought.agents:
+        filters += " AND agent = :agent"
+    each = ({**values, "agent": agent} for agent in sought.agents or (None,))
+    walks = [connection.execute(_TAILED.format(filters=filters), one) for one in each]
+    rows = sorted((row for walk in walks for row in walk), reverse=True)[:SESSIONS_AT_MOST]
     candidates = [
         (Held(session_id, agent, cwd, title, archived=False), entry)
-        for number, settled, session_id, agent, cwd, title in rows
+        for _, number, settled, session_id, agent, cwd, title in rows
         for segment in compact(segments.tail(connection, number, settled, TAIL_BYTES))
         for entry in segment.entries()
         if entry.at >= sought.since

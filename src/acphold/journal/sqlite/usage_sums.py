@@ -21,6 +21,7 @@ import msgspec
 
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.location import resolved_folder
+from acphold.journal.sqlite.session_rows import OF_AGENTS, as_json
 from acphold.journal.sqlite.token_usage import (
     COUNTS,
     CUMULATIVE,
@@ -56,7 +57,7 @@ _USED: Final = f"""
     SELECT number, {{day}} AS day, count(total) AS told, max(by_turn = 0) AS by_request,
         {", ".join(f"sum({name}) AS {name}" for name in COUNTS)}
     FROM sessions LEFT JOIN usage ON session = number AND at >= :since
-    WHERE {_WANTED} AND (:agent IS NULL OR agent = :agent) AND number NOT IN odd
+    WHERE {_WANTED} AND {OF_AGENTS} AND number NOT IN odd
     GROUP BY number, day
 """
 """A row for each session, or for each of its days."""
@@ -82,7 +83,7 @@ _CAME: Final = f"""
             lag(cost, 1, 0.0) OVER (PARTITION BY session, currency ORDER BY seq) AS before
         FROM usage WHERE cost IS NOT NULL
     ) JOIN sessions ON number = session
-    WHERE {_WANTED} AND at >= :since AND (:agent IS NULL OR agent = :agent) AND number NOT IN odd
+    WHERE {_WANTED} AND at >= :since AND {OF_AGENTS} AND number NOT IN odd
     GROUP BY name, currency
 """
 """What came to the cost of a session with each report, as in `token_usage`."""
@@ -111,11 +112,15 @@ be sorted, all of them would be in memory."""
 
 
 def sums(
-    connection: sqlite3.Connection, by: Grouping, agent: str | None, cwd: str | None, since: int
+    connection: sqlite3.Connection,
+    by: Grouping,
+    agents: tuple[str, ...],
+    cwd: str | None,
+    since: int,
 ) -> UsageSums:
     """As `Journal.usage`."""
     values = {
-        "agent": agent,
+        "agents": as_json(agents),
         "folder": None if cwd is None else resolved_folder(cwd),
         "since": since,
     }
@@ -138,9 +143,9 @@ def sums(
         odd = usage_of(connection, "number IN odd", cwd, since)
         groups: Sequence[UsageSum]
         if by == "session":
-            groups = _Packed.of(_each_session(connection, agent, odd, total, by_request))
+            groups = _Packed.of(_each_session(connection, agents, odd, total, by_request))
         else:
-            groups = _groups(connection, by, agent, odd, total, by_request)
+            groups = _groups(connection, by, agents, odd, total, by_request)
     finally:
         for table in ("odd", "used", "came"):
             connection.execute(f"DROP TABLE IF EXISTS temp.{table}")
@@ -150,7 +155,7 @@ def sums(
 def _groups(
     connection: sqlite3.Connection,
     by: Grouping,
-    agent: str | None,
+    agents: tuple[str, ...],
     odd: Iterable[SessionUsage],
     total: UsageSum,
     by_request: set[str],
@@ -160,7 +165,7 @@ def _groups(
     for group, currency, cost in connection.execute("SELECT name, currency, cost FROM came"):
         groups[group].costs[currency] = cost
     for session in odd:
-        by_request |= _add(session, by, agent, groups, total)
+        by_request |= _add(session, by, agents, groups, total)
     if by == "day":
         return sorted(groups.values(), key=lambda sum_: sum_.name, reverse=True)
     return sorted(groups.values(), key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
@@ -168,7 +173,7 @@ def _groups(
 
 def _each_session(
     connection: sqlite3.Connection,
-    agent: str | None,
+    agents: tuple[str, ...],
     odd: Iterable[SessionUsage],
     total: UsageSum,
     by_request: set[str],
@@ -189,7 +194,7 @@ def _each_session(
     def odd_ones() -> Iterator[tuple[tuple[int, str], UsageSum]]:
         for session in odd:
             its: dict[str, UsageSum] = {}
-            by_request.update(_add(session, "session", agent, its, total))
+            by_request.update(_add(session, "session", agents, its, total))
             for sum_ in its.values():
                 yield (session.updated_at, session.session_id), sum_
 
@@ -231,13 +236,13 @@ def _sum(row: tuple[str, int, int | None, *tuple[int | None, ...]]) -> UsageSum:
 def _add(
     session: SessionUsage,
     by: Grouping,
-    agent: str | None,
+    agents: tuple[str, ...],
     groups: dict[str, UsageSum],
     total: UsageSum,
 ) -> set[str]:
     """Add one session to its groups; the agents that reported by request in it."""
-    reports = [report for report in session.reports if agent in (None, report.agent)]
-    if not reports and agent not in (None, session.agent):
+    reports = [report for report in session.reports if not agents or report.agent in agents]
+    if not reports and agents and session.agent not in agents:
         return set()
     parts: dict[str, list[UsageReport]] = {}
     for report in reports:
