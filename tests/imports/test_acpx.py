@@ -54,7 +54,7 @@ def end(number: int) -> Json:
     return {"id": number, "result": {"stopReason": "end_turn"}}
 
 
-def test_the_wire_is_told_as_it_was(tmp_path: Path) -> None:
+def test_a_recorded_wire_is_told_as_it_was(tmp_path: Path) -> None:
     path = record(tmp_path, title="Named")
     modes = {"currentModeId": "default", "availableModes": []}
     write_lines(
@@ -91,7 +91,7 @@ def test_the_wire_is_told_as_it_was(tmp_path: Path) -> None:
     assert (told.facts.cwd, told.facts.title) == (CWD, "Named")
 
 
-def test_segments_are_told_by_their_number(tmp_path: Path) -> None:
+def test_segments_are_told_in_the_order_of_their_numbers(tmp_path: Path) -> None:
     path = record(tmp_path)
     write_lines(path.with_name(f"{RECORD}.stream.1.ndjson"), *segment(0, prompt(1, "One."), end(1)))
     write_lines(path.with_name(f"{RECORD}.stream.ndjson"), *segment(1, prompt(2, "Two."), end(2)))
@@ -112,7 +112,7 @@ def test_what_a_load_replays_is_told_once(tmp_path: Path) -> None:
     assert said == [("user", "One."), ("agent", "Yes."), ("user", "Two.")]
 
 
-def test_without_a_journal_the_messages_of_the_record_are_told(tmp_path: Path) -> None:
+def test_the_messages_of_the_record_are_told_where_there_is_no_journal(tmp_path: Path) -> None:
     use = {"id": "t1", "name": "Read x", "input": {"path": "x"}}
     result = {"is_error": True, "content": {"Text": "no"}, "output": "no"}
     content = [{"Thinking": {"text": "Hm."}}, {"ToolUse": use}, {"Text": "None."}]

@@ -84,7 +84,9 @@ def test_a_failed_command_is_failed_and_says_so(tmp_path: Path) -> None:
     assert call["content"][0]["content"]["text"] == "```\nExit code 1\n```"
 
 
-def test_what_a_program_put_into_the_persons_mouth_is_not_told_as_theirs(tmp_path: Path) -> None:
+def test_what_the_program_put_in_the_persons_place_is_not_told_as_their_words(
+    tmp_path: Path,
+) -> None:
     transcript = Transcript("<system-reminder>x</system-reminder>")
     transcript.user("<local-command-caveat>x</local-command-caveat>", isMeta=True)
     transcript.user([{"type": "text", "text": "a job ended"}], origin={"kind": "task"})
@@ -162,7 +164,7 @@ def test_a_branch_that_was_left_is_a_conversation_of_its_own_when_asked_for(
 
 @pytest.mark.parametrize("kind", ["progress", "file-history-snapshot", "from-the-future"])
 @pytest.mark.parametrize("before", ["prompts", "calls"])
-def test_records_that_nobody_said_are_links_of_the_chain(
+def test_records_that_are_no_messages_still_link_the_chain(
     tmp_path: Path, kind: str, before: str
 ) -> None:
     transcript = Transcript("Hello.")
@@ -185,7 +187,7 @@ def test_records_that_nobody_said_are_links_of_the_chain(
     ]
 
 
-def test_who_went_back_over_such_records_has_left_what_was_behind_them(tmp_path: Path) -> None:
+def test_going_back_over_such_records_leaves_what_was_behind_them(tmp_path: Path) -> None:
     transcript = Transcript("Hello.")
     fork = transcript.assistant("Hi.")
     transcript.add("progress")
@@ -198,7 +200,7 @@ def test_who_went_back_over_such_records_has_left_what_was_behind_them(tmp_path:
     ]
 
 
-def test_a_result_that_stands_before_its_call_is_the_calls(tmp_path: Path) -> None:
+def test_a_result_that_stands_before_its_call_belongs_to_that_call(tmp_path: Path) -> None:
     transcript = Transcript("Read it.")
     transcript.assistant(use("t1", "Read", file_path="/a"))
     transcript.result("t1", "A")
@@ -211,7 +213,7 @@ def test_a_result_that_stands_before_its_call_is_the_calls(tmp_path: Path) -> No
     assert told.facts.missed == {}
 
 
-def test_what_stands_behind_a_link_that_is_gone_is_told_and_what_is_before_it(
+def test_records_on_both_sides_of_a_lost_link_are_told(
     tmp_path: Path,
 ) -> None:
     transcript = Transcript("Hello.")
@@ -223,7 +225,7 @@ def test_what_stands_behind_a_link_that_is_gone_is_told_and_what_is_before_it(
 
 
 @pytest.mark.parametrize("boundary", [True, False])
-def test_a_compaction_that_names_no_record_before_it_is_no_going_back(
+def test_a_compaction_that_names_no_earlier_record_is_not_taken_for_going_back(
     tmp_path: Path, boundary: bool
 ) -> None:
     transcript = Transcript("Hello.")
@@ -352,7 +354,9 @@ def test_a_subagent_inside_the_transcript_belongs_to_the_call_with_its_prompt(
     assert meta["acphold/parentToolCallId"] == "t1"
 
 
-def test_links_and_embedded_files_are_what_they_were_in_the_prompt(tmp_path: Path) -> None:
+def test_links_and_embedded_files_of_a_prompt_become_links_and_resources_again(
+    tmp_path: Path,
+) -> None:
     transcript = Transcript()
     transcript.user(
         [
@@ -373,7 +377,9 @@ def test_links_and_embedded_files_are_what_they_were_in_the_prompt(tmp_path: Pat
     ]
 
 
-def test_what_an_editor_puts_beside_a_prompt_is_no_word_of_the_person(tmp_path: Path) -> None:
+def test_what_an_editor_puts_beside_a_prompt_is_not_told_as_the_persons_words(
+    tmp_path: Path,
+) -> None:
     transcript = Transcript()
     opened = "The user opened the file /x/a.py in the IDE."
     transcript.user(

@@ -196,7 +196,7 @@ def test_a_task_of_an_editor_is_told_as_it_stood_on_the_screen(tmp_path: Path) -
     assert told.prompts()[1][1]["type"] == "image"
 
 
-def test_a_task_of_2024_begins_with_a_text_that_is_the_persons(tmp_path: Path) -> None:
+def test_the_first_text_of_a_task_of_2024_is_the_prompt(tmp_path: Path) -> None:
     told = task(tmp_path, say("text", "Change it."), say("text", "I look first."))
     assert told.said() == [("user", "Change it."), ("agent", "I look first.")]
 

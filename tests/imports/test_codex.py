@@ -136,7 +136,7 @@ def test_a_patch_that_was_never_done_is_told_as_it_was_asked_for(tmp_path: Path)
     ]
 
 
-def test_the_plan_is_no_call(tmp_path: Path) -> None:
+def test_a_plan_is_not_told_as_a_call(tmp_path: Path) -> None:
     rollout = Rollout("Plan.")
     plan = [{"step": "One", "status": "in_progress"}]
     rollout.call("c1", "update_plan", "Plan updated", plan=plan)
@@ -157,7 +157,7 @@ def test_an_aborted_turn_is_cancelled_and_its_call_has_failed(tmp_path: Path) ->
     assert len(told.prompts()) == 1
 
 
-def test_a_compaction_that_nobodys_text_began_was_asked_for_by_the_person(tmp_path: Path) -> None:
+def test_a_compaction_in_a_turn_without_a_prompt_was_asked_for_with_compact(tmp_path: Path) -> None:
     rollout = conversation()
     rollout.event("task_started", turn_id="two")
     rollout.item("message", role="assistant", content=[{"type": "output_text", "text": "sum"}])
@@ -169,7 +169,7 @@ def test_a_compaction_that_nobodys_text_began_was_asked_for_by_the_person(tmp_pa
     assert told.call()["content"][0]["content"]["text"] == "The sum of it."
 
 
-def test_the_bare_form_of_summer_2025_is_told_from_the_models_side(tmp_path: Path) -> None:
+def test_a_rollout_of_summer_2025_is_told_from_the_models_side(tmp_path: Path) -> None:
     output = json.dumps({"output": "no\n", "metadata": {"exit_code": 3}})
     given = json.dumps({"command": ["bash", "-lc", "cat a.txt; exit 3"], "workdir": "/w"})
     parts = [{"type": "input_text", "text": "Read it."}]
@@ -194,7 +194,9 @@ def test_the_bare_form_of_summer_2025_is_told_from_the_models_side(tmp_path: Pat
     assert told.facts.missed == {}
 
 
-def test_a_subagent_is_no_conversation_of_its_own_but_stands_in_the_call(tmp_path: Path) -> None:
+def test_a_subagent_is_told_inside_its_call_and_is_no_conversation_of_its_own(
+    tmp_path: Path,
+) -> None:
     agent = "01a1f8c2-199d-7110-9c2d-6f8d1b114418"
     rollout = Rollout("Delegate.")
     rollout.call("c1", "spawn_agent", json.dumps({"agent_id": agent}), message="Count.")
@@ -252,7 +254,7 @@ def test_the_name_of_a_thread_is_its_title(tmp_path: Path) -> None:
     assert story(conversation(), tmp_path).facts.title == "Named"
 
 
-def test_what_the_reader_does_not_know_is_counted(tmp_path: Path) -> None:
+def test_events_that_the_reader_does_not_know_are_counted(tmp_path: Path) -> None:
     rollout = conversation()
     rollout.item("hologram")
     rollout.event("sang")
@@ -269,7 +271,7 @@ def embedded(uri: str, words: str) -> Json:
     return {"type": "resource", "resource": {"uri": uri, "text": words}}
 
 
-def test_what_was_attached_is_no_word_of_the_person(tmp_path: Path) -> None:
+def test_attachments_are_not_told_as_the_persons_words(tmp_path: Path) -> None:
     rollout = Rollout()
     b, c = "file:///x/b.txt", "file:///x/c.txt"
     rollout.event("task_started")
@@ -295,7 +297,7 @@ def test_what_was_attached_is_no_word_of_the_person(tmp_path: Path) -> None:
     assert told.facts.title is None
 
 
-def test_a_context_that_never_ends_is_the_persons_own(tmp_path: Path) -> None:
+def test_a_context_tag_that_is_never_closed_is_the_persons_own_text(tmp_path: Path) -> None:
     rollout = Rollout('What does <context ref="x">\n mean?')
     assert story(rollout, tmp_path).said() == [("user", 'What does <context ref="x">\n mean?')]
 

@@ -45,7 +45,7 @@ def told(*prompts: str) -> list[Turn]:
         (known("a", "steered", "b", missing=("steered",)), told("a", "b", "c"), 2),
     ],
 )
-def test_what_is_behind_the_last_prompt_of_both_is_new(
+def test_what_follows_the_last_prompt_that_both_have_is_new(
     ours: Known, theirs: list[Turn], place: int
 ) -> None:
     assert ours.place_behind(theirs) == place
@@ -62,7 +62,7 @@ def test_what_is_behind_the_last_prompt_of_both_is_new(
         (known("one", "two"), told("one", "three")),
     ],
 )
-def test_a_resemblance_that_says_nothing_is_none(ours: Known, theirs: list[Turn]) -> None:
+def test_a_resemblance_that_proves_nothing_does_not_count(ours: Known, theirs: list[Turn]) -> None:
     assert ours.place_behind(theirs) is None
 
 
@@ -151,7 +151,7 @@ async def test_a_file_that_only_claims_to_be_a_session_of_ours_is_one_of_its_own
     assert await take(opened, tmp_path) == "same"
 
 
-async def test_what_came_to_such_a_file_comes_to_its_own_session(
+async def test_what_comes_to_such_a_file_goes_to_its_own_session(
     opened: Journal, tmp_path: Path
 ) -> None:
     lines(tmp_path, ("e", "Yes."))
@@ -163,7 +163,9 @@ async def test_what_came_to_such_a_file_comes_to_its_own_session(
     assert await said(opened) == list(MINE)
 
 
-async def test_deleted_here_it_stays_deleted(opened: Journal, tmp_path: Path) -> None:
+async def test_a_session_that_was_deleted_here_stays_deleted(
+    opened: Journal, tmp_path: Path
+) -> None:
     lines(tmp_path, ("e", "Yes."))
     await take(opened, tmp_path)
     (other,) = await others(opened)
@@ -216,7 +218,7 @@ async def test_a_session_that_is_listed_and_unread_is_not_filled_from_another_fo
     assert await said(opened, SESSION) == ["Where is the needle?"]
 
 
-async def test_without_secrets_the_same_turns_are_still_the_same(
+async def test_turns_are_recognized_when_their_secrets_are_left_out(
     opened: Journal, tmp_path: Path
 ) -> None:
     lines(tmp_path, MINE, ("Use ghp_" + "a1B2" * 9, "Fine."))

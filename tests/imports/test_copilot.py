@@ -94,14 +94,14 @@ def test_a_conversation_with_calls_is_told(tmp_path: Path) -> None:
     assert told.facts.missed == {}
 
 
-def test_what_a_program_put_into_the_persons_mouth_is_left_out(tmp_path: Path) -> None:
+def test_what_the_program_put_in_the_persons_place_is_left_out(tmp_path: Path) -> None:
     events = Events()
     events.user("A hook says so.", source="hook")
     events.user("Hello.")
     assert story(events, tmp_path).said() == [("user", "Hello.")]
 
 
-def test_a_cancelled_turn_and_a_failed_one(tmp_path: Path) -> None:
+def test_a_cancelled_turn_and_a_failed_one_end_as_such(tmp_path: Path) -> None:
     events = Events()
     events.user("One.")
     events.add("abort", reason="user_initiated")

@@ -38,7 +38,7 @@ def told(source: Source) -> list[bytes]:
     return [entry.raw for piece in found for entry in piece.entries]
 
 
-async def test_they_tell_what_is_told_here(tmp_path: Path) -> None:
+async def test_workers_tell_what_this_process_would_tell(tmp_path: Path) -> None:
     before = children()
     found = home_of(tmp_path, "one", "two " * PIECE_BYTES, "three", "four")
     heard: dict[str, list[bytes]] = {}
@@ -55,7 +55,7 @@ async def test_they_tell_what_is_told_here(tmp_path: Path) -> None:
     assert children() <= before
 
 
-async def test_what_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
+async def test_a_source_that_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
     gone, kept = home_of(tmp_path, "gone", "kept")
     os.unlink(gone.paths[0])
     outcomes: dict[str, object] = {}
@@ -71,7 +71,7 @@ async def test_what_cannot_be_read_costs_only_itself(tmp_path: Path) -> None:
     assert outcomes == {gone.place: gone.place, kept.place: "read"}
 
 
-async def test_what_is_given_up_leaves_nothing_for_the_next(tmp_path: Path) -> None:
+async def test_a_source_that_is_given_up_leaves_nothing_to_the_next_one(tmp_path: Path) -> None:
     long, short = home_of(tmp_path, "long " * PIECE_BYTES, "short")
     heard: list[bytes] = []
 
@@ -85,7 +85,7 @@ async def test_what_is_given_up_leaves_nothing_for_the_next(tmp_path: Path) -> N
     assert heard == told(short)
 
 
-async def test_after_a_process_that_was_killed_another_one_reads(tmp_path: Path) -> None:
+async def test_another_process_reads_on_after_one_was_killed(tmp_path: Path) -> None:
     long, short = home_of(tmp_path, "long " * PIECE_BYTES, "short")
     outcomes: list[object] = []
     before = children()
@@ -104,7 +104,7 @@ async def test_after_a_process_that_was_killed_another_one_reads(tmp_path: Path)
     assert outcomes == ["the process that read it ended: signal SIGKILL", "read"]
 
 
-async def test_an_error_of_who_takes_ends_them_all(tmp_path: Path) -> None:
+async def test_an_error_of_the_taker_ends_all_workers(tmp_path: Path) -> None:
     before = children()
     found = home_of(tmp_path, "one", "two")
 
@@ -117,7 +117,7 @@ async def test_an_error_of_who_takes_ends_them_all(tmp_path: Path) -> None:
     assert children() <= before
 
 
-def test_a_reader_that_fails_says_where(tmp_path: Path) -> None:
+def test_a_reader_that_fails_says_in_which_line_of_it(tmp_path: Path) -> None:
     def read(source: Source, scribe: Scribe) -> Iterator[None]:
         yield
         raise KeyError("surprise")

@@ -22,7 +22,7 @@ def test_files_come_in_the_order_of_their_paths(tmp_path: Path) -> None:
     assert [*files_below(tmp_path, "*/*.x")] == sorted(paths[i] for i in (1, 4, 5))
 
 
-def test_a_folder_is_looked_into_when_it_is_its_turn(tmp_path: Path) -> None:
+def test_a_folder_is_not_looked_into_before_its_turn(tmp_path: Path) -> None:
     first, second = written(tmp_path, "a/1.x", "b/2.x")
     found = files_below(tmp_path, "*/*.x")
     assert next(found) == first

@@ -89,7 +89,7 @@ def test_a_conversation_is_told_without_the_context_that_the_program_put_in(
     assert told.facts.session_id == SESSION
 
 
-def test_each_call_stands_where_it_was_made_though_all_pile_up_on_one_message(
+def test_each_call_is_told_where_it_was_made_though_all_pile_up_on_one_message(
     tmp_path: Path,
 ) -> None:
     log = Log()
@@ -237,14 +237,14 @@ def test_a_subagents_calls_stand_inside_the_call_that_started_it(tmp_path: Path)
     assert meta["acphold/parentToolCallId"] == "c1"
 
 
-def test_a_start_of_the_program_without_a_word_is_no_conversation(tmp_path: Path) -> None:
+def test_starting_the_program_without_a_word_makes_no_conversation(tmp_path: Path) -> None:
     told = story(Log(), tmp_path)
     assert told.prompts() == []
     assert len(sources(READER, tmp_path)) == 1
 
 
 @pytest.mark.parametrize("how", ["parts", "string"])
-def test_the_contents_of_files_that_a_prompt_names_are_no_words_of_the_person(
+def test_files_that_a_prompt_names_are_not_told_as_the_persons_words(
     tmp_path: Path, how: str
 ) -> None:
     parts: Sequence[str] = (

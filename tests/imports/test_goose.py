@@ -171,7 +171,7 @@ def counted(store: Store, session: str, given: int, made: int, cost: float | Non
         store.db.execute(f"UPDATE sessions SET {name} = ? WHERE id = ?", (value, session))
 
 
-async def test_the_tokens_of_the_session_are_taken_in_once_with_those_of_its_subagents(
+async def test_the_tokens_of_a_session_and_its_subagents_are_taken_in_once(
     store: Store, journal: Path, tmp_path: Path
 ) -> None:
     store.session("child", kind="sub_agent")

@@ -98,7 +98,7 @@ async def test_a_conversation_is_listed_before_it_is_read(
     assert await said(opened) == whole(2)
 
 
-async def test_what_was_listed_first_is_in_the_end_what_it_is_without_that(
+async def test_listing_first_does_not_change_what_is_taken_in(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     fill(tmp_path)
@@ -129,7 +129,7 @@ async def test_what_the_beginning_does_not_tell_is_listed_once_it_is_read(
     assert (await Intake(opened).take(source, reading)).outcome == "new"
 
 
-async def test_a_long_file_is_not_read_for_its_head(
+async def test_a_conversation_is_read_up_to_its_first_prompt_to_be_listed(
     opened: SqliteJournal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     conversation(9, LONG).write(tmp_path)
@@ -220,7 +220,7 @@ async def test_what_a_person_did_with_an_unread_session_stays(
     assert (row.title, row.archived, row.is_unread) == ("Mine", True, False)
 
 
-async def test_who_needs_an_unread_session_has_it_read(
+async def test_an_unread_session_is_read_when_somebody_needs_it(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
@@ -232,7 +232,7 @@ async def test_who_needs_an_unread_session_has_it_read(
     assert (await Intake(opened).take(source, reading)).outcome == "same"
 
 
-async def test_all_who_need_an_unread_session_at_once_have_it_read(
+async def test_an_unread_session_that_several_need_at_once_is_read_for_all(
     opened: SqliteJournal, journal: Path, tmp_path: Path
 ) -> None:
     conversation(60, LONG).write(tmp_path)
@@ -266,7 +266,7 @@ async def test_a_journal_that_is_closed_reads_no_transcript_any_more(
     assert await said(opened) == whole(2)
 
 
-async def test_who_needs_it_while_an_import_is_in_the_middle_of_it_gets_all_of_it_once(
+async def test_who_needs_a_session_in_the_middle_of_its_import_gets_all_of_it_once(
     opened: SqliteJournal, journal: Path, tmp_path: Path
 ) -> None:
     conversation(12, LONG).write(tmp_path)
@@ -297,7 +297,7 @@ async def numbered(told: AsyncIterator[Piece]) -> AsyncIterator[tuple[int, Piece
         yield number, piece
 
 
-async def test_an_unread_session_whose_file_is_gone_says_so_and_goes(
+async def test_an_unread_session_whose_file_is_gone_is_said_and_given_up(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
@@ -312,7 +312,7 @@ async def test_an_unread_session_whose_file_is_gone_says_so_and_goes(
     assert await opened.file.damage() == []
 
 
-async def test_the_next_import_gives_up_what_has_gone_before_it_was_read(
+async def test_the_next_import_gives_up_what_was_gone_before_it_was_read(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
@@ -324,7 +324,7 @@ async def test_the_next_import_gives_up_what_has_gone_before_it_was_read(
     assert [row.session_id for row in await opened.page(ListFilter())] == [there.session_id]
 
 
-async def test_what_somebody_has_open_is_not_given_up(
+async def test_a_session_that_somebody_has_open_is_not_given_up(
     opened: SqliteJournal, journal: Path, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
@@ -341,7 +341,7 @@ async def test_what_somebody_has_open_is_not_given_up(
     await other.aclose()
 
 
-async def test_of_a_session_that_was_read_in_part_it_shows_that_when_the_file_is_gone(
+async def test_a_session_read_in_part_shows_that_part_when_its_file_is_gone(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation(12, LONG).write(tmp_path)
@@ -357,7 +357,7 @@ async def test_of_a_session_that_was_read_in_part_it_shows_that_when_the_file_is
     assert not (await opened.session(SESSION)).is_unread
 
 
-async def test_a_conversation_that_turns_out_to_be_empty_goes(
+async def test_a_listed_conversation_that_turns_out_to_be_empty_is_given_up(
     opened: SqliteJournal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
@@ -389,7 +389,7 @@ async def test_an_editor_that_lists_and_loads_an_unread_session_gets_all_of_it(
     assert words == whole(2)
 
 
-async def test_lists_call_it_unread_and_whoever_shows_or_exports_it_has_it_read(
+async def test_lists_call_a_session_unread_and_showing_or_exporting_it_reads_it(
     opened: SqliteJournal, journal: Path, tmp_path: Path
 ) -> None:
     transcripts = conversation(), conversation()

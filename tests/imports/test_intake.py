@@ -101,7 +101,7 @@ async def test_each_entry_has_the_time_at_which_it_happened(
     assert entries[-1].at == 1767322810000
 
 
-async def test_taken_again_nothing_is_doubled(opened: Journal, tmp_path: Path) -> None:
+async def test_taking_a_conversation_again_doubles_nothing(opened: Journal, tmp_path: Path) -> None:
     conversation().write(tmp_path)
     await take(opened, tmp_path)
     before = await opened.session(SESSION)
@@ -109,7 +109,7 @@ async def test_taken_again_nothing_is_doubled(opened: Journal, tmp_path: Path) -
     assert await opened.session(SESSION) == before
 
 
-async def test_of_many_conversations_those_that_are_as_they_were_are_told_at_once(
+async def test_unchanged_conversations_are_recognized_many_at_once(
     opened: Journal, tmp_path: Path
 ) -> None:
     conversation().write(tmp_path)
@@ -166,7 +166,7 @@ async def test_a_turn_that_is_not_over_can_be_left_for_the_next_time(
     assert await said(opened) == whole(2)
 
 
-async def test_a_turn_that_nobody_writes_to_any_more_is_over_whatever_its_transcript_says(
+async def test_a_turn_that_nobody_writes_to_any_more_is_over(
     opened: Journal, tmp_path: Path
 ) -> None:
     finished = Selection(whole_turns=True)
@@ -183,7 +183,7 @@ async def test_a_turn_that_nobody_writes_to_any_more_is_over_whatever_its_transc
     assert await said(opened) == [*whole(1), "prompt 2", "answer 2"]
 
 
-async def test_a_turn_that_was_left_and_never_went_on_is_taken_by_who_takes_all(
+async def test_a_turn_that_was_left_unfinished_is_taken_in_by_a_plain_import(
     opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(1)
@@ -232,7 +232,7 @@ async def test_a_turn_through_wrap_behind_an_import_is_not_doubled(
     assert await said(opened) == [*whole(1), "prompt 2", "prompt 3", "answer 3", "done"]
 
 
-async def test_a_session_in_which_only_the_agents_own_program_was_talked_to_gets_it_all(
+async def test_a_session_held_only_in_the_agents_own_program_gets_all_of_it(
     opened: Journal, tmp_path: Path
 ) -> None:
     lease = await opened.create(NewSession("ours", KEY, CWD))
@@ -243,7 +243,7 @@ async def test_a_session_in_which_only_the_agents_own_program_was_talked_to_gets
     assert await said(opened, "ours") == whole(1)
 
 
-async def test_a_long_conversation_is_taken_in_piece_by_piece_each_with_where_it_ends(
+async def test_a_long_conversation_is_taken_in_by_pieces_that_each_say_where_they_end(
     opened: Journal, tmp_path: Path
 ) -> None:
     transcript = conversation(9, LONG)
@@ -310,7 +310,7 @@ class Quicker:
     ("pieces", "outcome"), [(1_000, "same"), (0, "new"), (1, "grown"), (2, "grown")]
 )
 @pytest.mark.parametrize("listed", [False, True])
-async def test_of_two_imports_at_once_each_conversation_is_taken_in_by_one(
+async def test_two_imports_at_once_take_in_each_conversation_once(
     opened: Journal,
     journal: Path,
     tmp_path: Path,
@@ -332,7 +332,7 @@ async def test_of_two_imports_at_once_each_conversation_is_taken_in_by_one(
     assert await said(opened, row.session_id) == whole(20)
 
 
-async def test_of_two_imports_at_once_one_adds_what_has_come(
+async def test_two_imports_at_once_add_what_has_come_once(
     opened: Journal, journal: Path, tmp_path: Path
 ) -> None:
     transcript = conversation(1)
@@ -349,7 +349,7 @@ async def test_of_two_imports_at_once_one_adds_what_has_come(
     assert await said(opened) == whole(2)
 
 
-async def test_what_an_import_only_began_with_is_taken_in_by_the_next(
+async def test_the_next_import_takes_in_what_one_had_only_begun(
     opened: Journal, tmp_path: Path
 ) -> None:
     conversation(1).write(tmp_path)
@@ -432,7 +432,7 @@ async def test_only_conversations_of_the_folder_asked_for_are_taken(
     assert await take(opened, tmp_path, Selection(cwd=CWD)) == "new"
 
 
-async def test_an_id_that_another_agent_has_already_is_told_apart(
+async def test_an_id_that_another_agent_has_already_gets_a_prefix(
     opened: Journal, tmp_path: Path
 ) -> None:
     await opened.create(NewSession(SESSION, "another", "/x"))
@@ -476,7 +476,7 @@ async def test_words_of_an_imported_conversation_are_found(opened: Journal, tmp_
     assert [hit.session_id for hit in await opened.search("answer")] == [SESSION]
 
 
-async def test_of_what_is_imported_the_last_30_days_are_searchable_at_once(
+async def test_the_last_30_days_of_what_is_imported_are_searchable_at_once(
     opened: Journal, tmp_path: Path
 ) -> None:
     transcript = Transcript()

@@ -7,7 +7,7 @@ from pathlib import Path
 from tests.imports.soak import Soak
 
 
-def test_killed_at_random_points_and_run_again_it_makes_the_journal_of_an_import_in_one_go(
+def test_an_import_killed_at_random_and_run_again_makes_the_journal_of_one_in_one_go(
     tmp_path: Path,
 ) -> None:
     soak = Soak(tmp_path, seed=7)

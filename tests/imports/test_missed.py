@@ -358,12 +358,12 @@ HOMES: dict[str, tuple[str, Callable[[Path], None], set[str]]] = {
 }  # fmt: skip
 
 
-def test_every_reader_is_looked_at() -> None:
+def test_every_reader_has_a_transcript_here() -> None:
     assert {name for name, _, _ in HOMES.values()} == set(NAMES)
 
 
 @pytest.mark.parametrize("which", HOMES)
-def test_what_a_reader_does_not_know_is_said_and_all_around_it_comes_in(
+def test_what_a_reader_does_not_know_is_counted_and_all_around_it_comes_in(
     acphold: CommandLine, tmp_path: Path, which: str
 ) -> None:
     name, make, missed = HOMES[which]
@@ -390,9 +390,7 @@ def test_how_much_was_passed_over_and_which_files_could_not_be_read_is_told_in_w
     assert failure.startswith(str(broken))
 
 
-def test_prompts_that_a_person_went_back_from_are_counted(
-    acphold: CommandLine, tmp_path: Path
-) -> None:
+def test_prompts_on_abandoned_branches_are_counted(acphold: CommandLine, tmp_path: Path) -> None:
     transcript = Transcript("Hello.")
     here = transcript.assistant("Hi.")
     transcript.user("This way?")
@@ -440,7 +438,7 @@ def test_what_codex_puts_in_the_persons_place_before_any_event_is_no_prompt(
     ]
 
 
-def test_what_only_the_models_side_of_a_rollout_has_is_told(tmp_path: Path) -> None:
+def test_what_only_the_models_side_of_a_codex_rollout_has_is_told(tmp_path: Path) -> None:
     rollout = Rollout("Hello.")
     content = [{"type": "output_text", "text": "Hi."}]
     rollout.item("reasoning", summary=[{"type": "summary_text", "text": "Hm."}])
@@ -451,7 +449,7 @@ def test_what_only_the_models_side_of_a_rollout_has_is_told(tmp_path: Path) -> N
     assert told == [("user", "Hello."), ("thought", "Hm."), ("agent", "Hi.")]
 
 
-def test_where_no_record_has_a_parent_all_are_told_in_their_order(tmp_path: Path) -> None:
+def test_records_without_parents_are_all_told_in_their_order(tmp_path: Path) -> None:
     transcript = Transcript()
     for words in ("Hello.", "And now?"):
         transcript.user(words, after=None)

@@ -123,7 +123,7 @@ def test_an_edit_has_its_diff_and_a_failure_its_error(store: Store, tmp_path: Pa
     assert failed.raw_output == b'{"error":"no such file"}'
 
 
-def test_a_cancelled_turn_and_a_killed_one(store: Store, tmp_path: Path) -> None:
+def test_a_cancelled_turn_and_a_killed_one_end_as_such(store: Store, tmp_path: Path) -> None:
     store.message("user", "One.")
     store.message("assistant", "half", error={"name": "MessageAbortedError"})
     store.message("user", "Two.")
@@ -134,7 +134,7 @@ def test_a_cancelled_turn_and_a_killed_one(store: Store, tmp_path: Path) -> None
     assert told.calls()[0].status == "failed"
 
 
-def test_what_the_program_added_to_a_prompt_is_left_out_and_links_are_links(
+def test_what_the_program_added_to_a_prompt_is_left_out_and_files_are_links_again(
     store: Store, tmp_path: Path
 ) -> None:
     read = 'Called the Read tool with the following input: {"filePath":"/x/README.md"}'

@@ -109,7 +109,7 @@ def is_json(raw: bytes) -> bool:
 
 @given(CONVERSATIONS)
 @settings(max_examples=15)
-def test_a_session_is_the_same_exported_and_imported(pieces: Pieces) -> None:
+def test_a_session_that_is_exported_and_imported_is_the_same(pieces: Pieces) -> None:
     # What is no JSON cannot have come over a wire.
     legal = [(kind, [raw for raw in raws if is_json(raw)]) for kind, raws in pieces]
     whole = [*ONE, *((kind, raws) for kind, raws in legal if raws), END]
@@ -117,7 +117,7 @@ def test_a_session_is_the_same_exported_and_imported(pieces: Pieces) -> None:
         asyncio.run(there_and_back(Path(folder), whole))
 
 
-async def test_a_session_that_is_taken_in_by_many_pieces_is_the_same(
+async def test_a_session_that_is_taken_in_in_many_pieces_is_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.imports.pieces.PIECE_BYTES", 100)
@@ -151,7 +151,7 @@ async def test_a_title_that_a_person_gave_and_the_archive_are_kept(tmp_path: Pat
     assert (row.title, row.renamed, row.archived) == ("Mine", True, True)
 
 
-async def test_a_turn_that_was_not_over_was_interrupted(tmp_path: Path) -> None:
+async def test_a_turn_that_was_not_over_ends_as_interrupted(tmp_path: Path) -> None:
     await keep(tmp_path / "a.db", TALK[:2])
     await export(tmp_path / "a.db", tmp_path / "x.jsonl")
     await take(tmp_path / "b.db", tmp_path)
@@ -247,7 +247,7 @@ async def test_what_was_deleted_does_not_come_back_from_a_file(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("seq", ["0", "-5", "99999999999999999999", '"x"', "null", "1e3", "true"])
-async def test_a_number_that_cannot_be_is_not_believed(tmp_path: Path, seq: str) -> None:
+async def test_an_impossible_entry_number_is_not_believed(tmp_path: Path, seq: str) -> None:
     lines = [
         '{"session":{"sessionId":"s1","agent":"a","cwd":"/"}}',
         '{"seq":1,"kind":"prompt","at":"","update":{"prompt":[{"type":"text","text":"Hi"}]}}',

@@ -101,7 +101,7 @@ def test_a_command_that_failed_has_failed(tmp_path: Path) -> None:
     assert made["rawOutput"] == {"type": "shell_result", "exitCode": 1}
 
 
-def test_what_a_program_put_into_the_persons_mouth_is_left_out(tmp_path: Path) -> None:
+def test_what_the_program_put_in_the_persons_place_is_left_out(tmp_path: Path) -> None:
     chat = Chat()
     chat.user("A hook says so.", provenance="hook")
     chat.user("Hello.")
@@ -146,7 +146,7 @@ def test_the_branch_that_was_live_last_is_told_and_the_other_on_request(tmp_path
     assert [words for who, words in said if who == "user"] == ["Hello.", "Left behind."]
 
 
-def test_whatever_stands_in_the_chain_the_conversation_goes_on_behind_it(tmp_path: Path) -> None:
+def test_the_conversation_goes_on_behind_whatever_stands_in_the_chain(tmp_path: Path) -> None:
     chat = Chat("Hello.")
     chat.add("from-the-future")
     chat.agent("Hi.")

@@ -32,7 +32,7 @@ def chain(length: int) -> list[Record]:
 
 
 @given(st.integers(1, 30), st.randoms(use_true_random=False))
-def test_in_whatever_order_its_lines_stand_all_of_a_conversation_is_told(
+def test_all_of_a_conversation_is_told_in_whatever_order_its_lines_stand(
     length: int, random: Random
 ) -> None:
     records = chain(length)
@@ -41,7 +41,7 @@ def test_in_whatever_order_its_lines_stand_all_of_a_conversation_is_told(
 
 
 @given(st.integers(2, 30), st.data())
-def test_whichever_lines_are_gone_the_others_are_told(length: int, data: st.DataObject) -> None:
+def test_the_other_lines_are_told_whichever_are_gone(length: int, data: st.DataObject) -> None:
     records = chain(length)
     gone = data.draw(st.sets(st.sampled_from(records[1:])))
     left = [record for record in records if record not in gone]
@@ -70,7 +70,7 @@ def test_a_prompt_behind_a_lost_link_is_no_going_back() -> None:
     assert told(records) == ["a", "b", "c", "d", "e"]
 
 
-def test_of_two_beginnings_the_one_that_was_gone_on_with_is_told() -> None:
+def test_of_two_first_prompts_the_one_that_was_gone_on_with_is_told() -> None:
     records: list[Record] = [
         ("a", None, True),
         ("b", "a", False),
@@ -97,7 +97,7 @@ def test_a_line_without_an_id_is_told_where_it_stands() -> None:
     assert [line.raw for line in made.told(lines)] == [b"a", b"beside", b"b"]
 
 
-def test_more_than_can_be_held_back_is_told_where_it_stands() -> None:
+def test_lines_beyond_what_can_be_held_back_are_told_where_they_stand() -> None:
     records: list[Record] = [("b", "a", False), ("c", "a", False), ("a", None, True)]
     most = b"x" * (HELD_BYTES // 2 + 1)
     lines = [Line(1, most), Line(2, most), Line(3, b"a")]

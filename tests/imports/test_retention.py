@@ -70,6 +70,6 @@ def test_gemini_cli_deletes_after_a_month_unless_it_is_told_not_to(
     assert gemini(tmp_path, {"general": {"sessionRetention": retention}}) == said
 
 
-def test_of_agents_without_conversations_nothing_is_said(tmp_path: Path) -> None:
+def test_nothing_is_said_of_agents_without_conversations(tmp_path: Path) -> None:
     (tmp_path / ".claude").mkdir()
     assert list(deletions(Home(tmp_path))) == []

@@ -70,7 +70,7 @@ async def test_no_secret_reaches_the_journal(tmp_path: Path) -> None:
     ]
 
 
-async def test_what_has_no_secrets_is_taken_in_as_without(tmp_path: Path) -> None:
+async def test_a_conversation_without_secrets_is_taken_in_as_without_redact(tmp_path: Path) -> None:
     made = Transcript("Hello in /home/ada.")
     made.assistant("Hello, ada@example.org.")
     made.write(tmp_path)
@@ -119,7 +119,7 @@ async def test_a_conversation_that_was_held_here_is_known_by_its_redacted_prompt
 
 
 @pytest.mark.parametrize("beside", [False, True])
-async def test_a_key_that_came_in_pieces_is_found(
+async def test_a_key_that_is_cut_into_pieces_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: bool
 ) -> None:
     monkeypatch.setattr("acphold.imports.pieces.PIECE_BYTES", 100)

@@ -120,7 +120,7 @@ async def test_nothing_outside_is_read_or_written(
     assert os.listdir(outside) == ["secret"]
 
 
-async def test_what_is_missing_is_told_as_such(tool: Files, project: Path) -> None:
+async def test_a_missing_file_is_said_to_be_missing(tool: Files, project: Path) -> None:
     (project / "file").touch()
     for path in ("missing", "missing/deep", "file/deep"):
         with pytest.raises(MissingFileError, match=path) as caught:
@@ -130,7 +130,7 @@ async def test_what_is_missing_is_told_as_such(tool: Files, project: Path) -> No
         await tool.write("file/deep", "x")
 
 
-async def test_pipes_sockets_devices_and_folders_are_no_files(project: Path) -> None:
+async def test_pipes_sockets_devices_and_folders_are_refused(project: Path) -> None:
     os.mkfifo(project / "fifo")
     (project / "zero").symlink_to("/dev/zero")
     with socket.socket(socket.AF_UNIX) as listening:
@@ -147,7 +147,9 @@ async def test_pipes_sockets_devices_and_folders_are_no_files(project: Path) -> 
     assert not (project / "new").exists()
 
 
-async def test_bytes_that_are_no_text_are_refused_with_the_line(tool: Files, project: Path) -> None:
+async def test_bytes_that_are_no_text_are_refused_and_their_line_named(
+    tool: Files, project: Path
+) -> None:
     (project / "latin").write_bytes(b"ok\ncaf\xe9\n")
     (project / "binary").write_bytes(b"\x7fELF\0\0")
     with pytest.raises(NotTextError, match="byte 0xe9 in line 2"):
@@ -157,7 +159,7 @@ async def test_bytes_that_are_no_text_are_refused_with_the_line(tool: Files, pro
         await tool.read("binary")
 
 
-async def test_a_text_of_gigabytes_is_read_in_parts_only(tool: Files, project: Path) -> None:
+async def test_a_text_of_gigabytes_can_only_be_read_in_parts(tool: Files, project: Path) -> None:
     with (project / "huge").open("wb") as file:
         file.write(b"first\n" + b"x" * 8000 + b"\nthird\n")
         file.truncate(1 << 40)
@@ -285,7 +287,7 @@ async def test_a_file_in_a_folder_that_takes_no_other_is_written_in_place(
     assert (closed_folder / "f").read_text() == "new"
 
 
-async def test_a_disk_that_is_full_leaves_a_file_as_it_was_also_in_place(
+async def test_a_full_disk_leaves_a_file_as_it_was_also_where_it_is_written_in_place(
     closed_folder: Path,
 ) -> None:
     code = """
@@ -408,7 +410,7 @@ asyncio.run(main())
     assert os.listdir(project) == ["f"]
 
 
-async def test_readers_see_the_old_contents_or_the_new_never_half(tool: Files) -> None:
+async def test_readers_see_the_old_contents_or_the_new_and_never_half(tool: Files) -> None:
     texts = ["a" * 300_000, "b" * 200_000]
     await tool.write("f", texts[0])
 
@@ -422,7 +424,7 @@ async def test_readers_see_the_old_contents_or_the_new_never_half(tool: Files) -
     await writing
 
 
-async def test_many_at_once_all_get_their_answer(tool: Files) -> None:
+async def test_many_requests_at_once_all_get_their_answer(tool: Files) -> None:
     async with asyncio.timeout(20):
         await asyncio.gather(*(tool.write(f"d/{n}", str(n)) for n in range(60)))
         texts = await asyncio.gather(*(tool.read(f"d/{n}") for n in range(60)))
@@ -445,7 +447,7 @@ def window(data: bytes, size: int, first: int, limit: int | None) -> bytes:
 
 
 @given(TEXT, st.integers(1, 9), st.integers(1, 8), st.none() | st.integers(0, 8))
-def test_a_window_is_that_many_lines_from_there_on(
+def test_a_window_has_as_many_lines_as_asked_for_from_its_first(
     data: bytes, size: int, first: int, limit: int | None
 ) -> None:
     lines = [line + b"\n" for line in data.split(b"\n")]
@@ -455,13 +457,13 @@ def test_a_window_is_that_many_lines_from_there_on(
 
 
 @given(TEXT, st.integers(1, 9), st.integers(1, 4))
-def test_pages_in_a_row_are_the_file(data: bytes, size: int, limit: int) -> None:
+def test_consecutive_windows_make_up_the_file(data: bytes, size: int, limit: int) -> None:
     pages = [window(data, size, line, limit) for line in range(1, 40, limit)]
     assert b"".join(pages) == data
 
 
 @given(TEXT)
-def test_crlf_is_given_once_to_every_line(data: bytes) -> None:
+def test_every_line_gets_crlf_once(data: bytes) -> None:
     changed = with_crlf(data)
     assert has_crlf(changed) == (b"\n" in data)
     assert changed.replace(b"\r\n", b"\n") == data.replace(b"\r\n", b"\n")
@@ -469,7 +471,7 @@ def test_crlf_is_given_once_to_every_line(data: bytes) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"a", b"a\r\nb\n", b"a\nb\n", b"\r"])
-def test_a_text_with_other_line_ends_too_has_none_to_keep(text: bytes) -> None:
+def test_a_text_of_mixed_line_ends_keeps_none(text: bytes) -> None:
     assert not has_crlf(text)
 
 

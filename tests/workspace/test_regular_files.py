@@ -27,7 +27,7 @@ def a_device(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [a_pipe, a_socket, a_device, Path.mkdir])
-def test_what_is_no_file_is_refused_and_not_waited_for(
+def test_special_files_are_refused_and_not_waited_for(
     tmp_path: Path, make: Callable[[Path], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)

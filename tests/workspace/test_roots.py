@@ -37,7 +37,7 @@ def test_relative_paths_start_at_cwd_wherever_the_process_was_started(
     assert Roots(str(project)).resolve("a/./b/../c") == f"{project}/a/c"
 
 
-def test_what_is_outside_is_refused_with_the_path_and_the_roots_in_the_message(
+def test_a_path_outside_is_refused_with_the_path_and_the_roots_in_the_message(
     project: Path, outside: Path
 ) -> None:
     (project / "link").symlink_to(outside)
@@ -69,7 +69,7 @@ def test_what_is_outside_is_refused_with_the_path_and_the_roots_in_the_message(
         pytest.param("/proc/self/fd/0", marks=linux_only),
     ],
 )
-def test_ways_out_are_refused(project: Path, outside: Path, path: str) -> None:
+def test_paths_that_lead_out_are_refused(project: Path, outside: Path, path: str) -> None:
     (project.parent / "project2").mkdir()
     with pytest.raises(OutsideRootsError):
         Roots(str(project)).resolve(path)
@@ -77,20 +77,22 @@ def test_ways_out_are_refused(project: Path, outside: Path, path: str) -> None:
 
 @linux_only
 @pytest.mark.parametrize("target", ["/proc/self/root", "/proc/self/cwd/..", "/proc/thread-self"])
-def test_links_into_proc_lead_no_further_than_their_text(project: Path, target: str) -> None:
+def test_links_into_proc_lead_where_their_text_says_and_no_further(
+    project: Path, target: str
+) -> None:
     (project / "link").symlink_to(target)
     with pytest.raises(OutsideRootsError):
         Roots(str(project)).resolve("link/etc/passwd")
 
 
 @pytest.mark.parametrize("path", ["a\0b", "\ud800", "x/" * 2049])
-def test_what_cannot_be_a_path_is_refused(project: Path, path: str) -> None:
+def test_text_that_cannot_be_a_path_is_refused(project: Path, path: str) -> None:
     with pytest.raises(InvalidParamsError):
         Roots(str(project)).resolve(path)
 
 
 @pytest.mark.parametrize(("cwd", "more"), [("here", ()), ("/tmp", ("there",)), ("/tmp\0", ())])
-def test_roots_are_absolute(cwd: str, more: tuple[str, ...]) -> None:
+def test_a_root_that_is_not_absolute_is_refused(cwd: str, more: tuple[str, ...]) -> None:
     with pytest.raises(InvalidParamsError) as caught:
         Roots(cwd, more)
     assert caught.value.field == ("additionalDirectories[0]" if more else "cwd")
@@ -141,7 +143,7 @@ def test_a_loop_of_links_is_refused(project: Path) -> None:
         Roots(str(project)).resolve("loop")
 
 
-def test_an_additional_root_that_becomes_a_link_is_no_root_any_more(
+def test_an_additional_root_that_becomes_a_link_stops_being_a_root(
     project: Path, outside: Path
 ) -> None:
     inner = project / "inner"
@@ -219,7 +221,7 @@ def plant(base: Path, tree: list[tuple[str, tuple[bool, str] | None]]) -> None:
 
 @settings(max_examples=150)
 @given(tree=TREES, path=PATHS, absolute=st.booleans())
-def test_what_is_let_in_is_what_lies_inside_and_what_lies_inside_is_let_in(
+def test_exactly_what_lies_inside_is_let_in(
     tree: list[tuple[str, tuple[bool, str] | None]], path: str, absolute: bool
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -73,7 +73,7 @@ time.sleep(60)
     return ["-S", "-c", code]
 
 
-async def test_a_command_is_heard_on_both_streams_in_order_and_its_code_is_told(
+async def test_a_commands_output_on_both_streams_comes_in_order_with_its_exit_code(
     terminals: Terminals,
 ) -> None:
     script = "echo out; echo err >&2; echo out again; exit 3"
@@ -85,13 +85,15 @@ async def test_a_command_is_heard_on_both_streams_in_order_and_its_code_is_told(
     assert output.exit_status == TerminalExitStatus(exit_code=3)
 
 
-async def test_output_can_be_had_while_the_command_runs(terminals: Terminals, until: Until) -> None:
+async def test_output_can_be_read_while_the_command_runs(
+    terminals: Terminals, until: Until
+) -> None:
     terminal = await terminals.create("sh", ["-c", "echo so far; exec sleep 60"])
     await until(lambda: terminal.output().output == "so far\n")
     assert terminal.output().exit_status is None
 
 
-async def test_a_signal_is_told_by_its_name(terminals: Terminals) -> None:
+async def test_a_signal_that_ended_a_command_is_named(terminals: Terminals) -> None:
     terminal = await terminals.create("sh", ["-c", "kill -SEGV $$"])
     assert await ended(terminal) == TerminalExitStatus(signal="SIGSEGV")
 
@@ -106,7 +108,7 @@ async def test_a_command_line_without_arguments_is_run_by_a_shell(terminals: Ter
     assert terminal.output().output == "one\ntWo\n"
 
 
-async def test_a_program_with_a_space_in_its_name_is_no_command_line(
+async def test_a_program_with_a_space_in_its_name_is_not_taken_for_a_command_line(
     terminals: Terminals, project: Path
 ) -> None:
     program = project / "my tool"
@@ -172,7 +174,7 @@ async def test_a_command_that_cannot_run_is_refused_with_the_reason(
     assert len(os.listdir("/dev/fd")) == before
 
 
-async def test_what_no_program_can_be_given_is_refused_without_saying_a_value(
+async def test_arguments_that_no_program_can_be_given_are_refused_without_repeating_values(
     terminals: Terminals,
 ) -> None:
     for env in ({"A": "s3cret\0"}, {"A=B": "s3cret"}, {"": "s3cret"}):
@@ -198,7 +200,7 @@ async def test_the_end_of_a_long_output_is_kept_from_a_characters_beginning(
     assert output.truncated
 
 
-async def test_a_limit_of_nothing_keeps_nothing_and_says_so(terminals: Terminals) -> None:
+async def test_an_output_limit_of_zero_keeps_nothing_and_says_so(terminals: Terminals) -> None:
     terminal = await terminals.create("echo", ["x"], output_byte_limit=0)
     await ended(terminal)
     assert terminal.output().output == ""
@@ -211,7 +213,7 @@ async def test_bytes_that_are_no_text_are_marked_as_such(terminals: Terminals) -
     assert terminal.output().output == "a\ufffdb\ufffd"
 
 
-async def test_a_killed_command_can_still_be_asked(
+async def test_a_killed_commands_output_can_still_be_read(
     terminals: Terminals, pid_file: Path, until: Until, runs: Runs
 ) -> None:
     terminal = await terminals.create(sys.executable, family(pid_file))
@@ -253,7 +255,7 @@ async def test_a_released_terminal_is_unknown(terminals: Terminals) -> None:
     assert caught.value.code == -32002
 
 
-async def test_what_a_command_left_running_ends_with_the_release(
+async def test_processes_that_a_command_left_running_end_with_the_release(
     terminals: Terminals, pid_file: Path, runs: Runs
 ) -> None:
     script = f"sleep 60 & echo $! > {pid_file}; echo done"
@@ -407,7 +409,9 @@ async def test_output_is_followed_piece_by_piece_while_the_command_runs(
     assert await ended(terminal) == TerminalExitStatus(exit_code=0)
 
 
-async def test_each_follower_gets_all_of_it_also_behind_the_end(terminals: Terminals) -> None:
+async def test_each_follower_gets_all_of_the_output_also_after_its_end(
+    terminals: Terminals,
+) -> None:
     terminal = await terminals.create("sh", ["-c", "echo a; sleep 0.05; printf '\\342\\202'"])
     both = await asyncio.gather(followed(terminal), followed(terminal))
     assert list(both) == ["a\n\ufffd"] * 2
@@ -415,7 +419,9 @@ async def test_each_follower_gets_all_of_it_also_behind_the_end(terminals: Termi
     assert await followed(terminal) == "a\n\ufffd"
 
 
-async def test_what_was_followed_stays_when_the_command_is_killed(terminals: Terminals) -> None:
+async def test_output_that_was_followed_stays_when_the_command_is_killed(
+    terminals: Terminals,
+) -> None:
     terminal = await terminals.create("sh", ["-c", "echo so far; exec sleep 60"])
     pieces = terminal.follow()
     async with asyncio.timeout(10):
@@ -444,7 +450,7 @@ async def test_a_follower_that_is_slow_misses_the_middle_and_holds_up_nobody(
     assert text.endswith("a\n" + "b" * 99 + "\n")
 
 
-async def test_what_a_terminal_showed_can_be_asked_for_behind_its_release(
+async def test_what_a_terminal_showed_can_be_asked_for_after_its_release(
     terminals: Terminals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminals_module, "SHOWN_BYTES", 12)
@@ -482,7 +488,7 @@ async def test_what_a_terminal_showed_outlives_the_end_of_the_session(project: P
     assert (shown.output, shown.exit_status) == ("hi\n", TerminalExitStatus(signal="SIGTERM"))
 
 
-async def test_many_run_at_once(terminals: Terminals) -> None:
+async def test_many_terminals_run_at_once(terminals: Terminals) -> None:
     many = await asyncio.gather(*(terminals.create("echo", [str(n)]) for n in range(40)))
     async with asyncio.timeout(20):
         await asyncio.gather(*(terminal.wait() for terminal in many))
@@ -490,7 +496,7 @@ async def test_many_run_at_once(terminals: Terminals) -> None:
     assert len({terminal.id for terminal in many}) == 40
 
 
-async def test_there_is_an_end_to_what_is_kept(
+async def test_only_so_many_terminals_are_kept(
     terminals: Terminals, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(terminals_module, "MAX_TERMINALS", 2)
@@ -531,7 +537,7 @@ STREAMS = st.text("a\u00e9\u20ac\U0001f600\n", max_size=40).map(str.encode) | st
 
 
 @given(STREAMS, st.integers(0, 50), st.integers(1, 7))
-def test_the_tail_is_the_longest_end_of_the_text_that_fits(
+def test_the_tail_is_the_longest_end_of_the_output_that_fits(
     stream: bytes, limit: int, size: int
 ) -> None:
     tail = OutputTail(limit)
@@ -547,7 +553,7 @@ def test_the_tail_is_the_longest_end_of_the_text_that_fits(
         assert len(longer.encode()) > limit
 
 
-def test_half_a_character_waits_for_its_other_half() -> None:
+def test_half_a_character_waits_for_the_rest_of_it() -> None:
     tail = OutputTail(10)
     tail.feed("\u20ac".encode()[:2])
     assert tail.text == ""
@@ -555,7 +561,7 @@ def test_half_a_character_waits_for_its_other_half() -> None:
     assert tail.text == "\u20ac"
 
 
-def test_a_flood_is_not_kept() -> None:
+def test_a_flood_of_output_is_not_kept() -> None:
     tail = OutputTail(100)
     for _ in range(100):
         tail.feed(b"x" * 65536)

@@ -23,7 +23,7 @@ async def test_work_gives_its_result_or_its_error() -> None:
         await pool.run(fail)
 
 
-async def test_cancelled_work_is_told_and_given_time_to_clean_up() -> None:
+async def test_work_that_is_cancelled_is_told_and_given_time_to_clean_up() -> None:
     started, cleaned = threading.Event(), threading.Event()
 
     def work(checkpoint: Checkpoint) -> None:
@@ -42,7 +42,7 @@ async def test_cancelled_work_is_told_and_given_time_to_clean_up() -> None:
     assert cleaned.is_set()
 
 
-async def test_work_that_hangs_keeps_its_slot_but_not_who_waits(
+async def test_work_that_hangs_keeps_its_slot_but_nobody_waiting(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(threads, "ABANDON_SECONDS", 0.01)

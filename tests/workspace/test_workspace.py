@@ -66,14 +66,16 @@ async def test_a_terminal_lives_from_create_to_release(workspace: Workspace, unt
             await ask(workspace, f"terminal/{method}", terminalId=name)
 
 
-async def test_an_exit_code_is_told(workspace: Workspace) -> None:
+async def test_the_exit_code_of_a_command_is_answered(workspace: Workspace) -> None:
     created = await ask(workspace, "terminal/create", command="exit 7")
     name = created["terminalId"]
     async with asyncio.timeout(10):
         assert await ask(workspace, "terminal/wait_for_exit", terminalId=name) == {"exitCode": 7}
 
 
-async def test_refusals_carry_code_and_facts(workspace: Workspace, project: Path) -> None:
+async def test_refusals_carry_an_error_code_and_the_facts(
+    workspace: Workspace, project: Path
+) -> None:
     with pytest.raises(OutsideRootsError) as outside:
         await ask(workspace, "fs/read_text_file", path="/etc/passwd")
     assert outside.value.code == -32602
