@@ -5,9 +5,10 @@ drawn at random kills itself with SIGKILL. It is run again, and killed again, un
 end. Then the journal has to be what an import in one go makes of the same home: the same sessions,
 each with the same entries in the same order; and no process of an import is left.
 
-So that there are many places to be killed at, a piece is small here. Every second journal is
+So that there are many places to be killed at, a piece is small here, and equally so in all
+processes that read, as a call is joined with its result inside a piece. Every second journal is
 filled by processes that read beside the one that writes, and lists what it will read before
-it does, as an import of much is.
+it does, as an import of much is; what a killed one has listed is read on in the background.
 """
 
 from __future__ import annotations
@@ -47,12 +48,15 @@ _COUNTED: Final = f"""
 import os, signal, sys, threading
 {_SMALL}
 from acphold.cli import main as command_line
-from acphold.cli import import_command
+from acphold.cli import import_command, index_beside
 from acphold.imports import crew
+from acphold.processes.own_program import own_python
 
 left, beside = int(sys.argv[1]), sys.argv[2] == "beside"
 crew.WORTH_A_WORKER = import_command.WORTH_LISTING = 1 if beside else 1 << 60
 crew._WORKER = "{_SMALL}; " + crew._WORKER
+small = "{_SMALL}; from acphold.cli.main import main; import sys; sys.exit(main(sys.argv[1:]))"
+index_beside.own_command = lambda *words: own_python("-c", small, *words)
 
 def count(*_):
     global left
