@@ -145,10 +145,18 @@ def told_agent(params: bytes) -> bytes:
     return splice(params, told)
 
 
+def asking_for_positions(params: bytes) -> bytes:
+    """The params of `initialize` of a client that asks for the position of each update."""
+    can = _object(members(params), "clientCapabilities")
+    asked = splice(_object(members(can), "_meta"), {POSITIONS: b"true"})
+    return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+
+
 def told_owner(params: bytes) -> bytes:
     """The same for the owner of a session, over a line, which asks for positions."""
+    params = asking_for_positions(params)
     can = _object(members(params), "clientCapabilities")
-    asked = splice(_object(members(can), "_meta"), {POSITIONS: b"true", LINE: b"true"})
+    asked = splice(_object(members(can), "_meta"), {LINE: b"true"})
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 

@@ -31,7 +31,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from acphold.agents.capabilities import POSITIONS, Offer, offer_of
+from acphold.agents.capabilities import Offer, asking_for_positions, offer_of
 from acphold.errors import (
     INVALID_PARAMS,
     AcpholdError,
@@ -62,7 +62,7 @@ from acphold.schema import (
 )
 from acphold.schema.methods import CANCEL_REQUEST
 from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members, splice
+from acphold.schema.splice import splice
 from acphold.server.owner_line import session_of_update
 from acphold.server.positions import Sent, behind, is_bare, told_position, with_sent
 
@@ -226,7 +226,7 @@ class FarLine:
             return True
         try:
             await server.call_raw(
-                INITIALIZE.name, _asking_for_positions(self._introduction), seconds=ANSWER_SECONDS
+                INITIALIZE.name, asking_for_positions(self._introduction), seconds=ANSWER_SECONDS
             )
             for session_id, opened in tuple(self._opened.items()):
                 await self._open_again(server, session_id, opened)
@@ -305,7 +305,7 @@ class FarLine:
         method, params = asked.request.method, asked.request.params
         opened = self._opened.get(asked.session_id or "")
         if method == INITIALIZE.name:
-            params = _asking_for_positions(params)
+            params = asking_for_positions(params)
         elif method == PROMPT.name:
             if not asked.is_sent and opened is not None:
                 asked.after = opened.told or 0
@@ -387,11 +387,3 @@ class _FromServer:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         await self._line.tell_client(batch)
-
-
-def _asking_for_positions(params: bytes) -> bytes:
-    capabilities = members(params).get("clientCapabilities", b"{}")
-    capabilities = capabilities if capabilities.startswith(b"{") else b"{}"
-    meta = members(capabilities).get("_meta", b"{}")
-    asked = splice(meta if meta.startswith(b"{") else b"{}", {POSITIONS: b"true"})
-    return splice(params, {"clientCapabilities": splice(capabilities, {"_meta": asked})})

@@ -1,7 +1,7 @@
 """The ASGI application: `/acp` for clients, `/pair` for new devices, `/health` for who watches.
 
-    /acp, /acp/NAME   ACP over a WebSocket, in front of the default agent, or the one of that name
-                      (ACP RFD, Streamable HTTP & WebSocket transport)
+    /acp, /acp/NAME   ACP over a WebSocket or Streamable HTTP, in front of the default agent, or the
+                      one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
     POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
     GET /health       {"status": "ok"}; the one thing that needs no token
 
@@ -13,26 +13,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, MutableMapping
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Final
 
 from msgspec import MsgspecError, Struct
-from msgspec.json import Decoder, encode
+from msgspec.json import Decoder
 
 from acphold.transports.messages import MessageTransport
+from acphold.transports.urls import ENDPOINT
 from acphold.web.endpoints import Endpoints
-from acphold.web.gate import COOKIE, SUBPROTOCOL, Gate, Headers, RefusedError
+from acphold.web.exchange import Exchange
+from acphold.web.gate import COOKIE, SUBPROTOCOL, Gate, RefusedError
+from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.pairing import Pairing
-from acphold.web.sockets import POLICY, AsgiSocket, Receive, Send
+from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 
-Scope = MutableMapping[str, Any]
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
-
-ENDPOINT: Final = "/acp"
-
-CONNECTION_ID: Final = b"acp-connection-id"
 
 LARGEST_PAIRING: Final = 4096
 """Bytes of a request to pair."""
@@ -48,52 +46,48 @@ class PairRequest(Struct, frozen=True):
     name: str = ""
 
 
-def application(endpoints: Endpoints, gate: Gate, pairing: Pairing) -> Application:
+def application(
+    endpoints: Endpoints, gate: Gate, pairing: Pairing, http: HttpClients
+) -> Application:
     """What an ASGI server serves, or another application mounts; ASGI 3.0."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        headers: Headers = {
-            name.decode("latin-1").lower(): value.decode("latin-1")
-            for name, value in scope.get("headers", ())
-        }
-        path = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        exchange = Exchange(scope, receive, send)
         try:
-            match scope["type"]:
-                case "websocket":
-                    await _client(endpoints, gate, headers, path, scope, receive, send)
-                case "http":
-                    await _request(gate, pairing, headers, path, scope, receive, send)
+            if scope["type"] == "websocket":
+                await _websocket(endpoints, gate, exchange)
+            elif scope["type"] == "http":
+                await _request(endpoints, gate, pairing, http, exchange)
         except RefusedError as exc:
-            log.info("%s: %d %s", path, exc.status, exc)
-            await _answer(scope, send, exc.status, {"error": str(exc)})
+            log.info("%s: %d %s", exchange.path, exc.status, exc)
+            await exchange.answer(exc.status, {"error": str(exc)})
 
     return serve
 
 
-async def _client(
-    endpoints: Endpoints,
-    gate: Gate,
-    headers: Headers,
-    path: str,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
-) -> None:
-    """One client, from its upgrade to its end."""
-    subprotocols: list[str] = scope.get("subprotocols", [])
-    admitted = await gate.admit(headers, subprotocols)
-    name = endpoints.name_of(path.removeprefix(ENDPOINT).strip("/"))
-    if not path.startswith(ENDPOINT) or name is None:
+def _agent_at(endpoints: Endpoints, path: str) -> str:
+    """The agent that a path names; RefusedError."""
+    head, _, name = path[len(ENDPOINT) :].partition("/")
+    found = None if head or not path.startswith(ENDPOINT) else endpoints.name_of(name)
+    if found is None:
         raise RefusedError(404, "no agent is served there")
-    await receive()  # websocket.connect
-    await send(
+    return found
+
+
+async def _websocket(endpoints: Endpoints, gate: Gate, exchange: Exchange) -> None:
+    """One client, from its upgrade to its end."""
+    subprotocols: list[str] = exchange.scope.get("subprotocols", [])
+    admitted = await gate.admit(exchange.headers, subprotocols)
+    name = _agent_at(endpoints, exchange.path)
+    await exchange.receive()  # websocket.connect
+    await exchange.send(
         {
             "type": "websocket.accept",
             "subprotocol": SUBPROTOCOL if SUBPROTOCOL in subprotocols else None,
-            "headers": [(CONNECTION_ID, str(uuid.uuid4()).encode())],
+            "headers": [(CONNECTION_ID.encode(), str(uuid.uuid4()).encode())],
         }
     )
-    socket = AsgiSocket(receive, send)
+    socket = AsgiSocket(exchange.receive, exchange.send)
     transport = MessageTransport(socket)
     attending = asyncio.create_task(
         endpoints.attend(name, transport, admitted.principal), name="attend"
@@ -114,32 +108,27 @@ async def _client(
 
 
 async def _request(
-    gate: Gate,
-    pairing: Pairing,
-    headers: Headers,
-    path: str,
-    scope: Scope,
-    receive: Receive,
-    send: Send,
+    endpoints: Endpoints, gate: Gate, pairing: Pairing, http: HttpClients, exchange: Exchange
 ) -> None:
     """One request that is no upgrade."""
-    gate.check_place(headers)
-    match scope["method"], path:
+    gate.check_place(exchange.headers)
+    match exchange.method, exchange.path:
         case "GET", "/health":
-            await _answer(scope, send, 200, {"status": "ok"})
+            await exchange.answer(200, {"status": "ok"})
         case "POST", "/pair":
-            await _pair(gate, pairing, headers, scope, receive, send)
+            await _pair(gate, pairing, exchange)
+        case _, path if path.startswith(ENDPOINT):
+            admitted = await gate.admit(exchange.headers)
+            await http.serve(exchange, _agent_at(endpoints, path), admitted)
         case _:
             raise RefusedError(404, "there is nothing at this address")
 
 
-async def _pair(
-    gate: Gate, pairing: Pairing, headers: Headers, scope: Scope, receive: Receive, send: Send
-) -> None:
+async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     # A form of another page cannot send this type without being asked for leave first.
-    if headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+    if not exchange.is_json:
         raise RefusedError(415, "application/json is wanted")
-    body = await _body(receive, LARGEST_PAIRING)
+    body = await exchange.body(LARGEST_PAIRING)
     try:
         asked = Decoder(PairRequest).decode(body)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
@@ -149,45 +138,7 @@ async def _pair(
         raise RefusedError(403, "this code is wrong, used, or too old; `acphold serve` has another")
     name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH] or "a device"
     token = await gate.grant(name, scopes)
-    secure = "; Secure" if scope.get("scheme") == "https" else ""
+    secure = "; Secure" if exchange.scope.get("scheme") == "https" else ""
     cookie = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}"
-    await _answer(
-        scope,
-        send,
-        200,
-        {"token": token, "scopes": scopes},
-        [(b"set-cookie", cookie.encode())],
-    )
-
-
-async def _body(receive: Receive, limit: int) -> bytes:
-    body = bytearray()
-    while True:
-        message = await receive()
-        if message["type"] != "http.request":
-            raise RefusedError(400, "the request has ended too early")
-        body += message.get("body", b"")
-        if len(body) > limit:
-            raise RefusedError(413, f"more than {limit} bytes")
-        if not message.get("more_body", False):
-            return bytes(body)
-
-
-async def _answer(
-    scope: Scope,
-    send: Send,
-    status: int,
-    body: object,
-    headers: list[tuple[bytes, bytes]] | None = None,
-) -> None:
-    kind = "websocket.http.response" if scope["type"] == "websocket" else "http.response"
-    head = [
-        (b"content-type", b"application/json"),
-        (b"cache-control", b"no-store"),
-        (b"x-content-type-options", b"nosniff"),
-        *(headers or ()),
-    ]
-    if status == 401:
-        head.append((b"www-authenticate", b"Bearer"))
-    await send({"type": f"{kind}.start", "status": status, "headers": head})
-    await send({"type": f"{kind}.body", "body": encode(body)})
+    granted = {"token": token, "scopes": scopes}
+    await exchange.answer(200, granted, [(b"set-cookie", cookie.encode())])

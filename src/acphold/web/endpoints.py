@@ -51,6 +51,10 @@ class Endpoints:
         name = path or self._default
         return name if name in self._services else None
 
+    def limit(self, name: str) -> int:
+        """The longest message to this agent, in bytes."""
+        return self._services[name].options.max_message
+
     async def attend(self, name: str, transport: Transport, principal: Principal) -> None:
         """Serve one client of this agent until it leaves; nobody's leaving ends anything."""
         try:

@@ -27,6 +27,7 @@ from acphold.transports.urls import origin_of
 from acphold.web.application import Application, application
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import LOOK_SECONDS, Gate
+from acphold.web.http_clients import HttpClients
 from acphold.web.pairing import Pairing
 
 log = logging.getLogger(__name__)
@@ -113,8 +114,12 @@ async def serve(
             gate = Gate(tokens, origins)
             pairing = Pairing(asyncio.get_running_loop().time)
             await _let_this_user_in(gate, tokens, origins)
-            async with Endpoints(services, default) as endpoints, _looking(gate):
-                app = application(endpoints, gate, pairing)
+            async with (
+                Endpoints(services, default) as endpoints,
+                HttpClients(endpoints, gate) as http,
+                _looking(gate),
+            ):
+                app = application(endpoints, gate, pairing, http)
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, limit):
                     ready(Serving(origins[0], pairing.new_code(SCOPES)))

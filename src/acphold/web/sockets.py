@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from acphold.errors import ConnectionLostError
 
+Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]

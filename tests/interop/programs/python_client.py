@@ -1,8 +1,10 @@
 """The client of the official Python SDK, driven over stdin in the words of ACP itself.
 
     python python_client.py CMD…
+    python python_client.py URL TOKEN
 
-A request on stdin is made through the SDK towards CMD and answered on stdout. What CMD reports
+A request on stdin is made through the SDK towards CMD, or the server at a URL (`ws://` or
+`http://`), and answered on stdout. What that reports
 and asks arrives on stdout as notifications, after the SDK has checked it; the SDK's own objects,
 written out again. Permissions are given (`allow_once`).
 """
@@ -14,6 +16,8 @@ import json
 import os
 import re
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import acp
@@ -91,20 +95,36 @@ async def _main() -> None:
     reader = asyncio.StreamReader(limit=LIMIT)
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(reader), sys.stdin)
-    program, *arguments = sys.argv[1:]
-    # Without `env` the SDK passes only a few variables on.
-    async with (
-        acp.spawn_agent_process(
-            cast(acp.Client, Passing()),
-            program,
-            *arguments,
-            env=dict(os.environ),
-            transport_kwargs={"limit": LIMIT},
-        ) as (conn, _),
-        asyncio.TaskGroup() as calls,
-    ):
+    async with _connected(sys.argv[1:]) as conn, asyncio.TaskGroup() as calls:
         async for line in reader:
             calls.create_task(_do(conn, json.loads(line)))
+
+
+@asynccontextmanager
+async def _connected(words: list[str]) -> AsyncIterator[Any]:
+    client = cast(acp.Client, Passing())
+    if "://" in words[0]:
+        url, token = words
+        headers = {"Authorization": f"Bearer {token}"}
+        if url.startswith("ws"):
+            from acp.ws.client import create_websocket_stream
+
+            stream: Any = await create_websocket_stream(url, headers=headers)
+        else:
+            from acp.http.client import create_http_stream
+
+            stream = create_http_stream(url, headers=headers)
+        conn = acp.connect_to_agent(client, stream)
+        try:
+            yield conn
+        finally:
+            await conn.close()
+        return
+    # Without `env` the SDK passes only a few variables on.
+    async with acp.spawn_agent_process(
+        client, *words, env=dict(os.environ), transport_kwargs={"limit": LIMIT}
+    ) as (conn, _):
+        yield conn
 
 
 if __name__ == "__main__":

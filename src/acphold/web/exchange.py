@@ -1,0 +1,92 @@
+"""One request of an ASGI server and its answer (ASGI 3.0, HTTP and WebSocket 2.4)."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+
+from msgspec.json import encode
+
+from acphold.web.gate import Headers, RefusedError
+from acphold.web.sockets import Receive, Scope, Send
+
+
+class Exchange:
+    """See the module. `headers` are by their names in small letters, the last of each."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self.scope = scope
+        self.receive = receive
+        self.send = send
+        self.headers: Headers = {
+            name.decode("latin-1").lower(): value.decode("latin-1")
+            for name, value in scope.get("headers", ())
+        }
+        self.path: str = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+
+    @property
+    def method(self) -> str:
+        """Of HTTP; "" for a WebSocket."""
+        return str(self.scope.get("method", ""))
+
+    @property
+    def is_json(self) -> bool:
+        """Whether that is what its body is said to be."""
+        return self.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
+
+    async def body(self, limit: int) -> bytes:
+        """All of it; raises RefusedError for more than `limit` bytes."""
+        body = bytearray()
+        while True:
+            message = await self.receive()
+            if message["type"] != "http.request":
+                raise RefusedError(400, "the request has ended too early")
+            body += message.get("body", b"")
+            if len(body) > limit:
+                raise RefusedError(413, f"more than {limit} bytes")
+            if not message.get("more_body", False):
+                return bytes(body)
+
+    async def answer(
+        self,
+        status: int,
+        body: object = None,
+        headers: Sequence[tuple[bytes, bytes]] = (),
+        *,
+        raw: bytes | None = None,
+    ) -> None:
+        """Answer with `body` as JSON, or `raw` as it is; with nothing for neither."""
+        text = b"" if raw is None and body is None else raw if raw is not None else encode(body)
+        head = [
+            (b"content-type", b"application/json"),
+            (b"content-length", b"%d" % len(text)),
+            (b"cache-control", b"no-store"),
+            (b"x-content-type-options", b"nosniff"),
+            *headers,
+        ]
+        if status == 401:
+            head.append((b"www-authenticate", b"Bearer"))
+        kind = self._kind
+        await self.send({"type": f"{kind}.start", "status": status, "headers": head})
+        await self.send({"type": f"{kind}.body", "body": text})
+
+    async def stream(self, events: AsyncIterator[bytes]) -> None:
+        """Answer with events, until they end; they are ended when the client goes."""
+        head = [
+            (b"content-type", b"text/event-stream"),
+            (b"cache-control", b"no-store"),
+            (b"x-accel-buffering", b"no"),
+        ]
+        await self.send({"type": "http.response.start", "status": 200, "headers": head})
+        # So that proxies, and clients that wait for the first byte, know that it is there.
+        await self._more(b":\n\n")
+        async for event in events:
+            await self._more(event)
+        await self.send({"type": "http.response.body", "body": b""})
+
+    async def _more(self, body: bytes) -> None:
+        await self.send({"type": "http.response.body", "body": body, "more_body": True})
+
+    @property
+    def _kind(self) -> str:
+        is_socket = self.scope["type"] == "websocket"
+        return "websocket.http.response" if is_socket else "http.response"

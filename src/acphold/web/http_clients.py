@@ -1,0 +1,177 @@
+"""The clients that come over Streamable HTTP, from their `initialize` to their end.
+
+    POST     one message: 200 with the answer for `initialize`, 202 for all others
+    GET      a stream of events, of the connection, or of the session that a header names
+    DELETE   the end of the connection
+
+Source: ACP RFD, Streamable HTTP & WebSocket transport; where it is liberal is in `web.streams`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import TracebackType
+from typing import Final
+
+from msgspec import MsgspecError
+
+from acphold.errors import INVALID_REQUEST, PARSE_ERROR
+from acphold.rpc.protocol import Protocol
+from acphold.rpc.wire_errors import wire_error
+from acphold.schema import INITIALIZE
+from acphold.web.endpoints import Endpoints
+from acphold.web.exchange import Exchange
+from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web.streams import HttpTransport, read
+
+log = logging.getLogger(__name__)
+
+CONNECTION_ID: Final = "acp-connection-id"
+SESSION_ID: Final = "acp-session-id"
+LAST_EVENT_ID: Final = "last-event-id"
+
+CONNECTIONS: Final = 64
+"""Connections of one token."""
+
+LOOK_SECONDS: Final = 10.0
+"""How often is looked which connections nobody uses any more."""
+
+
+class HttpClients:
+    """See the module; an async context manager. At its end all connections end."""
+
+    def __init__(self, endpoints: Endpoints, gate: Gate) -> None:
+        self._endpoints = endpoints
+        self._gate = gate
+        self._transports: dict[str, HttpTransport] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> HttpClients:
+        self._looking = asyncio.create_task(self._look(), name="look at connections")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._looking.cancel()
+        for transport in tuple(self._transports.values()):
+            transport.end()
+        await asyncio.wait({self._looking, *self._tasks})
+
+    async def serve(self, exchange: Exchange, name: str, admitted: Admitted) -> None:
+        """Answer one request to the endpoint of an agent; raises RefusedError."""
+        match exchange.method:
+            case "POST":
+                await self._post(exchange, name, admitted)
+            case "GET":
+                await self._get(exchange, admitted)
+            case "DELETE":
+                self._transport(exchange, admitted).end()
+                await exchange.answer(202)
+            case _:
+                raise RefusedError(405, "POST, GET or DELETE is wanted")
+
+    async def _post(self, exchange: Exchange, name: str, admitted: Admitted) -> None:
+        if not exchange.is_json:
+            raise RefusedError(415, "application/json is wanted")
+        body = await exchange.body(self._endpoints.limit(name))
+        line = body.replace(b"\n", b" ").strip() + b"\n"
+        if line.startswith(b"["):
+            error = wire_error(INVALID_REQUEST, "arrays of messages are not taken")
+            await exchange.answer(501, raw=Protocol.error(b"null", error))
+            return
+        try:
+            message = read(line)
+        except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            error = wire_error(PARSE_ERROR, str(exc))
+            await exchange.answer(400, raw=Protocol.error(b"null", error))
+            return
+        if message.method == INITIALIZE.name and CONNECTION_ID not in exchange.headers:
+            transport = self._connected(name, admitted)
+        else:
+            transport = self._transport(exchange, admitted)
+        named = exchange.headers.get(SESSION_ID)
+        if named is not None and message.session_id not in (None, named):
+            raise RefusedError(400, f"{SESSION_ID} and params.sessionId are not the same")
+        try:
+            answer = await transport.post(line, message)
+        except asyncio.CancelledError:
+            if not transport.is_over:
+                raise
+            raise RefusedError(503, "the connection has ended") from None
+        if answer is None:
+            await exchange.answer(202)
+        else:
+            head = [(CONNECTION_ID.encode(), transport.id.encode())]
+            await exchange.answer(200, headers=head, raw=answer)
+
+    async def _get(self, exchange: Exchange, admitted: Admitted) -> None:
+        if "text/event-stream" not in exchange.headers.get("accept", ""):
+            raise RefusedError(406, "a client of this takes text/event-stream")
+        transport = self._transport(exchange, admitted)
+        session_id = exchange.headers.get(SESSION_ID)
+        if admitted.principal.session_id not in (None, session_id) and session_id is not None:
+            raise RefusedError(404, "there is no such session")
+        position = exchange.headers.get(LAST_EVENT_ID, "")
+        events = transport.stream(session_id, int(position) if position.isdecimal() else None)
+        if events is None:
+            raise RefusedError(429, "too many streams")
+        streaming = asyncio.create_task(exchange.stream(events), name="event stream")
+        gone = asyncio.create_task(_gone(exchange), name="watch client")
+        try:
+            await asyncio.wait({streaming, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (streaming, gone):
+                task.cancel()
+            await asyncio.wait({streaming, gone})
+
+    def _transport(self, exchange: Exchange, admitted: Admitted) -> HttpTransport:
+        """That of the connection that a request names; RefusedError."""
+        id_ = exchange.headers.get(CONNECTION_ID)
+        if id_ is None:
+            raise RefusedError(400, f"{CONNECTION_ID} is missing; initialize first")
+        transport = self._transports.get(id_)
+        if transport is None or transport.token != admitted.token:
+            raise RefusedError(404, "there is no such connection; initialize again")
+        return transport
+
+    def _connected(self, name: str, admitted: Admitted) -> HttpTransport:
+        of_token = [it for it in self._transports.values() if it.token == admitted.token]
+        if len(of_token) >= CONNECTIONS:
+            raise RefusedError(429, "too many connections of this token")
+        transport = HttpTransport(admitted.token)
+        self._transports[transport.id] = transport
+        task = asyncio.create_task(self._attend(name, transport, admitted), name="attend")
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return transport
+
+    async def _attend(self, name: str, transport: HttpTransport, admitted: Admitted) -> None:
+        key = self._gate.connected(admitted, transport.end)
+        log.info("%s has come for %s", admitted.principal.name, name)
+        try:
+            await self._endpoints.attend(name, transport, admitted.principal)
+        except Exception:  # one connection must not end the others; nobody awaits this task
+            log.exception("a connection was given up")
+        finally:
+            self._gate.disconnected(key)
+            del self._transports[transport.id]
+            transport.end()
+
+    async def _look(self) -> None:
+        """End the connections whose clients have gone without a word."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            for transport in tuple(self._transports.values()):
+                if transport.is_unused(loop.time()):
+                    transport.end()
+
+
+async def _gone(exchange: Exchange) -> None:
+    while (await exchange.receive())["type"] != "http.disconnect":
+        pass
