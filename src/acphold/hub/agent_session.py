@@ -173,31 +173,23 @@ class AgentSession:
             log.info("session %s: %d old updates were dropped", self._session_id, dropped)
         if self.voice is Voice.STALE:
             return kept
-        for raw in kept:
-            self._keep_aside(update_in(raw) if whole else raw)
+        for raw in map(update_in, kept) if whole else kept:  # for `differing`
+            kind = update_kind(raw)
+            if kind in WHOLE_KINDS:
+                self.repeated = [each for each in self.repeated if update_kind(each) != kind]
+            if kind not in CHOSEN_KINDS:
+                self.repeated.append(raw)
         if self.captured is not None:
-            self._capture([update_in(raw) for raw in updates.raws] if whole else updates.raws)
+            raws = [*map(update_in, updates.raws)] if whole else updates.raws
+            self._captured_bytes += sum(map(len, raws))
+            self.captured += [raw for raw in raws if update_kind(raw) not in ATTRIBUTE_KINDS]
+            if self._captured_bytes > CAPTURED_BYTES:
+                self.captured = None
         return ()
 
     def begin_capture(self) -> None:
         """Take the conversation of the replay that is asked for next."""
         self.captured, self._captured_bytes = [], 0
-
-    def _capture(self, raws: Sequence[bytes]) -> None:
-        assert self.captured is not None
-        self._captured_bytes += sum(map(len, raws))
-        if self._captured_bytes > CAPTURED_BYTES:
-            self.captured = None
-        else:
-            self.captured += [raw for raw in raws if update_kind(raw) not in ATTRIBUTE_KINDS]
-
-    def _keep_aside(self, raw: bytes) -> None:
-        kind = update_kind(raw)
-        if kind in CHOSEN_KINDS:
-            return
-        if kind in WHOLE_KINDS:
-            self.repeated = [earlier for earlier in self.repeated if update_kind(earlier) != kind]
-        self.repeated.append(raw)
 
     def differing(self, attributes: Attributes) -> list[bytes]:
         """What was kept aside and changes these attributes, in order; kept no longer."""

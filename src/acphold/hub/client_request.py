@@ -96,15 +96,12 @@ class ClientRequest:
         except ConnectionLostError:
             return  # it went without answering; somebody else may
         except RemoteError as exc:
-            self._refused(client, exc)
+            # One client cannot answer: that is the answer only if nobody else is being asked.
+            self._tasks.pop(client, None)
+            if all(task.done() for task in self._tasks.values()):
+                self.end(Reply("refused", error=exc, client=client))
         else:
             self.end(Reply(result=result, client=client))
-
-    def _refused(self, client: Client, error: RemoteError) -> None:
-        """One client cannot answer: that is the answer only if nobody else is being asked."""
-        self._tasks.pop(client, None)
-        if all(task.done() for task in self._tasks.values()):
-            self.end(Reply("refused", error=error, client=client))
 
     def withdraw(self, client: Client) -> None:
         """This client is gone or no longer asked."""
@@ -148,13 +145,11 @@ def covers(can: ClientCapabilities, asked: Asked) -> bool:
     if method.startswith(TERMINAL_METHODS):
         return can.terminal
     if method == CREATE_ELICITATION.name:
-        return can.elicitation is not None and _offers(can.elicitation, asked)
+        mode = members(asked.params).get("mode", FORM)  # MCP leaves it out for a form
+        shown = can.elicitation or ElicitationCapabilities()
+        shows_form, shows_page = shown.form is not None, shown.url is not None
+        return (mode == FORM and shows_form) or (mode == URL and shows_page)
     return True
-
-
-def _offers(modes: ElicitationCapabilities, asked: Asked) -> bool:
-    mode = members(asked.params).get("mode", FORM)  # MCP leaves it out for a form
-    return (mode == FORM and modes.form is not None) or (mode == URL and modes.url is not None)
 
 
 def unanswerable(asked: Asked, clients: Iterable[ClientCapabilities]) -> PeerError:

@@ -11,7 +11,6 @@ changed /home/me/hello.py:
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 
 import msgspec
 from msgspec import Struct
@@ -118,25 +117,16 @@ def _written_tool(call: ToolCall) -> str:
     kind = "" if call.kind == "other" else f" ({call.kind})"
     about = f"{call.title or call.tool_call_id}{kind}, {call.status}"
     line = f"[Tool: {' '.join(about.split())}]"
-    output = "\n".join(filter(None, _produced(call))) or _raw_output(call)
-    return f"{line}\n{quoted(shortened(output, TOOL_BYTES))}" if output else line
-
-
-def _produced(call: ToolCall) -> Iterator[str]:
+    shown: list[str] = []
     for item in call.content:
         parts = _members(item)
-        if parts.get("type") == b'"diff"':
-            yield _written_diff(parts)
-        else:
-            yield block_text(parts.get("content", b"{}"))
-
-
-def _raw_output(call: ToolCall) -> str:
-    """The tool's own result, where the agent showed nothing of it."""
+        is_diff = parts.get("type") == b'"diff"'
+        shown.append(_written_diff(parts) if is_diff else block_text(parts.get("content", b"{}")))
+    output = "\n".join(filter(None, shown))
     raw = call.raw_output
-    if raw is None or raw == b"null":
-        return ""
-    return string(raw) or raw.decode(errors="replace")
+    if not output and raw is not None and raw != b"null":  # nothing was shown of its result
+        output = string(raw) or raw.decode(errors="replace")
+    return f"{line}\n{quoted(shortened(output, TOOL_BYTES))}" if output else line
 
 
 def _written_diff(parts: dict[str, bytes]) -> str:

@@ -14,8 +14,8 @@ from msgspec import Struct
 
 from acphold.agents import Agent
 from acphold.errors import NothingSaidError, UnknownSessionError
-from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
-from acphold.journal import Free, Journal, NewSession, Owners, SessionRow, history, session_of
+from acphold.history.turn_spans import span_at, turn_spans
+from acphold.journal import Free, Journal, NewSession, SessionRow, history, session_of
 from acphold.journal.copies import copy
 
 FORK_SESSION = "session/fork"
@@ -49,38 +49,27 @@ async def fork(
     no such turn, and JournalError.
     """
     spans = await turn_spans(history(journal, row.session_id))
-    wanted = spans if at is None else spans[: _number_at(spans, at)]
-    runs = bool(wanted) and wanted[-1].is_open and await _is_live(journal, row)
+    last = None if at is None else span_at(spans, at)
+    wanted = spans if at is None else spans[: 0 if last is None else last.number]
+    runs = bool(wanted) and wanted[-1].is_open
+    if runs:  # what is open goes on only in a process that lives
+        runs = not isinstance(await journal.owner(row.session_id), Free)
     taken = wanted[:-1] if runs else wanted
     if not taken:
         what = "no turn that is over" if at is None or runs else f"no turn up to entry {at}"
         raise NothingSaidError(f"session {row.session_id!r} has {what}: there is nothing to copy")
-    given = additional_directories
+    given, title = additional_directories, row.title
+    if title is not None and agent in (None, row.agent) and not title.endswith(MARK):
+        title = f"{title}{MARK}"
     new = NewSession(
         uuid4().hex,
         agent or row.agent,
         cwd or row.cwd,
         row.additional_directories if given is None else given,
-        _title(row, agent),
+        title,
     )
     await copy(journal, row, new, taken[-1].last)
     return Forked(new.session_id, len(taken), len(spans) - len(taken), runs)
-
-
-def _number_at(spans: list[TurnSpan], at: int) -> int:
-    span = span_at(spans, at)
-    return 0 if span is None else span.number
-
-
-async def _is_live(journal: Owners, row: SessionRow) -> bool:
-    """Whether a process that lives has the session: then what is open in it goes on."""
-    return not isinstance(await journal.owner(row.session_id), Free)
-
-
-def _title(row: SessionRow, agent: str | None) -> str | None:
-    if row.title is None or agent not in (None, row.agent) or row.title.endswith(MARK):
-        return row.title
-    return f"{row.title}{MARK}"
 
 
 async def forked_from(journal: Journal, session_id: str, agent: Agent) -> str | None:

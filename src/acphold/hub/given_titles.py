@@ -46,7 +46,9 @@ class GivenTitle:
         """Publish the title that was given, if clients do not have it; raises JournalError."""
         given = await self._given()
         if given is not None and given != self._session.attributes.title:
-            await self._session.publish("update", [_title_update(given)])
+            meta = {TITLE: "person"}
+            update = {"sessionUpdate": "session_info_update", "title": given, "_meta": meta}
+            await self._session.publish("update", [json.encode(update)])
 
     async def wins_over(self, raw: bytes) -> bytes:
         """An update of the agent, without its title where a person has given one."""
@@ -61,8 +63,3 @@ class GivenTitle:
         except UnknownSessionError:  # deleted meanwhile
             return None
         return row.title if row.renamed else None
-
-
-def _title_update(title: str) -> bytes:
-    meta = {TITLE: "person"}
-    return json.encode({"sessionUpdate": "session_info_update", "title": title, "_meta": meta})

@@ -101,7 +101,8 @@ class Questions:
         request = ClientRequest(asked, only=only)
         self._open.append(request)
         try:
-            self._put_to_all(request)
+            for attachment in self._session.attachments:
+                request.put_to(attachment)
             return _result(await request.reply)
         finally:
             self._open.remove(request)
@@ -118,36 +119,29 @@ class Questions:
         question.seq = segment.last_seq
         self._open.append(question)
         self._alerts.asked(question.entry)
+        timer = None
         try:
-            reply = await self._awaited(question)
+            for attachment in self._session.attachments:
+                question.put_to(attachment)
+            if (seconds := self._options.answer_timeout) is not None:
+                expired = Reply("expired", refusal(asked, "expired"))
+                timer = asyncio.get_running_loop().call_later(seconds, question.end, expired)
+            while not question.reply.done():
+                question.changed.clear()
+                await self._attend(question)
+                await question.changed.wait()
+            reply = question.reply.result()
         except asyncio.CancelledError:
             gone = not self._side.agent.alive
             await self._close(question, Reply("interrupted" if gone else "withdrawn"))
             raise
         except JournalError as exc:  # those who cannot show it could not be told
             reply = Reply("interrupted", error=exc)
-        await self._close(question, reply)
-        return _result(reply)
-
-    async def _awaited(self, question: Question) -> Reply:
-        self._put_to_all(question)
-        timer = None
-        if (seconds := self._options.answer_timeout) is not None:
-            expired = Reply("expired", refusal(question.asked, "expired"))
-            timer = asyncio.get_running_loop().call_later(seconds, question.end, expired)
-        try:
-            while not question.reply.done():
-                question.changed.clear()
-                await self._attend(question)
-                await question.changed.wait()
-            return question.reply.result()
         finally:
             if timer is not None:
                 timer.cancel()
-
-    def _put_to_all(self, request: ClientRequest) -> None:
-        for attachment in self._session.attachments:
-            request.put_to(attachment)
+        await self._close(question, reply)
+        return _result(reply)
 
     async def _attend(self, question: Question) -> None:
         """See to a question that nobody who is here can show, and tell those who watch of it."""

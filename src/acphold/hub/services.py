@@ -158,10 +158,6 @@ class StandIn:
         for workspace in self._workspaces.values():
             if id_ in workspace.terminals:
                 return await workspace.answer(asked.method, asked.params)
-        workspace = await self._workspace()
-        return await workspace.answer(asked.method, asked.params)
-
-    async def _workspace(self) -> Workspace:
         from acphold.workspace.roots import Roots
         from acphold.workspace.workspace import Workspace
 
@@ -172,7 +168,7 @@ class StandIn:
             if self._closed:
                 raise ConnectionLostError("the session was closed")
             self._workspaces.setdefault(folders, Workspace(roots))
-        return self._workspaces[folders]
+        return await self._workspaces[folders].answer(asked.method, asked.params)
 
     async def aclose(self) -> None:
         """End what runs; may be called again."""

@@ -190,7 +190,9 @@ class Session:
         return segments[-1]
 
     def _deliver(self, publication: Publication, segment: Segment) -> None:
-        author = None if publication.author is None else self._current(publication.author)
+        author = publication.author
+        if author is not None:  # whose client may have attached anew
+            author = self.find(author.client) or author
         if author is not None:  # before the others: a program may wait for the answer
             author.untold.add(segment.last_seq)
             author.deliver(segment)
@@ -416,13 +418,9 @@ class Session:
         for attachment in self.attachments:
             if not (about_child and CHILD in attachment.client.offer.withheld):
                 attachment.tell(method, params)
-        if about_child:
+        if about_child or self.attachments:
             return
-        if not self.attachments:
-            self._keep_untold(method, params)
-
-    def _keep_untold(self, method: str, params: bytes) -> None:
-        """Right behind the agent's answer to session/new nobody is attached yet."""
+        # Right behind the agent's answer to session/new nobody is attached yet.
         size = len(params) + sum(len(kept) for _, kept in self._untold)
         if len(self._untold) < DUE and size < DUE_BYTES:
             self._untold.append((method, params))
@@ -459,10 +457,6 @@ class Session:
         raise UnknownSessionError(
             self.id, f"session {self.id!r} is not open here; call session/load or session/resume"
         )
-
-    def _current(self, attachment: Attachment) -> Attachment:
-        """The attachment that this one's client has now: it may have attached anew."""
-        return self.find(attachment.client) or attachment
 
     def detach(self, attachment: Attachment) -> None:
         """End one attachment, if it has not been replaced since; the turn goes on."""
@@ -524,11 +518,7 @@ class Session:
 
     def rest(self) -> None:
         """Compact and index what has come, unless a turn begins at once."""
-        self._rest.begin(positions=self._has_followers)
-
-    @property
-    def _has_followers(self) -> bool:
-        return any(known.positions for known in self.attachments)
+        self._rest.begin(positions=any(known.positions for known in self.attachments))
 
     @property
     def _followed_by(self) -> int:

@@ -109,7 +109,9 @@ class SessionList:
             after = cursors.decode(cursor, filter, await self._journal.cursor_secret())
         if after is None or cwd not in self._agents_own:
             await self._ask_agent(cwd)
-            await self._take_times(cwd)
+            # A session of ours that went on outside stands where the agent's list has it.
+            times = {key: line.key.updated_at for key, line in self._agents_own[cwd].items()}
+            await self._journal.went_on(self._agent.key, times)
         rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
         lines = [await self._ours(row) for row in rows]
         strangers = [] if archived == "only" else await self._strangers(cwd, held)
@@ -119,7 +121,12 @@ class SessionList:
         shown, more = lines[:PAGE_SIZE], len(lines) > PAGE_SIZE
         raws = [line.raw for line in shown]
         if archived is not None:
-            raws = [_marked(line, line.info.session_id in put_away) for line in shown]
+            # Each says whether it is (unstable, `SessionInfo.archived`).
+            marks = [encode(line.info.session_id in put_away) for line in shown]
+            raws = [
+                splice(line.raw, {"archived": mark})
+                for line, mark in zip(shown, marks, strict=True)
+            ]
         page = {"sessions": array(raws)}
         if more:
             next_cursor = cursors.encode(shown[-1].key, filter, await self._journal.cursor_secret())
@@ -151,11 +158,6 @@ class SessionList:
             if line.info.session_id not in (ours.keys() | held)
             and (cwd is None or is_same_folder(cwd, line.info.cwd))
         ]
-
-    async def _take_times(self, cwd: str | None) -> None:
-        """A session of ours that went on outside stands where the agent's list has it."""
-        times = {key: line.key.updated_at for key, line in self._agents_own[cwd].items()}
-        await self._journal.went_on(self._agent.key, times)
 
     async def _ours(self, row: SessionRow) -> Line:
         """A session of the journal, with what the agent's own list says of it in `_meta`."""
@@ -239,11 +241,6 @@ def _line(row: SessionRow, meta: dict[str, object]) -> Line:
         },
     )
     return Line(row.key, info, encode(info))
-
-
-def _marked(line: Line, is_archived: bool) -> bytes:
-    """A session that says whether it is archived (unstable, `SessionInfo.archived`)."""
-    return splice(line.raw, {"archived": b"true" if is_archived else b"false"})
 
 
 def check_folder(known: str, asked: str) -> None:
