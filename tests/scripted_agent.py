@@ -14,6 +14,9 @@ Options (a JSON object):
     before              method to a list of lines printed before its answer; "$ID" is the session
     after               the same, behind the answer
     silent              methods it never answers
+    sign_in             a file: until it exists, sessions and prompts want a sign-in (-32000);
+                        `authenticate` makes it, and so does this program, run with `--login`, which
+                        needs LOGIN=1 and waits for a line; `logout` removes it
     steps               the steps of every prompt that has none
     echo                true: sends every prompt back as it came
     initialize          "never", "exit", "garbage", "flood", "version 2", or the line to answer
@@ -62,6 +65,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+GATED = ("session/new", "session/load", "session/resume", "session/prompt")
+"""Methods that want a sign-in first, where `sign_in` says so; or those that `gated` names."""
 
 OPTIONS: dict[str, Any] = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
 WRITE = threading.Lock()
@@ -343,8 +349,38 @@ def settle(message: dict[str, Any]) -> None:
         ANSWERED.notify_all()
 
 
+def signs_in(message: dict[str, Any]) -> bool:
+    """Whether this was about signing in, and is answered."""
+    method, path = message.get("method"), Path(OPTIONS["sign_in"])
+    if method in OPTIONS.get("gated", GATED) and not path.exists():
+        send(id=message["id"], error={"code": -32000, "message": "Authentication required"})
+    elif method == "authenticate":
+        sys.stderr.write("open https://login.example/device\n")
+        sys.stderr.flush()
+        path.touch()
+        send(id=message["id"], result={})
+    elif method == "logout":
+        path.unlink()
+        send(id=message["id"], result={})
+    else:
+        return False
+    return True
+
+
+def log_in() -> None:
+    """What this program does on a terminal, to sign in."""
+    sys.stdout.write("Your password, please:\n")
+    sys.stdout.flush()
+    word = sys.stdin.readline().strip()
+    if os.environ.get("LOGIN") != "1" or word != "sesame":
+        sys.exit(3)
+    Path(OPTIONS["sign_in"]).touch()
+
+
 def take_message(message: dict[str, Any]) -> None:
     method = message.get("method")
+    if "sign_in" in OPTIONS and method not in OPTIONS.get("replies", {}) and signs_in(message):
+        return
     path = OPTIONS.get("exit_on", {}).get(method)
     if path is not None and Path(path).exists():
         Path(path).unlink()
@@ -367,6 +403,9 @@ def take_message(message: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    if sys.argv[2:] == ["--login"]:
+        log_in()
+        return
     if OPTIONS.get("deaf"):
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for text in sys.stdin:

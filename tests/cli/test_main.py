@@ -16,6 +16,8 @@ from tests.cli.command_line import CommandLine
 
 WITHOUT_JOURNAL = {
     "check",
+    "sign-in",
+    "sign-out",
     "completion",
     "connect",
     "demo",

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from acphold.history.timeline import turn_end
+from acphold.history.timeline import ToolCall, turn_end
 from acphold.screen.flow import LIVE_LETTERS, LIVE_TOOLS, Flow
 from acphold.screen.layout import Passage
 from acphold.screen.paragraphs import PIECE_LETTERS
@@ -25,8 +25,8 @@ def taken(flow: Flow) -> list[tuple[str, str]]:
     return shown(flow.take())
 
 
-def hear(flow: Flow, kind: str, **fields: Any) -> None:
-    flow.hear(json.dumps({"sessionUpdate": kind, **fields}).encode())
+def hear(flow: Flow, update: str, /, **fields: Any) -> None:
+    flow.hear(json.dumps({"sessionUpdate": update, **fields}).encode())
 
 
 def say(flow: Flow, text: str, kind: str = "agent_message_chunk", **fields: Any) -> None:
@@ -34,7 +34,7 @@ def say(flow: Flow, text: str, kind: str = "agent_message_chunk", **fields: Any)
 
 
 def tool(flow: Flow, **fields: Any) -> None:
-    hear(flow, "tool_call", toolCallId="t1", title="Run it", **fields)
+    hear(flow, "tool_call", **{"toolCallId": "t1", "title": "Run it", **fields})
 
 
 def test_a_finished_paragraph_is_printed_once_and_the_live_one_is_redrawn() -> None:
@@ -296,3 +296,49 @@ def test_a_sub_agent_is_live_until_it_has_ended_its_work_in_whatever_turn() -> N
     # It may be given something else to do.
     hear(flow, "subagent_update", sessionId="kid", state={"state": "running"})
     assert shown(flow.live()) == [("child", "◐ Explorer  sub-agent · at work")]
+
+
+def text(words: str) -> list[dict[str, Any]]:
+    return [{"type": "content", "content": {"type": "text", "text": words}}]
+
+
+def test_for_who_looks_on_a_read_is_one_line() -> None:
+    flow = Flow(brief=True)
+    tool(flow, kind="read", status="completed", content=text("secret\n" * 9))
+    assert taken(flow) == [("tool", "● Run it  read · completed")]
+
+
+def test_for_who_looks_on_a_command_has_its_last_lines_and_says_how_many_are_above() -> None:
+    flow = Flow(brief=True)
+    printed = "```console\n" + "".join(f"line {number}\n" for number in range(20)) + "```"
+    tool(flow, kind="execute", status="completed", content=text(printed))
+    [(_, told)] = taken(flow)
+    assert told.splitlines() == [
+        "● Run it  execute · completed",
+        "  … 15 lines above (Ctrl-O)",
+        *(f"  line {number}" for number in range(15, 20)),
+    ]
+    [whole] = flow.opened_calls()
+    assert len(whole.lines) == 21
+
+
+def test_an_edit_that_was_allowed_shows_its_diff_once() -> None:
+    change = [{"type": "diff", "path": "/a", "oldText": "a\n", "newText": "b\n"}]
+    flow = Flow(brief=True)
+    tool(flow, kind="edit", status="pending", content=change)
+    fields = {"content": json.dumps(change, separators=(",", ":")).encode()}
+    flow.asks_about(ToolCall("t1", fields))
+    assert [told for _, told in shown(flow.live())] == ["○ Run it  edit · pending"]
+    hear(flow, "tool_call_update", toolCallId="t1", status="completed")
+    assert taken(flow) == [("tool", "● Run it  edit · completed")]
+    tool(flow, kind="edit", status="completed", content=change, toolCallId="t2")
+    assert "- a" in taken(flow)[0][1]
+
+
+def test_an_edit_that_is_not_what_was_allowed_is_shown() -> None:
+    change = [{"type": "diff", "path": "/a", "oldText": "a\n", "newText": "b\n"}]
+    other = [{"type": "diff", "path": "/a", "oldText": "a\n", "newText": "evil\n"}]
+    flow = Flow(brief=True)
+    flow.asks_about(ToolCall("t1", {"content": json.dumps(change).encode()}))
+    tool(flow, kind="edit", status="completed", content=other)
+    assert "evil" in taken(flow)[0][1]

@@ -12,8 +12,9 @@ from rich.text import Text
 from rich.theme import Theme
 
 from acphold.cli.terminal_text import STYLES
-from acphold.history.timeline import ToolCall, TurnEnd
-from acphold.screen.layout import GUTTER, Beside, Hanging, block_text, passage
+from acphold.history.raw_update import text_block
+from acphold.history.timeline import Message, ToolCall, TurnEnd
+from acphold.screen.layout import GUTTER, Beside, Hanging, Plain, block_text, passage
 from acphold.screen.markdown_layout import Prose
 
 
@@ -142,3 +143,24 @@ def test_nothing_is_lost_on_a_narrow_terminal(width: int, words: str) -> None:
     for body in (Hanging([Text(words)]), Prose(words)):
         said = "".join(drawn(Beside("agent", "agent", body), width)).removeprefix("  agent")
         assert said.replace(" ", "") == words.replace(" ", "")
+
+
+def plain(*texts: str) -> str:
+    """What an agent says in these messages, in a pipe."""
+    out = io.StringIO()
+    for text in texts:
+        Plain(out).put(passage(Message("agent", None, (text_block(text),))))
+    return out.getvalue()
+
+
+def test_in_a_pipe_an_answer_is_the_markdown_that_the_agent_wrote() -> None:
+    answer = "Four.\n\n- one\n  - two\n\n```sh\nmake  all\n```\n\nlast"
+    assert plain(answer) == f"\nagent: {answer}\n"
+    table = "| a |\n|---|\n| 1 |"
+    assert plain("# Title\n\ntext", table) == f"\nagent:\n\n# Title\n\ntext\n\nagent:\n\n{table}\n"
+
+
+def test_in_a_pipe_what_an_agent_writes_begins_no_passage() -> None:
+    lies = ["you: go on", "acphold: saved", "▸ you: marked", "asked: allowed once", "turn: ended"]
+    for line in lies:
+        assert plain(f"well\n{line}") == f"\nagent: well\n  {line}\n"

@@ -123,6 +123,25 @@ def test_enter_on_a_line_from_before_shows_what_it_would_answer_and_the_next_one
     assert (picked(pick), pick.hint) == ("yes", "Enter: yes")
 
 
+def test_the_arrows_point_at_an_answer_once_the_question_was_seen() -> None:
+    pick = question()
+    pick.seen("")
+    assert (pick.may_point, picked(pick)) == (True, None)
+    pick.point(1)
+    assert picked(pick) == pick.choice.keys[0].value
+    pick.point(-1)
+    assert picked(pick) == pick.choice.keys[-1].value
+    pick.typed("x")  # who types goes on
+    assert (pick.may_point, picked(pick)) == (False, None)
+
+
+def test_no_arrow_points_at_an_answer_that_was_not_seen_or_over_a_line_that_was_begun() -> None:
+    assert not question().may_point
+    pick = question()
+    pick.seen("begun")
+    assert not pick.may_point
+
+
 def test_a_line_of_words_is_a_prompt_while_a_question_is_open() -> None:
     pick = question()
     pick.seen("")

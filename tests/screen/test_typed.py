@@ -52,9 +52,9 @@ def test_a_link_that_leads_to_itself_keeps_no_other_file_from_being_offered(tmp_
     assert completed("see @", tmp_path) == ["see @a.py ", "see @loop "]
 
 
-def test_a_slash_at_the_beginning_completes_the_agents_commands(tmp_path: Path) -> None:
-    assert completed("/re", tmp_path) == ["/review "]
-    assert completed("/", tmp_path) == ["/review ", "/test "]
+def test_a_slash_at_the_beginning_completes_our_commands_and_the_agents(tmp_path: Path) -> None:
+    assert completed("/re", tmp_path) == ["/resume ", "/review "]
+    assert completed("/", tmp_path)[-2:] == ["/review ", "/test "]
     assert completed("say /re", tmp_path) == []
 
 

@@ -6,7 +6,7 @@ import asyncio
 import os
 import signal
 import sys
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -16,20 +16,22 @@ from acphold.cli.terminal_text import LINE_TERMINALS, console
 if TYPE_CHECKING:
     from acphold.client import PermissionQuestion
     from acphold.screen.answers import PersonAnswers
+    from acphold.screen.flow import Flow
+    from acphold.screen.layout import Passage
     from acphold.screen.line_screen import LineScreen
     from acphold.screen.panels import Choice, Field
     from acphold.screen.plain import TeletypeFace
 
 
-def person_here() -> Person | None:
+def person_here(flow: Flow | None = None) -> Person | None:
     """Whoever sits at the terminal; None where there is no terminal to ask on."""
     if sys.stdin is not None and sys.stdin.isatty() and os.isatty(2):
-        return Person(sys.stdin.fileno(), 2)
+        return Person(sys.stdin.fileno(), 2, flow)
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:
         return None
-    return Person(terminal, terminal)
+    return Person(terminal, terminal, flow)
 
 
 class Person:
@@ -41,7 +43,8 @@ class Person:
 
     in_turn = True
 
-    def __init__(self, reads: int, writes: int) -> None:
+    def __init__(self, reads: int, writes: int, flow: Flow | None = None) -> None:
+        self._flow = flow
         self._reads = reads
         self._writes = writes
         self._is_asked = False
@@ -55,11 +58,25 @@ class Person:
         """For the block the question is away, for what else is written on this terminal."""
         return self._screen.put_away() if self._is_asked else nullcontext()
 
+    @property
+    def flow(self) -> Flow:
+        """What is printed on the terminal."""
+        return self._screen.flow
+
+    async def in_front(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> int:
+        """Run a program on the terminal, and wait for it."""
+        return await self._screen.in_front(command, env, cwd)
+
     @cached_property
     def _answers(self) -> PersonAnswers:
         from acphold.screen.answers import PersonAnswers
 
-        answers = PersonAnswers(self._screen.flow)
+        answers = PersonAnswers(self.flow)
         answers.face = self
         return answers
 
@@ -67,15 +84,16 @@ class Person:
     def _screen(self) -> LineScreen | TeletypeFace:
         from acphold.screen.flow import Flow
 
+        flow = self._flow or Flow()
         shown = open(self._writes, "w", errors="replace", closefd=False)  # noqa: SIM115
         if os.environ.get("TERM") in LINE_TERMINALS:
             from acphold.screen.plain import TeletypeFace
 
-            return TeletypeFace(Flow(), shown, self, typed_on=self._reads, takes_prompts=False)
+            return TeletypeFace(flow, shown, self, typed_on=self._reads, takes_prompts=False)
         from acphold.screen.line_screen import LineScreen
 
         typed = open(self._reads, closefd=False)  # noqa: SIM115
-        return LineScreen(Flow(), console(shown), self, typed_on=typed, takes_prompts=False)
+        return LineScreen(flow, console(shown), self, typed_on=typed, takes_prompts=False)
 
     # -- as the face of the questions -----------------------------------------------------
 
@@ -96,6 +114,15 @@ class Person:
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; None when there is nobody any more."""
         return await self._there(self._screen.enter(field, wrong))
+
+    async def read(self, passages: Sequence[Passage]) -> None:
+        """Nothing is opened here."""
+
+    def ring(self) -> None:
+        """The screen does it itself."""
+
+    def put_back(self, text: str) -> None:
+        """No prompts are taken here."""
 
     def close(self) -> None:
         """There is nothing to be left."""
@@ -133,6 +160,17 @@ class Person:
 
     def typed(self) -> None:
         """No hint is old by it."""
+
+    heading = ""
+
+    def open_calls(self) -> None:
+        """Not from here."""
+
+    def open_stderr(self) -> None:
+        """Not from here."""
+
+    def help(self) -> None:
+        """Not from here."""
 
     def next_mode(self) -> None:
         """Not from here."""

@@ -8,6 +8,7 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -24,13 +25,14 @@ from acphold.cli.places import named
 from acphold.cli.settings import NamedAgent, wrap_arguments
 from acphold.cli.starts import Start
 from acphold.client import RemoteAgent, RemoteSession, connected_to
-from acphold.client.duties import left_to_others
+from acphold.client.duties import Answers, left_to_others
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.client.journal_endpoints import DurableEndpoint, OwnerEndpoint
 from acphold.client.policy import rule_for
-from acphold.errors import AcpholdError, UnknownSessionError
+from acphold.errors import AcpholdError, AuthRequiredError, UnknownSessionError
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import Implementation
+from acphold.schema.initialize import AuthCapabilities
 from acphold.serve_options import ServeOptions
 from acphold.version import __version__
 
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
     from acphold.client.policy import PermissionAnswer
     from acphold.journal import SessionRow
     from acphold.processes.program import Program
+    from acphold.screen.signing_in import SignIn
 
 CANCEL_GRACE: Final = 5.0
 """Seconds that the agent gets to end a turn that was cancelled: somebody waits for our end."""
@@ -209,15 +212,33 @@ class Asking:
 
     async def _talk(self) -> None:
         async with self._connected() as (agent, row, key):
-            session = self._session = await self._opened(agent, row)
-            self._output.begins(key, session)
-            turn = self._turn = session.prompt(*self._question.content)
-            while raws := await turn.take_all():
-                with self._beside_question():
-                    self._output.updates(raws)
+            while True:
+                try:
+                    if self._session is None:
+                        self._session = await self._opened(agent, row)
+                        self._output.begins(key, self._session)
+                    turn = self._turn = self._session.prompt(*self._question.content)
+                    while raws := await turn.take_all():
+                        with self._beside_question():
+                            self._output.updates(raws)
+                except AuthRequiredError as error:
+                    await self._sign_in.sign_in(agent, error)
+                else:
+                    break
             self._end = self._stopped or ENDS.get(turn.stop_reason or "", Exit.OK)
             with self._beside_question():
                 self._output.ended(turn.stop_reason, self._end)
+
+    @cached_property
+    def _sign_in(self) -> SignIn:
+        from acphold.cli.sign_in import sign_in_program
+        from acphold.screen.flow import Flow
+        from acphold.screen.signing_in import SignIn
+
+        question = self._question
+        program = sign_in_program(question.start)
+        person = question.person
+        return SignIn(program, person, Flow() if person is None else person.flow)
 
     # -- the agent and the session --------------------------------------------------------
 
@@ -237,6 +258,10 @@ class Asking:
                 durable or OwnerEndpoint("" if row is None else row.session_id, question.journal),
                 on_permission=self._decide,
                 client_info=Implementation(name="acphold-ask", version=__version__),
+                capabilities=replace(
+                    Answers().capabilities,
+                    auth=AuthCapabilities(terminal=question.person is not None and bool(durable)),
+                ),
                 start_timeout=question.start_timeout,
                 cancel_grace=2 * CANCEL_GRACE,  # the hub's own comes first
                 max_message=question.max_message,

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from acphold.agents.identity import spoken_name
@@ -17,12 +18,14 @@ from acphold.cli.journals import opened, path_of
 from acphold.cli.list import live_sessions, short_id
 from acphold.cli.screen_session import Seat, add_look
 from acphold.cli.session_picker import chosen_of, picked
-from acphold.cli.settings import agent_names
+from acphold.cli.settings import agent_command, agent_names
+from acphold.cli.sign_in import sign_in_program
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.starts import Start
 from acphold.cli.terminal_text import folder, on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.journal import SessionRow
 
 if TYPE_CHECKING:
@@ -90,10 +93,9 @@ def chat(
     the conversation is kept as an editor's would be. A session that is live in another process is
     attached to, as `acphold attach` does, and then needs no AGENT.
 
-    Enter sends; Alt-Enter, or a backslash at the end of a line, begins a new one. `/` completes
-    the agent's commands, `@` files. Ctrl-C cancels the running turn, Ctrl-D leaves. Ctrl-T shows
-    thoughts, F2 changes the mode, F3 the options. In a pipe each line of stdin is a prompt, and
-    what needs a person's yes is rejected, unless --permission says otherwise.
+    `/` completes commands, `@` files, and `/help` says what can be typed and pressed. Ctrl-C
+    cancels the running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and what
+    needs a person's yes is rejected, unless --permission says otherwise.
     """
     assert host is None, "done there"
     if newest and resume is not None:
@@ -102,19 +104,43 @@ def chat(
         agent, resume = resume, CHOOSE  # `--resume AGENT`
     if no_color:
         os.environ["NO_COLOR"] = "1"
-    wanted = Wanted(cwd, resume, newest)
     if resume == CHOOSE and agent is None and not program:
         if not on_terminal():
             raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
-        if (choice := asyncio.run(picked(journal, acts=False))) is None:
+        if (resume := asyncio.run(_chosen(journal, ""))) is None:
             return Exit.OK
-        wanted = wanted._replace(resume=choice.session_id)
-    return asyncio.run(_chat(agent, program, wanted, permission, journal, typed_host()))
+    wanted = Wanted(cwd, resume, newest)
+    return _talk(agent, program, wanted, permission, journal, typed_host())
 
 
 def go_on(session_id: str, cwd: str | None, journal: str | None, host: str) -> int:
     """Go on with a session in its folder, or `cwd`, with the agent that it was held with."""
-    return asyncio.run(_chat(None, (), Wanted(cwd, session_id), None, journal, host))
+    return _talk(None, (), Wanted(cwd, session_id), None, journal, host)
+
+
+def _talk(
+    agent: str | None,
+    program: Sequence[str],
+    wanted: Wanted,
+    permission: Rule | None,
+    journal: str | None,
+    host: str,
+) -> int:
+    """Talk in the session that is wanted, and in each that the person goes to from there."""
+    while True:
+        code, words = asyncio.run(_chat(agent, program, wanted, permission, journal, host))
+        if words is None or (chosen := asyncio.run(_chosen(journal, words))) is None:
+            return code
+        agent, program, wanted = None, (), Wanted(None, chosen)
+
+
+async def _chosen(journal: str | None, words: str) -> str | None:
+    """The id of the session that is meant, or that the person chooses; None for none."""
+    with suppress(UnknownSessionError, AmbiguousIdError):
+        if words and (row := await meant(journal, words, "")) is not None:
+            return row.session_id
+    choice = await picked(journal, words, acts=False)
+    return None if choice is None else choice.session_id
 
 
 async def _chat(
@@ -124,12 +150,13 @@ async def _chat(
     permission: Rule | None,
     journal: str | None,
     host: str,
-) -> int:
+) -> tuple[int, str | None]:
+    """The exit code; and what stood behind `/resume`, when the person went on with that."""
     kept = None
     if wanted.resume or (wanted.newest and agent is None and not program):
         kept = await meant(journal, wanted.resume, wanted.cwd or os.getcwd())
         if kept is not None and kept.session_id in await live_sessions():
-            return await join(kept.session_id, journal, host)
+            return await join(kept.session_id, journal, host), None
     if agent is None and not program:
         if kept is None:
             raise UsageError(
@@ -143,28 +170,50 @@ async def _chat(
     cwd = wanted.cwd or os.getcwd()
     if kept is not None:
         cwd = await settled_in(journal, kept, wanted.cwd)
-    seat = Seat(permission=permission, reads_only=False, leaving="leaves")
-    if on_terminal():
-        where = "" if kept is None else f" in {folder(cwd)}, to go on with {title_of(kept)}"
-        print(f"Starting {told(start)}{where} …", file=sys.stderr)
     wrap = ProgramEndpoint(
         ProgramStart(command=start.served(path_of(journal)), cwd=start.folder or cwd),
         called=start.agent or spoken_name(start.command),
         is_acphold=True,
     )
-    async with connected_to(wrap, **seat.options) as there:
-        session = await _session(there, wanted, cwd, kept)
-        if session is None:
-            return Exit.OK
-        code = await seat.sit(there, session)
-    if on_terminal() and code == Exit.OK and session.state.timeline:
+    is_in_background = bool(start.agent) and (
+        agent_command(start.agent).options.get("background") is True
+    )
+    seat = Seat(
+        permission=permission,
+        reads_only=False,
+        leaving="detaches" if is_in_background else "leaves",
+        program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(50)),
+        goes=("new", "resume"),
+        journal=journal,
+    )
+    if on_terminal():
+        where = "" if kept is None else f" in {folder(cwd)}, to go on with {title_of(kept)}"
+        print(f"Starting {told(start)}{where} …", file=sys.stderr)
+
+    async def say_how_to_go_on(session: RemoteSession) -> None:
+        if not on_terminal() or not session.state.timeline:
+            return
         async with opened(journal) as found:
             short = on_one_line(await short_id(found, session.id))
             is_known = is_startable(await found.session(session.id))
         how = f"chat{host} --resume {short} {shlex.join(start.words)}"
         how = f"resume{host} {short}" if is_known else how
-        print(f"\nTo go on: acphold {on_one_line(how)}")
-    return code
+        runs_on = is_in_background and seat.chat.in_turn and seat.chat.error is None
+        turn = "The turn goes on in the background. " if runs_on else ""
+        print(f"\n{turn}To go on: acphold {on_one_line(how)}")
+
+    async with connected_to(wrap, **seat.options) as there:
+        session = await seat.signed_in(there, lambda: _session(there, wanted, cwd, kept))
+        if session is None:
+            return Exit.OK, None
+        code = await seat.sit(there, session)
+        while seat.chat.goes_to == ("new", ""):
+            await seat.rise(session)
+            await say_how_to_go_on(session)
+            session = await seat.signed_in(there, lambda: there.new_session(cwd))
+            code = await seat.sit(there, session)
+    await say_how_to_go_on(session)
+    return code, seat.chat.goes_to[1] if seat.chat.goes_to is not None else None
 
 
 async def _session(

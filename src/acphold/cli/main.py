@@ -49,6 +49,8 @@ COMMANDS = {
     "chat": Entry("chat", "Talk to an agent in the terminal."),
     "attach": Entry("attach", "Join a session that is live in some acphold process."),
     "ask": Entry("ask", "Ask an agent one thing, without an editor."),
+    "sign-in": Entry("sign_in", "Sign in with an agent."),
+    "sign-out": Entry("sign_in", "Sign out with an agent.", "sign_out_parser"),
     "tail": Entry("tail", "Print the last turn of a session, and what comes."),
     "list": Entry("list", "List the sessions of the journal, newest first."),
     "show": Entry("show", "Show the transcript of a session."),

@@ -6,18 +6,26 @@ import asyncio
 import os
 import signal
 import sys
-from typing import TYPE_CHECKING
+from asyncio.subprocess import DEVNULL, PIPE, STDOUT
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
 
 import msgspec
 
 from acphold.agents.capabilities import WATCHES
+from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit, Parser
 from acphold.cli.terminal_text import (
     LINE_TERMINALS,
     console,
+    on_one_line,
     on_terminal,
     visible,
 )
+from acphold.errors import AcpholdError, AuthRequiredError
+from acphold.processes.own_program import own_command, start_own
 from acphold.transports.runtime_folder import state_folder
 
 if TYPE_CHECKING:
@@ -26,6 +34,11 @@ if TYPE_CHECKING:
     from acphold.schema import ClientCapabilities
     from acphold.screen.answers import PersonAnswers
     from acphold.screen.chat import Chat
+    from acphold.screen.line_screen import LineScreen
+    from acphold.screen.plain import PlainFace
+    from acphold.screen.signing_in import Program, SignIn
+
+T = TypeVar("T")
 
 ENDS = {
     "completed": Exit.OK,
@@ -46,25 +59,88 @@ def add_look(parser: Parser) -> None:
     parser.add_argument("--no-color", action="store_true", help="no colours, as with NO_COLOR")
 
 
+def _draws() -> bool:
+    """Whether there is a person whose terminal can be drawn on again."""
+    return on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS
+
+
 class Seat:
     """A chat, who answers in it, and the options of the connection for it."""
 
-    def __init__(self, *, permission: Rule | None, reads_only: bool, leaving: str) -> None:
+    def __init__(
+        self,
+        *,
+        permission: Rule | None,
+        reads_only: bool,
+        leaving: str,
+        program: Program | None = None,
+        goes: Sequence[str] = (),
+        journal: str | None = None,
+    ) -> None:
         from acphold.screen.answers import PersonAnswers
         from acphold.screen.chat import Chat
         from acphold.screen.flow import Flow
+        from acphold.screen.signing_in import SignIn
 
-        self.flow = Flow(thoughts="folded" if on_terminal() else "whole")
+        self.flow = Flow(thoughts="folded" if on_terminal() else "whole", brief=_draws())
         self.reads_only = reads_only
-        self.chat: Chat = Chat(self.flow, reads_only=reads_only, leaving=leaving)
+        self._person = person_here(self.flow) if on_terminal() and program is not None else None
+        self._may_sign_in_here = on_terminal() and program is not None and bool(program.command)
+        self.sign_in: SignIn | None = (
+            None if program is None else SignIn(program, self._person, self.flow)
+        )
+        self.chat: Chat = Chat(
+            self.flow,
+            reads_only=reads_only,
+            leaving=leaving,
+            sign_in=self.sign_in,
+            goes=goes,
+            stderr=None if program is None else program.stderr,
+            export=self._export,
+        )
         self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)
         self._permission = permission
+        self._journal = journal
+        if self._person is not None:
+            self.answers.face = self._person  # what is asked before the session is open
+
+    async def signed_in(self, agent: RemoteAgent, opening: Callable[[], Awaitable[T]]) -> T:
+        """Open a session, with a sign-in where the agent wants one first."""
+        while True:
+            try:
+                return await opening()
+            except AuthRequiredError as error:
+                if self.sign_in is None:
+                    raise
+                await self.sign_in.sign_in(agent, error)
+
+    async def rise(self, session: RemoteSession) -> None:
+        """Leave a session for another one of the same agent."""
+        self.chat.end()
+        with suppress(AcpholdError):  # then the agent keeps it open, which harms nobody
+            await session.close()
+
+    async def _export(self, session_id: str, name: str) -> str:
+        """Write a session as `acphold export` does, and say what that says."""
+        journal = [] if self._journal is None else [f"--journal={self._journal}"]
+        file = f"{session_id[:12]}.md"
+        if name:
+            file = str(Path(name).expanduser())  # noqa: ASYNC240 - looks at nothing
+        command = own_command("export", f"--output={file}", *journal, session_id)
+        exporting = await start_own(command, stdin=DEVNULL, stdout=PIPE, stderr=STDOUT)
+        try:
+            said, _ = await exporting.communicate()
+        finally:
+            if exporting.returncode is None:
+                exporting.kill()
+        told = said.decode(errors="replace").strip()
+        return on_one_line(told) or f"written: {on_one_line(file)}"
 
     @property
     def options(self) -> Options:
         """How the connection behaves."""
         options: Options = {"on_update": self.chat.hear}
-        options["capabilities"] = _offered(options, reads_only=self.reads_only)
+        options["capabilities"] = self._offered(options)
         if not on_terminal() and not self.reads_only:
             options["permission"] = "reject" if self._permission in (None, "ask") else "allow"
             return options
@@ -74,13 +150,32 @@ class Seat:
         if not self.reads_only:
             options["on_form"] = self.answers.on_form
             options["on_page"] = self.answers.on_page
-        options["capabilities"] = _offered(options, reads_only=self.reads_only)
+        options["capabilities"] = self._offered(options)
         return options
+
+    def _offered(self, options: Options) -> ClientCapabilities:
+        """What the screen can: it shows sub-agents, too; one that only reads is asked nothing."""
+        from acphold.client.duties import Answers
+        from acphold.schema import ClientCapabilities
+        from acphold.schema.initialize import AuthCapabilities
+
+        class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
+            """With `subagents`, which is not stable yet."""
+
+            subagents: dict[str, str]
+
+        answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
+        offered = msgspec.structs.asdict(answers.capabilities)
+        offered["meta"] = {WATCHES: True} if self.reads_only else None
+        offered["auth"] = AuthCapabilities(terminal=self._may_sign_in_here)
+        return Capabilities(**offered, subagents={})
 
     async def sit(self, agent: RemoteAgent, session: RemoteSession) -> int:
         """Show the session until the person leaves, or it ends; the exit code."""
         self.chat.begin(agent, session)
-        if on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS:
+        if self._person is not None:
+            self._person.changed()
+        if _draws():
             await self._on_terminal(session)
         elif on_terminal() and not self.reads_only:
             await self._on_lines()
@@ -89,7 +184,14 @@ class Seat:
         if self.chat.error is None:
             return Exit.OK if on_terminal() else self._how_it_ended()
         print(visible(f"acphold: {self.chat.error}"), file=sys.stderr)
-        return Exit.AGENT
+        wants_sign_in = isinstance(self.chat.error, AuthRequiredError)
+        return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
+
+    def _meet(self, face: LineScreen | PlainFace) -> None:
+        """The person is there from now on."""
+        self.chat.face = self.answers.face = face
+        if self.sign_in is not None and self.sign_in.terminal is not None:
+            self.sign_in.terminal = face
 
     def _how_it_ended(self) -> Exit:
         """The exit code for a script: that of the last turn, as `ask` has it."""
@@ -97,18 +199,21 @@ class Seat:
         return Exit.OK if end is None else ENDS[end.outcome]
 
     async def _on_terminal(self, session: RemoteSession) -> None:
+        from prompt_toolkit.completion import ThreadedCompleter
+
+        from acphold.screen.background import is_light
         from acphold.screen.line_screen import LineScreen
         from acphold.screen.typed import PrivateHistory, PromptCompleter
 
         screen = LineScreen(
             self.flow,
-            console(),
+            console(light=is_light(sys.stdin.fileno(), sys.stdout.fileno())),
             self.chat,
-            completer=PromptCompleter(lambda: session.commands, session.cwd),
+            completer=ThreadedCompleter(PromptCompleter(lambda: session.commands, session.cwd)),
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )
-        self.chat.face = self.answers.face = screen
+        self._meet(screen)
         await self.chat.look()
         self.flow.shorten(HISTORY_PASSAGES)
         self.chat.attend()
@@ -121,7 +226,7 @@ class Seat:
         from acphold.screen.plain import TeletypeFace
 
         face = TeletypeFace(self.flow, sys.stdout, self.chat)
-        self.chat.face = self.answers.face = face
+        self._meet(face)
         loop = asyncio.get_running_loop()
         loop.add_signal_handler(signal.SIGINT, self._interrupt)
         await self.chat.look()
@@ -147,7 +252,7 @@ class Seat:
         from acphold.screen.plain import PlainFace
 
         face = PlainFace(self.flow, sys.stdout)
-        self.chat.face = self.answers.face = face
+        self._meet(face)
         await self.chat.look()
         self.chat.attend()
         try:
@@ -159,19 +264,3 @@ class Seat:
             await self.chat.aclose()
             face.changed()
             face.require_written()
-
-
-def _offered(options: Options, *, reads_only: bool) -> ClientCapabilities:
-    """What the screen can: it shows sub-agents, too; one that only reads is asked nothing."""
-    from acphold.client.duties import Answers
-    from acphold.schema import ClientCapabilities
-
-    class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
-        """With `subagents`, which is not stable yet."""
-
-        subagents: dict[str, str]
-
-    answers = Answers(on_form=options.get("on_form"), on_page=options.get("on_page"))
-    offered = msgspec.structs.asdict(answers.capabilities)
-    offered["meta"] = {WATCHES: True} if reads_only else None
-    return Capabilities(**offered, subagents={})

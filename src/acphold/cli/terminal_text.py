@@ -134,8 +134,22 @@ STYLES = {
     "removed": "red",
     "command": "bold",
     "found": "bold yellow",
+    "markdown.code": "magenta",
 }
 """One name for each meaning; NO_COLOR turns them all off."""
+
+LIGHT_STYLES = {
+    "id": "blue",
+    "you": "bold blue",
+    "agent": "bold rgb(0,95,0)",
+    "acphold": "bold rgb(135,75,0)",
+    "good": "rgb(0,95,0)",
+    "busy": "rgb(135,75,0)",
+    "added": "rgb(0,95,0)",
+    "removed": "rgb(175,0,0)",
+    "found": "bold rgb(135,75,0)",
+}
+"""In place of those that nobody can read on white."""
 
 LINE_TERMINALS = (None, "", "dumb", "unknown")
 """What TERM is where nothing can be drawn again: in a shell of Emacs, on a serial line."""
@@ -160,20 +174,25 @@ def plain_console(file: TextIO) -> Console:
     )
 
 
-def console(file: TextIO | None = None) -> Console:
+def console(file: TextIO | None = None, *, light: bool | None = None) -> Console:
     """A file for rich, stdout by default: in colour on a terminal, plain text of PLAIN_WIDTH
-    columns otherwise."""
+    columns otherwise. `light` where the background is; None where only COLORFGBG can say so."""
     from rich.console import Console
     from rich.theme import Theme
 
+    if light is None:
+        light = os.environ.get("COLORFGBG", "").rpartition(";")[2] in ("7", "15")
+
     class Stdout(Console):
+        is_light = light
+
         def on_broken_pipe(self) -> None:
             raise  # as everywhere: rich would end us as if something were wrong
 
     told = (file or sys.stdout).isatty() or "COLUMNS" in os.environ
     return Stdout(
         file=file,
-        theme=Theme(STYLES),
+        theme=Theme({**STYLES, **LIGHT_STYLES} if light else STYLES),
         width=None if told else PLAIN_WIDTH,
         highlight=False,
         markup=False,

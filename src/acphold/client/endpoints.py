@@ -62,9 +62,9 @@ class ProgramEndpoint:
         """The number of the process and of its group; 0 before it was started."""
         return 0 if self._process is None else self._process.pid
 
-    def stderr_tail(self) -> str:
+    def stderr_tail(self, lines: int = 10) -> str:
         """The last lines that it wrote to stderr."""
-        return "" if self._process is None else self._process.stderr_tail()
+        return "" if self._process is None else self._process.stderr_tail(lines)
 
     async def open(self) -> Transport:
         start = self._program

@@ -39,6 +39,7 @@ from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer, Transport
 from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.rpc.request import Request
 from acphold.schema import (
+    AUTHENTICATE,
     INITIALIZE,
     PROTOCOL_VERSION,
     ClientCapabilities,
@@ -69,6 +70,9 @@ SILENCE = 120.0
 
 A session with many MCP servers or a long replay takes its time, but not in silence.
 """
+
+SIGN_IN_SECONDS = 1800.0
+"""The same for a sign-in: a person has a browser open, maybe, and looks for a second factor."""
 
 CHILDREN = 4096
 """How many sub-agents are known at once, of all sessions."""
@@ -317,6 +321,8 @@ class Uplink:
             call.take(await self.told(answer, method))
 
         peer, silence = self._peer, self.settings.silence
+        if method == AUTHENTICATE.name:
+            silence = max(silence, SIGN_IN_SECONDS)
         try:
             id_ = self.begin(method, params, take)
         except ConnectionLostError:

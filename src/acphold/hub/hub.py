@@ -225,6 +225,13 @@ class Hub:
         for conversation in self._live.values():
             conversation.side.distrust()
 
+    async def signed_in_outside(self) -> None:
+        """Somebody signed in with the agent's own program: it is started again, to find that out,
+        unless it is at work. Raises AgentError."""
+        self.sign_in_changed()
+        if not self.is_busy:
+            await self.agent.restart()
+
     @property
     def held_ids(self) -> frozenset[str]:
         """The ids of the sessions that a client has open here."""

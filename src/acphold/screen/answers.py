@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
@@ -47,6 +47,23 @@ class Face(Protocol):
     async def enter(self, field: Field, wrong: str = "") -> str | None:
         """Ask for a line; None when the person goes away from it."""
 
+    async def in_front(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> int:
+        """Run a program on the terminal, and wait for it; see `processes.foreground`."""
+
+    async def read(self, passages: Sequence[Passage]) -> None:
+        """Let the person read what is long, in the pager."""
+
+    def ring(self) -> None:
+        """Somebody is waited for."""
+
+    def put_back(self, text: str) -> None:
+        """This was entered, and is to be gone on with."""
+
     def close(self) -> None:
         """The chat is over."""
 
@@ -86,6 +103,7 @@ class PersonAnswers:
         """Ask whether a tool may go on; the id of an option."""
         async with self._asked():
             self._show(asked(question.tool_call))
+            self._flow.asks_about(question.tool_call)
             choice = permission(question.tool_call, question.options)
             answer = await self._chosen(choice)
             if answer is None:

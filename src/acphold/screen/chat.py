@@ -13,56 +13,98 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
+from rich.text import Text
 
-from acphold.errors import AcpholdError
+from acphold.errors import AcpholdError, AuthRequiredError
 from acphold.history.children import child_entry
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import TurnEnd, turn_end
-from acphold.presentation.visible_text import counted, on_one_line
-from acphold.schema import SessionConfigSelect, encode
-from acphold.schema.configuration import SessionConfigSelectGroup
+from acphold.presentation.visible_text import counted, on_one_line, visible
+from acphold.schema import encode
 from acphold.screen.answers import Face
 from acphold.screen.flow import Flow
+from acphold.screen.layout import Passage
+from acphold.screen.local_commands import Local, Prompt, Shell, help_page, meant
 from acphold.screen.panels import Choice, Key
+from acphold.screen.session_options import SessionOptions, attributes, picked_of
 from acphold.screen.typed import blocks
 from acphold.server.neighbours import PRESENCE, LiveSession, Process
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
-    from acphold.client.remote_session import ConfigOption
+    from acphold.screen.signing_in import SignIn
 
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
 """How often the hub is asked whether a turn of another client still runs."""
 
+LONG_SECONDS = 10.0
+"""After a turn of so long, somebody does something else, and is called back."""
+
+SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+TURNS_A_SECOND = 8
+
 HINT_SECONDS = 5.0
 """How long a hint stands, and a key that leaves at the second time waits for it: later it is a
 first time again."""
-
-MARKS = "123456789abcdef"
-"""The keys of a page of a menu: with its title, it fits on a terminal of 24 lines."""
-
-NEXT_PAGE = "more"
-"""The answer to a menu that asks for its next page."""
 
 IDLE_LOOK_SECONDS = 5.0
 """How often it is asked who else is there, while nothing happens."""
 
 
+Export = Callable[[str, str], Awaitable[str]]
+"""Writes the session of this id into the file of this name, "" for one of its own; says so."""
+
+
+TITLE_LETTERS = 60
+
+
+def _lasted(seconds: float) -> str:
+    """How long something takes, once that can be counted."""
+    if seconds < 1:
+        return ""
+    minutes, rest = divmod(int(seconds), 60)
+    return f" {minutes} min {rest:02} s" if minutes else f" {rest} s"
+
+
+async def _not_here(session_id: str, name: str) -> str:
+    return "not from here: `acphold export` does it"
+
+
 class Chat:
     """See the module. `error` is what ended it, if the person did not; `last_end` is the end of
-    the last turn that was prompted here, None before that."""
+    the last turn that was prompted here, None before that. `goes_to` is where the person went from
+    here, `new` or `resume` with the words behind it, where `goes` has that; `export` writes a
+    session into a file, and says so."""
 
-    def __init__(self, flow: Flow, *, reads_only: bool = False, leaving: str = "leaves") -> None:
+    def __init__(
+        self,
+        flow: Flow,
+        *,
+        reads_only: bool = False,
+        leaving: str = "leaves",
+        sign_in: SignIn | None = None,
+        goes: Collection[str] = (),
+        export: Export | None = None,
+        stderr: Callable[[], str] | None = None,
+    ) -> None:
         self.flow = flow
+        self.goes_to: tuple[str, str] | None = None
+        self._goes = goes
+        self._export = export or _not_here
+        self._stderr = stderr
+        self._began = 0.0
+        self._sign_in = sign_in
+        self._signing_in: asyncio.Task[None] | None = None
         self.error: AcpholdError | None = None
         self.last_end: TurnEnd | None = None
         self.face: Face
@@ -88,6 +130,7 @@ class Chat:
 
     def begin(self, agent: RemoteAgent, session: RemoteSession) -> None:
         """The session is open: show it, and go on with what came meanwhile."""
+        self.error, self.goes_to, self._live = None, None, LiveSession(session.id)
         self._agent, self._session = agent, session
         for session_id, raw in self._early:
             if self.flow.knows(session_id):
@@ -95,6 +138,11 @@ class Chat:
             else:
                 self.flow.hear(raw)
         self._early.clear()
+
+    def end(self) -> None:
+        """The session is over for us, and another one is opened: what comes then is kept for it."""
+        self._session = None
+        self.flow.turn_over()
 
     async def look(self) -> None:
         """Ask the hub how the session stands; afterwards an open message is really open."""
@@ -182,9 +230,17 @@ class Chat:
     # -- what the person does ---------------------------------------------------------------
 
     def submit(self, text: str) -> None:
-        """Send a prompt, now or behind the turn that runs."""
+        """Do what the line means: mostly, send a prompt, now or behind the turn that runs."""
         self.typed()
-        self._queue.append(text)
+        match meant(text):
+            case Local(name, words):
+                self._begin(self._local(name, words), f"/{name}")
+                return
+            case Shell(command):
+                self._begin(self._shell(command), "shell command")
+                return
+            case Prompt(text):
+                self._queue.append(text)
         if not self._is_prompting:
             self._is_prompting = True
             self._begin(self._prompt_all(), "prompts")
@@ -200,6 +256,7 @@ class Chat:
         """A turn, to its end, which is shown."""
         assert self._session is not None
         self._is_prompting, self._cancelled = True, False
+        self._began = monotonic()
         self.last_end = None
         said = blocks(text, self._session.cwd)
         if self.flow.is_open:  # is it a turn of another client that runs?
@@ -211,15 +268,43 @@ class Chat:
             self._show_prompt()
         self.face.changed()
         try:
-            turn = self._turn = self._session.prompt(*said)
-            end = _end_of(await turn)
+            while True:
+                try:
+                    turn = self._turn = self._session.prompt(*said)
+                    end = _end_of(await turn)
+                except AuthRequiredError as error:
+                    await self._let_sign_in(error)
+                else:
+                    break
         except AcpholdError as error:
-            end = TurnEnd("failed", 0, message=str(error))
+            end = TurnEnd("failed", 0, message=on_one_line(str(error)))
         finally:
             self._is_prompting = bool(self._queue)
         if self.last_end is None:
             self._end_turn(end)
         return end
+
+    async def _let_sign_in(self, why: AuthRequiredError) -> None:
+        """Have the person sign in, for the prompt to be sent again; AuthRequiredError if not."""
+        if self._sign_in is None:
+            raise why
+        self._show_prompt()
+        self._signing_in = asyncio.create_task(self._sign_in.sign_in(self._agent, why))
+        self.face.changed()
+        try:
+            await self._signing_in
+        except asyncio.CancelledError:
+            if not self._signing_in.cancelled():
+                raise  # we are ended, and not the sign-in alone
+            raise self._sign_in.refused(self._agent, why) from None
+        except AuthRequiredError as error:
+            if self._sign_in.terminal is None:  # nobody is there who could go on
+                self.error = error
+                self.face.close()
+            raise
+        finally:
+            self._signing_in.cancel()
+            self._signing_in = None
 
     def _end_turn(self, end: TurnEnd) -> None:
         """Our turn is over: show how, and its prompt, if it never began."""
@@ -227,6 +312,8 @@ class Chat:
         self._turn, self.last_end = None, end
         self._show_prompt()
         self.flow.turn_over(end)
+        if monotonic() - self._began > LONG_SECONDS:
+            self.face.ring()
         self._live = LiveSession(self._session.id, self._live.clients)
         self.face.changed()
 
@@ -257,7 +344,10 @@ class Chat:
                 self.flow.tell(f"{counted(len(self._queue), 'prompt')} behind it: not sent")
                 self._queue.clear()
             self._cancelled = True
-            self._session.cancel()
+            if self._signing_in is not None:
+                self._signing_in.cancel()
+            else:
+                self._session.cancel()
         else:
             self._close_at_second("Ctrl-C", f"Ctrl-C again {self._leaving}")
         self.face.changed()
@@ -281,56 +371,79 @@ class Chat:
         """Say this in the status line for a while."""
         self._hint, self._hint_until = hint, monotonic() + HINT_SECONDS
 
-    # -- mode and options -----------------------------------------------------------------
+    # -- commands of ours -------------------------------------------------------------------
 
     def next_mode(self) -> None:
         """Go to the mode behind the one that is set."""
         self.typed()
-        self._begin(self._set_next_mode(), "next mode")
-
-    async def _set_next_mode(self) -> None:
-        assert self._session is not None
-        modes = _modes(self._session)
-        if modes is None:
-            self._say("this agent has no modes")
-            return
-        current, known = modes
-        ids = [mode for mode, _ in known]
-        place = ids.index(current) + 1 if current in ids else 0
-        await self._session.set_mode(ids[place % len(ids)])
-        self.flow.attributes_changed = True
+        self._begin(self._local("next mode"), "next mode")
 
     def set_options(self) -> None:
         """Have one of the options changed, by a menu."""
         self.typed()
-        self._begin(self._set_option(), "options")
+        self._begin(self._local("options"), "options")
 
-    async def _set_option(self) -> None:
+    def help(self) -> None:
+        """Show what can be typed and pressed."""
+        self._begin(self._local("help"), "help")
+
+    async def _local(self, name: str, words: str = "") -> None:
+        """Do what a command of ours says."""
         assert self._session is not None
-        known = self._session.options
-        if not known:
-            self._say("this agent has no options")
-            return
-        names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
-        picked = await self._picked("Options", names)
-        option = next((option for option in known if option.id == picked), None)
-        if option is None:
-            return
-        value = (
-            await self._picked(option.name, _values(option))
-            if isinstance(option, SessionConfigSelect)
-            else not option.current_value
-        )
-        if value is not None:
-            await self._session.set_option(option.id, value)
+        options = SessionOptions(self._session, self.face, self._say)
+        match name:
+            case "help":
+                self.flow.put(help_page())
+            case "quit":
+                await self._quit()
+            case "new" | "resume" if self.in_turn:
+                self._say("a turn runs: Ctrl-C cancels it")
+            case "new" | "resume" if name not in self._goes:
+                self._say("not from here: leave, then `acphold resume` or `acphold chat`")
+            case "new" | "resume":
+                self.goes_to = name, words if name == "resume" else ""
+                self.face.close()
+            case "model":
+                await options.set_model(words)
+            case "mode":
+                await options.set_mode(words)
+            case "next mode":
+                await options.next_mode()
+            case "options":
+                await options.set_option()
+            case "queue":
+                await self._take_back()
+            case "export":
+                self.flow.tell(await self._export(self._session.id, words))
         self.flow.attributes_changed = True
 
-    async def _picked(self, title: str, items: Sequence[tuple[str, str]]) -> str | None:
-        """The one of these, told with its words, that the person picks; None for none."""
-        first = 0
-        while (pressed := await self.face.choose(_menu(title, items, first))) == NEXT_PAGE:
-            first = first + len(MARKS) if first + len(MARKS) < len(items) else 0
-        return items[int(pressed)][0] if pressed else None
+    async def _quit(self) -> None:
+        """Leave; where that ends a running turn, only if the person means it."""
+        if self._leaving != "detaches" and self.in_turn:
+            keys = (Key("e", "end it and leave", "end"), Key("escape", "stay", ""))
+            if not await self.face.choose(Choice("A turn runs", keys, is_menu=True)):
+                return
+        self.face.close()
+
+    async def _take_back(self) -> None:
+        """Show what waits behind the turn; what is picked goes back into the line of input."""
+        if not self._queue:
+            self._say("no prompt waits")
+            return
+        waiting = [(text, text) for text in self._queue]
+        text = await picked_of(self.face, "Take back", waiting)
+        if text is not None and text in self._queue:
+            self._queue.remove(text)
+            self.face.put_back(text)
+
+    async def _shell(self, command: str) -> None:
+        """Run what the person wants from their shell, in the folder of the session."""
+        assert self._session is not None
+        shell = os.environ.get("SHELL") or "/bin/sh"
+        self.flow.put(Passage("shell", "acphold", [Text(visible(f"$ {command}"))]))
+        code = await self.face.in_front((shell, "-c", command), cwd=self._session.cwd)
+        if code:
+            self.flow.tell(f"it ended with {code}")
 
     # -- what the status line says ----------------------------------------------------------
 
@@ -344,19 +457,49 @@ class Chat:
         waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
         if self.face.asks and not self._reads_only:
             return f"waits for your answer{waiting} (Ctrl-C cancels)"
+        if self._signing_in is not None:
+            return "the agent signs you in (Ctrl-C gives up)"
         if self._is_prompting:
             doing = "behind another client's turn" if self._unshown else "running"
-            return f"{'cancelling' if self._cancelled else doing}{waiting} (Ctrl-C cancels)"
+            doing = "cancelling" if self._cancelled else doing
+            now = monotonic()
+            mark = SPINNER[int(now * TURNS_A_SECOND) % len(SPINNER)]
+            return f"{mark} {doing}{_lasted(now - self._began)}{waiting} (Ctrl-C cancels)"
         if self._live.waiting:
             return "waits for an answer"
         if self.in_turn:
             return "running for another client"
         return "reads only" if self._reads_only else "ready"
 
+    @property
+    def heading(self) -> str:
+        """What the terminal's title says: whether it waits for the person, and what it is."""
+        if self._session is None:
+            return ""
+        title = on_one_line(self._session.title or "acphold")[:TITLE_LETTERS]
+        mark = "? " if self.face.asks else "… " if self.in_turn else ""
+        return f"{mark}{title}"
+
+    def open_calls(self) -> None:
+        """Let the person read the tool calls whole."""
+        if calls := self.flow.opened_calls():
+            self._begin(self.face.read(calls), "read tool calls")
+        else:
+            self._say("no tool was called yet")
+
+    def open_stderr(self) -> None:
+        """Let the person read what the agent, and acphold in front of it, wrote to stderr."""
+        told = visible(self._stderr() if self._stderr is not None else "")
+        if told.strip():
+            lines = [Text(line) for line in told.splitlines()]
+            self._begin(self.face.read([Passage("stderr", "faint", lines)]), "read stderr")
+        else:
+            self._say("nothing is known of its stderr")
+
     def _others(self) -> Sequence[str]:
         others = self._live.clients - 1
-        keys = "q leaves" if self._reads_only else f"Ctrl-D {self._leaving}"
-        return (*([counted(others, "other client")] if others > 0 else []), keys)
+        keys = ("q leaves",) if self._reads_only else (f"Ctrl-D {self._leaving}", "? helps")
+        return (*([counted(others, "other client")] if others > 0 else []), *keys)
 
     def _attributes(self) -> Sequence[str]:
         """Agent, mode, options and usage; asked of the session only when one has changed."""
@@ -368,62 +511,3 @@ class Chat:
 
 def _end_of(turn: RemoteTurn) -> TurnEnd:
     return turn_end(msgspec.json.encode({"stopReason": turn.stop_reason}), 0)
-
-
-def attributes(agent: RemoteAgent, session: RemoteSession) -> tuple[str, ...]:
-    """What a status line says of a session."""
-    facts = [on_one_line(agent.name)]
-    if (modes := _modes(session)) is not None:
-        current, known = modes
-        name = next((name for mode, name in known if mode == current), current)
-        facts.append(f"{on_one_line(name)} (F2)")
-    picked = [
-        _value_name(option)
-        for option in session.options
-        if option.category == "model" and isinstance(option, SessionConfigSelect)
-    ]
-    facts += [f"{name} (F3)" for name in picked] or (["options: F3"] if session.options else [])
-    if (usage := session.usage) is not None and usage.size:
-        facts.append(f"context {100 * usage.used // usage.size}% of {usage.size // 1000}k")
-        if usage.cost is not None:
-            facts.append(f"{usage.cost.amount:.2f} {on_one_line(usage.cost.currency)}")
-    return tuple(facts)
-
-
-def _modes(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None:
-    """The mode that is set, and all of them with their names; None where there are none."""
-    for option in session.options:
-        if option.category == "mode" and isinstance(option, SessionConfigSelect):
-            values = _values(option)
-            return (option.current_value, values) if values else None
-    if (modes := session.modes) is None or not modes.available_modes:
-        return None
-    return modes.current_mode_id, [(mode.id, mode.name) for mode in modes.available_modes]
-
-
-def _values(option: SessionConfigSelect) -> list[tuple[str, str]]:
-    values: list[tuple[str, str]] = []
-    for item in option.options:
-        inside = item.options if isinstance(item, SessionConfigSelectGroup) else (item,)
-        values += [(value.value, value.name) for value in inside]
-    return values
-
-
-def _value_name(option: ConfigOption) -> str:
-    if not isinstance(option, SessionConfigSelect):
-        return "on" if option.current_value else "off"
-    names = dict(_values(option))
-    return on_one_line(names.get(option.current_value, option.current_value))
-
-
-def _menu(title: str, items: Sequence[tuple[str, str]], first: int) -> Choice:
-    """A page of a menu, by number and, behind the ninth, by letter; what is picked is told by its
-    place in all of it."""
-    page = items[first : first + len(MARKS)]
-    keys = [
-        Key(mark, on_one_line(words), str(place))
-        for mark, (place, (_, words)) in zip(MARKS, enumerate(page, first), strict=False)
-    ]
-    if len(items) > len(MARKS):
-        keys.append(Key("m", f"more; there are {len(items)}", NEXT_PAGE))
-    return Choice(on_one_line(title), (*keys, Key("escape", "leave it", "")), is_menu=True)

@@ -71,6 +71,9 @@ LIVE_TOOLS = 100
 MORE = "; `acphold show --full` has them"
 """Behind output that was cut."""
 
+KEPT_BYTES = 1 << 20
+"""What is kept of tool calls, the newest ones, to be opened whole."""
+
 
 class _Said:
     """A message that may go on; `client` is the program in which a user said it, if it is told."""
@@ -110,10 +113,14 @@ class _Said:
 
 
 class Flow:
-    """See the module. `thoughts` says how thoughts are shown from now on."""
+    """See the module. `thoughts` says how thoughts are shown from now on; `brief` is for a person
+    who looks on, and can open a tool call."""
 
-    def __init__(self, *, thoughts: Thoughts = "folded") -> None:
+    def __init__(self, *, thoughts: Thoughts = "folded", brief: bool = False) -> None:
         self.thoughts: Thoughts = thoughts
+        self._brief = brief
+        self._calls: deque[ToolCall] = deque()
+        self._asked: dict[str, bytes] = {}
         self.attributes_changed = True
         self.is_open = False
         """Whether something was heard since the last end of a turn."""
@@ -246,6 +253,15 @@ class Flow:
                 self._done.popleft()
             self._done.appendleft(iter([passage(Noticed("info", "", told, is_ours=True))]))
 
+    def asks_about(self, call: ToolCall) -> None:
+        """All of this tool call has been shown, to be allowed: what it changes is told once."""
+        self._asked[call.tool_call_id] = call.fields.get("content", b"")
+
+    def opened_calls(self) -> list[Passage]:
+        """The tool calls that are kept, whole, the last one first."""
+        at_work = [ToolCall(key, dict(fields)) for key, fields in self._tools.items()]
+        return [passage(call, full=True) for call in (*at_work, *reversed(self._calls))]
+
     def unfold(self) -> None:
         """Show thoughts whole from now on, those of this turn too; or fold them again."""
         self.thoughts = "folded" if self.thoughts == "whole" else "whole"
@@ -298,7 +314,10 @@ class Flow:
 
     def _working(self, tool_call_id: str) -> Passage:
         if tool_call_id not in self._at_work:
-            self._at_work[tool_call_id] = _working(tool_call_id, self._tools[tool_call_id])
+            fields = self._tools[tool_call_id]
+            if self._brief and tool_call_id in self._asked:
+                fields = {**fields, "content": b"[]"}
+            self._at_work[tool_call_id] = _working(tool_call_id, fields)
         return self._at_work[tool_call_id]
 
     # -- messages -------------------------------------------------------------------------
@@ -376,7 +395,16 @@ class Flow:
             self._put(partial(passage, compaction.compaction()))
 
     def _put_tool(self, tool_call_id: str, fields: Mapping[str, bytes]) -> None:
-        self._put(partial(passage, ToolCall(tool_call_id, dict(fields)), more=MORE))
+        call = ToolCall(tool_call_id, dict(fields))
+        if not self._brief:
+            self._put(partial(passage, call, more=MORE))
+            return
+        self._calls.append(call)
+        while sum(_size(kept) for kept in self._calls) > KEPT_BYTES and len(self._calls) > 1:
+            self._calls.popleft()
+        if tool_call_id in self._asked and _is_same(self._asked.pop(tool_call_id), call):
+            call = ToolCall(tool_call_id, {**call.fields, "content": b"[]"})
+        self._put(partial(passage, call, more=" (Ctrl-O)", brief=True))
 
     def _put(self, shown: Callable[[], Passage]) -> None:
         """Print this now. What the agent is saying goes on behind it, with its label again."""
@@ -488,6 +516,19 @@ def _planned(entries: bytes) -> Passage:
     steps = [members(entry) for entry in items(entries)]
     told = ((string(step.get("status")), string(step.get("content"))) for step in steps)
     return passage(Planned(tuple(PlanStep(status or "", text or "") for status, text in told)))
+
+
+def _is_same(content: bytes, call: ToolCall) -> bool:
+    """Whether that is what the call has produced, however it is written down."""
+    raw = call.fields.get("content", b"")
+    try:
+        return content == raw or msgspec.json.decode(content) == msgspec.json.decode(raw)
+    except (msgspec.DecodeError, RecursionError):
+        return False
+
+
+def _size(call: ToolCall) -> int:
+    return sum(map(len, call.fields.values()))
 
 
 def _working(tool_call_id: str, fields: Mapping[str, bytes]) -> Passage:

@@ -7,6 +7,11 @@
 | Ctrl-C | cancels the running turn; else empties the input; twice on an empty one leaves |
 | Ctrl-D | leaves, on an empty input |
 | Ctrl-Z | goes to the background, as in a shell; `fg` brings it back |
+| ? | on an empty line, shows what can be typed and pressed |
+| Ctrl-X Ctrl-E | has the prompt written in `$EDITOR` |
+| Ctrl-R | searches earlier prompts |
+| Up, Down | on an empty line, point at an answer to a question |
+| Ctrl-O, F4 | open the tool calls, or what the agent wrote to stderr, in the pager |
 | Ctrl-T | shows thoughts whole, or folds them again |
 | F2, Shift-Tab | the next mode |
 | F3 | a menu of the session's options |
@@ -19,7 +24,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
-from prompt_toolkit.filters import Condition
+from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 
@@ -47,11 +52,24 @@ class Person(Protocol):
     def typed(self) -> None:
         """The line of input has changed."""
 
+    def help(self) -> None:
+        """Show what can be typed and pressed."""
+
     def next_mode(self) -> None:
         """Go to the next mode."""
 
     def set_options(self) -> None:
         """Have the options changed."""
+
+    def open_calls(self) -> None:
+        """Show the tool calls whole."""
+
+    def open_stderr(self) -> None:
+        """Show what the agent has written to stderr."""
+
+    @property
+    def heading(self) -> str:
+        """What the terminal's title says; "" for nothing."""
 
     def status(self) -> Sequence[str]:
         """What the status line says, the most important first."""
@@ -71,6 +89,9 @@ class Keyed(Protocol):
     pick: Pick | None
     """The answer that is picked, while a question is open that came up by itself."""
 
+    is_lent: bool
+    """Whether the terminal is another program's for now."""
+
     @property
     def has_menu(self) -> bool:
         """Whether the person has opened a menu."""
@@ -81,6 +102,9 @@ class Keyed(Protocol):
 
     def give(self, answer: str | None) -> None:
         """The person has answered; None when they left the question."""
+
+    async def edit(self) -> None:
+        """Have what is typed written in the person's editor."""
 
     def changed(self) -> None:
         """Something else is to be shown."""
@@ -96,8 +120,8 @@ def key_bindings(screen: Keyed) -> KeyBindings:
 
 
 def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
-    @keys.add("c-c")
-    @keys.add("<sigint>")
+    @keys.add("c-c", filter=~is_searching)
+    @keys.add("<sigint>", filter=Condition(lambda: not screen.is_lent))
     def interrupt(event: KeyPressEvent) -> None:
         if screen.has_menu:
             screen.give(None)
@@ -125,7 +149,7 @@ def _line(screen: Keyed) -> Buffer:
 
 
 def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
-    at_input = Condition(lambda: screen.takes_input)
+    at_input = Condition(lambda: screen.takes_input) & ~is_searching
 
     @keys.add("enter", filter=at_input)
     def submit(event: KeyPressEvent) -> None:
@@ -149,6 +173,14 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     def begin_line(event: KeyPressEvent) -> None:
         screen.input.insert_text("\n")
 
+    @keys.add("?", filter=at_input & Condition(lambda: not screen.input.text))
+    def help_page(event: KeyPressEvent) -> None:
+        screen.person.help()
+
+    @keys.add("c-x", "c-e", filter=at_input)
+    async def edit(event: KeyPressEvent) -> None:
+        await screen.edit()
+
     @keys.add("f2", filter=at_input)
     @keys.add("s-tab", filter=at_input & Condition(lambda: screen.input.complete_state is None))
     def next_mode(event: KeyPressEvent) -> None:
@@ -157,6 +189,22 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("f3", filter=at_input)
     def options(event: KeyPressEvent) -> None:
         screen.person.set_options()
+
+    @keys.add("c-o")
+    def open_calls(event: KeyPressEvent) -> None:
+        screen.person.open_calls()
+
+    @keys.add("f4")
+    def open_stderr(event: KeyPressEvent) -> None:
+        screen.person.open_stderr()
+
+    points = Condition(lambda: screen.pick is not None and screen.pick.may_point)
+
+    @keys.add("up", filter=at_input & points)
+    @keys.add("down", filter=at_input & points)
+    def point(event: KeyPressEvent) -> None:
+        if screen.pick is not None:
+            screen.pick.point(1 if event.key_sequence[0].key == Keys.Down else -1)
 
     @keys.add("c-t")
     def thoughts(event: KeyPressEvent) -> None:

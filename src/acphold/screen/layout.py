@@ -20,7 +20,7 @@ from acphold.history.timeline import (
     TurnEnd,
     TurnOutcome,
 )
-from acphold.presentation.blocks import described
+from acphold.presentation.blocks import described, unfenced
 from acphold.presentation.diffs import diff_lines
 from acphold.presentation.scenes import (
     TOLD,
@@ -53,6 +53,7 @@ from acphold.schema import (
     decode_blocks,
 )
 from acphold.screen.markdown_layout import Prose, without_margins
+from acphold.screen.program_output import coloured
 
 OUTPUT_LINES = 20
 """Lines of one tool's output that are shown unless all are asked for."""
@@ -96,8 +97,10 @@ MORE = "; --full shows them"
 """Behind output that was cut."""
 
 
-def passage(scene: Scene, *, full: bool = False, more: str = MORE) -> Passage:
-    """How a scene looks; long output is cut unless `full`, and `more` says where the rest is."""
+def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool = False) -> Passage:
+    """How a scene looks; long output is cut unless `full`, and `more` says where the rest is.
+
+    `brief` is for who looks on: a tool call is one line, with the end of what a command printed."""
     match scene:
         case Message() if is_told(scene):
             told = Text(f"{TOLD}:", "faint")
@@ -107,6 +110,8 @@ def passage(scene: Scene, *, full: bool = False, more: str = MORE) -> Passage:
             lines = _lines(block_text(scene.content), "thought" if scene.role == "thought" else "")
             return Passage(label, label, lines, markdown=scene.role == "agent")
         case ToolCall():
+            if brief:
+                return Passage("tool", "tool", list(_brief(scene, more)))
             return Passage("tool", "tool", list(_tool(scene, full=full, more=more)))
         case SubAgent():
             return Passage("child", "tool", list(_sub_agent(scene, full=full, more=more)))
@@ -151,7 +156,32 @@ def _step(status: str, text: str) -> Text:
 # -- tool calls -----------------------------------------------------------------------------
 
 
-def _tool(call: ToolCall, *, full: bool, more: str) -> Iterator[Text]:
+COMMAND_LINES = 5
+"""Of what a command printed, the last lines, which say how it went."""
+
+QUIET = ("read", "think")
+"""Kinds of tools whose output is for the agent."""
+
+
+def _brief(call: ToolCall, more: str) -> Iterator[Text]:
+    """One line, and below it what one looks for: a diff, the end of what a command printed."""
+    head, *_ = _tool(ToolCall(call.tool_call_id, {**call.fields, "content": b"[]"}))
+    head.no_wrap, head.overflow = True, "ellipsis"
+    yield head
+    if call.kind in QUIET and call.status != "failed":
+        return
+    for item in produced(call):
+        lines = list(_output(item, whole=False))
+        if isinstance(item, Diff):
+            yield from _inside(lines, full=False, more=more)
+            continue
+        above = len(lines) - COMMAND_LINES
+        if above > 0:
+            yield Text(f"  … {counted(above, 'line')} above{more}", "faint")
+        yield from (Text("  ").append_text(line) for line in lines[-COMMAND_LINES:])
+
+
+def _tool(call: ToolCall, *, full: bool = False, more: str = MORE) -> Iterator[Text]:
     mark, style = step_mark(call.status), STATUS_STYLES.get(call.status, "faint")
     title = on_one_line(call.title or call.tool_call_id)
     status = on_one_line(call.status.replace("_", " "))
@@ -192,7 +222,7 @@ def _sub_agent(agent: SubAgent, *, full: bool, more: str) -> Iterator[Text]:
 def _output(item: ToolCallContent, *, whole: bool) -> Iterable[Text]:
     match item:
         case Content(content=block):
-            return _lines(described(block))
+            return coloured(unfenced(described(block)))
         case Diff():
             return _diff(item, whole=whole)
         case Terminal(terminal_id=terminal):
@@ -252,8 +282,19 @@ MAX_WIDTH = 110
 """Columns of a line of prose beyond which the eye loses its place."""
 
 
+OWN_LABEL = re.compile(
+    r"(▸ )?(you|user|agent|thought|tool|child|context|plan|acphold|mode|asks|asked|turn|stderr)▸?:"
+)
+"""What begins a passage of plain text. Where an agent writes it, it is indented, which is the same
+in Markdown, so that it looks like none."""
+
+BESIDE = re.compile(r"[^\W\d_]|[\"'(*`]\w")
+"""The beginning of a paragraph that may stand beside a label, and still be read as Markdown."""
+
+
 class Plain:
-    """`label: text`, further lines indented; what an agent wrote stays as it wrote it."""
+    """`label: text`, further lines indented. What an agent says is the Markdown that it wrote,
+    without an indent, beside its label or below it."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -262,10 +303,18 @@ class Plain:
         self._stream.write("\n".join(filter(None, [title, *facts])) + "\n")
 
     def put(self, passage: Passage, *, marked: bool = False) -> None:
-        first, *rest = [line.plain.rstrip() for line in passage.lines] or [""]
+        lines = [line.plain.rstrip() for line in passage.lines] or [""]
         label = f"{MARK} {passage.label}" if marked else passage.label
-        head = f"{label}: {first}" if label else f"  {first}"  # what was said goes on
-        lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
+        if passage.markdown:
+            lines = [f"  {line}" if OWN_LABEL.match(line) else line for line in lines]
+            if label and BESIDE.match(lines[0]):
+                lines[0] = f"{label}: {lines[0]}"
+            elif label:
+                lines[:0] = [f"{label}:", ""]
+        else:
+            first, *rest = lines
+            head = f"{label}: {first}" if label else f"  {first}"  # what was said goes on
+            lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
         self._stream.write("\n" * (not passage.goes_on) + "\n".join(lines) + "\n")
 
     def gap(self, words: str) -> None:

@@ -7,11 +7,12 @@ it runs in one event loop; printing takes the bottom away, writes, and has it dr
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TextIO, cast
 
-from prompt_toolkit.application import Application
+from prompt_toolkit.application import Application, in_terminal
+from prompt_toolkit.application.current import set_app
 from prompt_toolkit.buffer import Buffer
 from prompt_toolkit.completion import Completer
 from prompt_toolkit.filters import Condition
@@ -33,13 +34,16 @@ from prompt_toolkit.layout.menus import CompletionsMenu
 from prompt_toolkit.output import ColorDepth
 from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
+from prompt_toolkit.widgets import SearchToolbar
 from rich.console import Console
 
+from acphold.processes.foreground import run_in_front
 from acphold.reports.transcript import Noticed
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
 from acphold.screen.layout import GUTTER, MARK, Gutter, Passage, passage
 from acphold.screen.lines import drop_typed
+from acphold.screen.pager import paged
 from acphold.screen.panels import SEEN_SECONDS, Choice, Field, Pick, Stage
 
 REDRAW_SECONDS = 0.05
@@ -50,14 +54,14 @@ FRAME_LETTERS = 16 * 1024
 """How much is laid out and printed in one drawing, which takes a tenth of a second; whatever comes
 at once, what is typed is heard after so long."""
 
+TICK_SECONDS = 0.2
+"""Between two drawings while a turn runs and nothing comes: seconds are counted."""
+
 LAST_LETTERS = 64 * 1024
 """How much is printed at the end, at most: it is soon done."""
 
 INPUT_LINES = 10
 """Lines of an input that are seen at once."""
-
-MENU_LINES = 6
-"""Completions that are seen at once."""
 
 STYLE = Style.from_dict(
     {
@@ -75,6 +79,14 @@ STYLE = Style.from_dict(
         "completion-menu.meta.completion.current": "bg:default ansibrightblack",
     }
 )
+
+
+KEEP_TITLE, GIVE_TITLE_BACK = "\x1b[22;2t", "\x1b[23;2t"
+"""The title that the terminal has, put aside and taken out again (xterm's window operations)."""
+
+
+LIGHT_STYLE = Style([*STYLE.style_rules, ("mark", "ansiblue bold"), ("title", "#874b00 bold")])
+"""The same on a light background."""
 
 
 class LineScreen:
@@ -107,6 +119,7 @@ class LineScreen:
             completer=completer,
             complete_while_typing=completer is not None,
             history=history or InMemoryHistory(),
+            tempfile_suffix=".md",
             on_text_changed=self._typed,
         )
         self.answer = Buffer(multiline=False)
@@ -118,6 +131,8 @@ class LineScreen:
         self._due: asyncio.TimerHandle | None = None
         self._live: tuple[object, str] = ((), "")
         self._version = 0
+        self.is_lent = False
+        self._heading = ""
         self._app = self._application(create_input(typed_on))
 
     # -- running --------------------------------------------------------------------------
@@ -132,6 +147,7 @@ class LineScreen:
             drop_typed(self._app.input.fileno())
             clear_typeahead(self._app.input)
             self.input.reset()
+        self._app.output.write_raw(KEEP_TITLE)
         try:
             await self._app.run_async(pre_run=self.changed, handle_sigint=self._takes_prompts)
         finally:
@@ -139,6 +155,8 @@ class LineScreen:
                 if timer is not None:
                     timer.cancel()
             self._due = None
+            self._app.output.write_raw(GIVE_TITLE_BACK)
+            self._app.output.flush()
             # Whoever leaves does not wait until all is printed that has come at once.
             self._print(self.flow.take(LAST_LETTERS))
             if self.flow.take(1):
@@ -154,18 +172,33 @@ class LineScreen:
 
     def changed(self) -> None:
         """Something else is to be shown; it soon is."""
+        loop = asyncio.get_running_loop()
+        if self._due is not None and self._due.when() > loop.time() + REDRAW_SECONDS:
+            self._due.cancel()  # that was a tick
+            self._due = None
         if self._due is None:
-            self._due = asyncio.get_running_loop().call_later(REDRAW_SECONDS, self._redraw)
+            self._due = loop.call_later(REDRAW_SECONDS, self._redraw)
 
     def _redraw(self) -> None:
-        self._due = None
         self._version += 1
+        self._draw()
+
+    def _draw(self) -> None:
+        self._due = None
         if self.print_finished():
             self.changed()
+        elif self.person.in_turn and self._app.is_running:  # its seconds are counted
+            self._due = asyncio.get_running_loop().call_later(TICK_SECONDS, self._draw)
         self._app.invalidate()
+        if (heading := self.person.heading) != self._heading and not self.is_lent:
+            self._heading = heading
+            self._app.output.set_title(heading)
+            self._app.output.flush()
 
     def print_finished(self) -> bool:
         """Print now what is finished, or the first of it; whether there may be more."""
+        if self.is_lent:
+            return False
         shown = self.flow.take(FRAME_LETTERS)
         self._print(shown)
         return bool(shown)
@@ -188,6 +221,66 @@ class LineScreen:
         yield
         self._app.invalidate()
 
+    async def in_front(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> int:
+        """Run a program on the terminal; what comes meanwhile is printed behind it."""
+        terminal = self._app.input.fileno(), self._console.file.fileno()
+        while self.print_finished():
+            pass
+        if not self._app.is_running:
+            return await run_in_front(command, env=env, cwd=cwd, terminal=terminal)
+        async with self.lent():
+            return await run_in_front(command, env=env, cwd=cwd, terminal=terminal)
+
+    @asynccontextmanager
+    async def lent(self) -> AsyncIterator[None]:
+        """For the block the terminal is somebody else's: nothing is drawn, and no key is read."""
+        with set_app(self._app):
+            async with in_terminal():
+                self.is_lent = True
+                try:
+                    yield
+                finally:
+                    self.is_lent = False
+        self.changed()
+
+    async def edit(self) -> None:
+        """Have what is typed written in the person's editor."""
+        self.is_lent = True
+        try:
+            await self.input.open_in_editor()
+        finally:
+            self.is_lent = False
+            self.changed()
+
+    async def read(self, passages: Sequence[Passage]) -> None:
+        """Let the person read what is long, in the pager."""
+        async with self.lent():
+            with self._console.capture() as captured:
+                for passage in passages:
+                    self._gutter.put(passage)
+            text = captured.get().lstrip("\n")
+
+            def wait() -> None:
+                with paged(cast(TextIO, self._console.file)) as pages:
+                    pages.write(text)
+
+            await asyncio.to_thread(wait)
+
+    def ring(self) -> None:
+        """Somebody is waited for: as a terminal tells it that is not looked at."""
+        self._app.output.bell()
+        self._app.output.flush()
+
+    def put_back(self, text: str) -> None:
+        """Have it in the line of input again, before what is typed there."""
+        self.input.text = f"{text}\n{self.input.text}".rstrip("\n")
+        self.input.cursor_position = len(text)
+
     # -- asking ---------------------------------------------------------------------------
 
     async def choose(self, choice: Choice) -> str | None:
@@ -198,6 +291,7 @@ class LineScreen:
                 self._app.layout.focus(self._panel)
             else:
                 self.pick = Pick(choice, takes_prompts=self._takes_prompts)
+                self.ring()
                 self._seeing = asyncio.get_running_loop().call_later(SEEN_SECONDS, self._seen)
             try:
                 return await self._answer()
@@ -279,6 +373,10 @@ class LineScreen:
             always_hide_cursor=True,
             get_line_prefix=_indented,
         )
+        self._search = SearchToolbar(
+            forward_search_prompt=[("class:mark", "   find  ")],
+            backward_search_prompt=[("class:mark", "   find  ")],
+        )
         asks_by_key = Condition(lambda: self.choice is not None or self.reads_only)
         asks_line = Condition(lambda: self.field is not None)
         takes_input = Condition(lambda: self.takes_input)
@@ -290,15 +388,16 @@ class LineScreen:
                 ConditionalContainer(self._panel, asks_by_key),
                 ConditionalContainer(self._field_window(), asks_line),
                 ConditionalContainer(self._input_window(), takes_input),
+                self._search,
                 Window(FormattedTextControl(self._status_text), height=1, style="class:status"),
-                CompletionsMenu(max_height=MENU_LINES),
+                CompletionsMenu(),
             ],
             align=VerticalAlign.TOP,
         )
         focused = self._panel if self.reads_only else self.input
         return Application(
             Layout(content, focused_element=focused),
-            style=STYLE,
+            style=LIGHT_STYLE if getattr(self._console, "is_light", False) else STYLE,
             key_bindings=key_bindings(self),
             erase_when_done=True,
             input=typed,
@@ -310,7 +409,7 @@ class LineScreen:
     def _input_window(self) -> Window:
         mark: StyleAndTextTuples = [("class:mark", f"{MARK:>{GUTTER - 2}}  ")]
         return Window(
-            BufferControl(self.input),
+            BufferControl(self.input, search_buffer_control=self._search.control),
             height=Dimension(min=1, max=INPUT_LINES),
             dont_extend_height=True,
             wrap_lines=True,

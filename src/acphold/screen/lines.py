@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import termios
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 PASTE_SECONDS = 0.1
@@ -25,6 +26,8 @@ class TypedLines:
     def __init__(self, fd: int) -> None:
         self._fd = fd
         self._is_over = False
+        self._found: Callable[[], None] | None = None
+        self._is_away = False
 
     async def entry(self) -> Entry | None:
         """The next line; of a paste all lines, which are one. None at the end."""
@@ -46,10 +49,13 @@ class TypedLines:
             if not readable.done():
                 readable.set_result(None)
 
-        loop.add_reader(self._fd, found)
+        self._found = found
+        if not self._is_away:
+            loop.add_reader(self._fd, found)
         try:
             await readable
         finally:
+            self._found = None
             loop.remove_reader(self._fd)
         try:
             piece = os.read(self._fd, 64 * 1024)
@@ -57,6 +63,19 @@ class TypedLines:
             piece = b""
         self._is_over = not piece
         return piece
+
+    @contextmanager
+    def put_away(self) -> Iterator[None]:
+        """For the block nothing is read: what is typed is for somebody else."""
+        loop = asyncio.get_running_loop()
+        loop.remove_reader(self._fd)
+        self._is_away = True
+        try:
+            yield
+        finally:
+            self._is_away = False
+            if self._found is not None:
+                loop.add_reader(self._fd, self._found)
 
 
 def drop_typed(fd: int) -> None:

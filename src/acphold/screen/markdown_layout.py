@@ -41,7 +41,9 @@ class _Code(CodeBlock):
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         language = self.lexer_name if len(code) <= COLOURED else "text"
-        yield Syntax(code, language, theme=self.theme, word_wrap=True, padding=(0, 1))
+        # One that knows its background says so; see `cli.terminal_text.console`.
+        theme = "ansi_light" if getattr(console, "is_light", False) else self.theme
+        yield Syntax(code, language, theme=theme, word_wrap=True, padding=(0, 1))
 
 
 class _Table(TableElement):

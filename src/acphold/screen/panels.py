@@ -106,6 +106,18 @@ class Pick:
         self.stage = Stage.NEW
         self._takes_prompts = takes_prompts
         self._text = ""
+        self._pointed: int | None = None
+
+    @property
+    def may_point(self) -> bool:
+        """Whether the arrows are for the answers: they are seen, and nothing is typed."""
+        return self.stage is Stage.READY and not self._text and bool(self.choice.keys)
+
+    def point(self, step: int) -> None:
+        """Point at the next answer, or the one before; at first, at the first or the last."""
+        count = len(self.choice.keys)
+        begun = self._pointed if self._pointed is not None else -1 if step > 0 else count
+        self._pointed = (begun + step) % count
 
     def seen(self, text: str) -> None:
         """It has been on the screen for long enough; `text` is the line of input."""
@@ -115,13 +127,15 @@ class Pick:
 
     def typed(self, text: str) -> None:
         """The line of input has changed."""
-        self._text = text
+        self._text, self._pointed = text, None
         if self.stage is Stage.DRAFT and not text:
             self.stage = Stage.READY
 
     @property
     def key(self) -> Key | None:
         """The key that is picked."""
+        if self._pointed is not None and self.may_point:
+            return self.choice.keys[self._pointed]
         return self.choice.key(self._text) if self.stage is Stage.READY else None
 
     @property
@@ -136,7 +150,8 @@ class Pick:
         if self.stage is Stage.DRAFT:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
             return f"to answer, empty the line first (Ctrl-U){sent}"
-        return f"{A_KEY}; any other line is a prompt" if self._takes_prompts else A_KEY
+        other = "; any other line is a prompt" if self._takes_prompts else ""
+        return f"{A_KEY}, or the arrows{other}"
 
     def enter(self) -> bool:
         """Enter was pressed, with no answer picked; whether the line is a prompt."""

@@ -6,12 +6,15 @@ import asyncio
 import select
 import sys
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
 from typing import TYPE_CHECKING, Any, Protocol, TextIO, TypeVar
 
+from acphold.errors import AgentStartError
+from acphold.presentation.visible_text import visible
+from acphold.processes.foreground import run_in_front
 from acphold.screen.flow import Flow
-from acphold.screen.layout import Plain
+from acphold.screen.layout import Passage, Plain
 from acphold.screen.lines import Entry, TypedLines, drop_typed
 from acphold.screen.panels import A_KEY, SEEN_SECONDS, Choice, Field
 
@@ -79,6 +82,28 @@ class PlainFace:
         await _never()
         return None
 
+    async def in_front(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> int:
+        """Not in a pipe."""
+        raise AgentStartError(f"cannot start {command[0]!r}: there is no terminal")
+
+    async def read(self, passages: Sequence[Passage]) -> None:
+        """Print it."""
+        for passage in passages:
+            self.flow.put(passage)
+        self._print()
+
+    def ring(self) -> None:
+        """Nobody hears it."""
+
+    def put_back(self, text: str) -> None:
+        """Print it: there is no line of input that it could go into."""
+        self._print(*visible(text).splitlines())
+
     def close(self) -> None:
         """The chat is over."""
         self._closed.set()
@@ -134,6 +159,7 @@ class TeletypeFace(PlainFace):
         self._question: Choice | Field | None = None
         self._seen_at: float | None = None
         self._answer: asyncio.Future[str | None] | None = None
+        self._typed = TypedLines(typed_on)
 
     @property
     def asks(self) -> bool:  # type: ignore[override]  # there nobody is ever asked
@@ -187,7 +213,7 @@ class TeletypeFace(PlainFace):
         self._closed.clear()
         if not self._takes_prompts:
             drop_typed(self._typed_on)
-        typed = TypedLines(self._typed_on)
+        typed = self._typed = TypedLines(self._typed_on)
         over = asyncio.create_task(self._closed.wait(), name="chat over")
         try:
             while (entry := await _first(typed.entry(), over)) is not None:
@@ -217,6 +243,19 @@ class TeletypeFace(PlainFace):
     def _prompt(self, text: str) -> None:
         if text and self._takes_prompts:
             self._person.submit(text)
+
+    async def in_front(
+        self,
+        command: Sequence[str],
+        env: Mapping[str, str] | None = None,
+        cwd: str | None = None,
+    ) -> int:
+        """Run a program on the terminal, which is not read meanwhile."""
+        self._print()
+        with self._typed.put_away():
+            return await run_in_front(
+                command, env=env, cwd=cwd, terminal=(self._typed_on, self._stream.fileno())
+            )
 
     def print_finished(self) -> bool:
         """Print now what is finished; there is never more."""

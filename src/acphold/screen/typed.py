@@ -16,12 +16,17 @@ from prompt_toolkit.history import FileHistory
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import ContentBlock, ResourceLink, TextContent
 from acphold.schema.updates import AvailableCommand
+from acphold.screen.local_commands import COMMANDS
 
 MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 """A file in a prompt: `@src/a.py`, or `@"with a space.md"`."""
 
 MOST_FILES = 200
 """Files offered at once: of a folder with more, those that begin with what was typed."""
+
+
+ABOUT = 200
+"""Letters that are shown of what a command is for, where there is room."""
 
 
 def blocks(text: str, cwd: str) -> tuple[ContentBlock, ...]:
@@ -57,16 +62,20 @@ class PromptCompleter(Completer):
     def get_completions(self, document: Document, event: CompleteEvent) -> Iterable[Completion]:
         before = document.text_before_cursor
         if re.fullmatch(r"/\S*", before):
-            yield from self._of_commands(before[1:])
+            yield from self._of_commands(before)
         elif match := re.search(r'(?:^|\s)@("?)([^\s"]*)$', before):
             yield from self._of_files(match[2], quoted=bool(match[1]))
 
     def _of_commands(self, begun: str) -> Iterator[Completion]:
+        """Ours, and then the agent's: with a second slash, where we have one of that name."""
+        known = [(f"/{name}", what) for name, (_, what) in COMMANDS.items()]
         for command in self._commands():
             name = on_one_line(command.name).removeprefix("/")
+            slashes = "//" if name in COMMANDS else "/"
+            known.append((f"{slashes}{name}", on_one_line(command.description or "")))
+        for name, what in known:
             if name.startswith(begun):
-                about = on_one_line(command.description or "")[:60]
-                yield Completion(f"{name} ", -len(begun), display=f"/{name}", display_meta=about)
+                yield Completion(f"{name} ", -len(begun), display=name, display_meta=what[:ABOUT])
 
     def _of_files(self, begun: str, *, quoted: bool) -> Iterator[Completion]:
         for name in file_names(begun, self._cwd):

@@ -64,7 +64,7 @@ from acphold.server.checked_params import (
     session_id_of,
 )
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
-from acphold.server.neighbours import CHANGED, PRESENCE, LiveSession
+from acphold.server.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
 from acphold.server.open_pages import OpenPages
 from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
@@ -108,6 +108,7 @@ class Connection:
             INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
             CHANGED: self._look_at,
+            SIGNED_IN: self._signed_in,
             NEW_SESSION.name: self._new,
             LOAD_SESSION.name: self._load,
             RESUME_SESSION.name: self._resume,
@@ -207,6 +208,10 @@ class Connection:
         is_same = introduction.protocol_version == PROTOCOL_VERSION
         self._introduction = "over" if is_same or anew else "answered in another version"
         return told_client(answer, unstable=self._unstable, begun=self.offer.begun)
+
+    async def _signed_in(self, _: Request) -> bytes:
+        await self._hub.signed_in_outside()
+        return b"{}"
 
     async def _presence(self, _: Request) -> bytes:
         live = [

@@ -32,6 +32,9 @@ from acphold.transports.unix import pid_at
 
 PRESENCE = "_acphold/presence"
 CHANGED = "_acphold/changed"
+SIGNED_IN = "_acphold/signedIn"
+"""A person has signed in with the agent's own program, on a terminal. Spec v1, authentication,
+"Terminal authentication": the agent is then started again."""
 
 ANSWER_SECONDS = 2.0
 """What processes have to answer, all that are asked together: one that is stopped is not waited

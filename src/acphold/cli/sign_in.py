@@ -1,0 +1,146 @@
+"""`acphold sign-in` and `acphold sign-out`: who a person is to an agent."""
+
+from __future__ import annotations
+
+import asyncio
+import shlex
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from acphold.agents.identity import spoken_name
+from acphold.cli.ask_person import person_here
+from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.settings import NamedAgent, agent_command, chosen_agent, startable
+from acphold.cli.starts import Start
+from acphold.cli.terminal_text import on_one_line
+from acphold.client import connected_to
+from acphold.client.duties import Answers
+from acphold.client.endpoints import ProgramEndpoint, ProgramStart
+from acphold.errors import AuthRequiredError, CapabilityError
+from acphold.known_agents import KNOWN_AGENTS
+from acphold.processes.program import on_path
+from acphold.schema.initialize import AuthCapabilities
+from acphold.screen.answers import PersonAnswers
+from acphold.screen.flow import Flow
+from acphold.screen.signing_in import Program, SignIn, ways_of
+
+if TYPE_CHECKING:
+    from acphold.cli.ask_person import Person
+    from acphold.client import Options, RemoteAgent
+
+
+def parser() -> Parser:
+    """The arguments of `sign-in`."""
+    made = Parser(
+        sign_in, "sign-in", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True, takes_agent=True
+    )
+    made.add_argument(
+        "--method", metavar="ID", help="sign in by this one of its ways, and ask nothing"
+    )
+    return made
+
+
+def sign_out_parser() -> Parser:
+    """The arguments of `sign-out`."""
+    return Parser(sign_out, "sign-out", "{AGENT | -- CMD...}", runs_program=True, takes_agent=True)
+
+
+def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
+    """Sign in with an agent.
+
+    It names its ways, and you pick one: the agent opens a browser or asks, or its own program runs
+    in this terminal. `chat` and `ask` offer the same when the agent wants it.
+    """
+    return asyncio.run(_sign_in(*_named(agent, program), method))
+
+
+def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
+    """Sign out with an agent, which then forgets who you are."""
+    return asyncio.run(_sign_out(*_named(agent, program)))
+
+
+def sign_in_program(
+    start: Start, *, stderr: Callable[[], str] = str, is_direct: bool = False
+) -> Program:
+    """How somebody signs in with the agent that is started so."""
+    named = NamedAgent(start.command if start.verb == "wrap" else ())
+    if start.agent:
+        named = agent_command(start.agent)
+    known = KNOWN_AGENTS.get(start.agent)
+    usual = tuple(shlex.split(known.sign_in)) if known is not None else ()
+    return Program(
+        words=shlex.join(start.words),
+        command=named.command,
+        env=named.env,
+        usual=usual if usual and on_path(usual[0]) is not None else (),
+        stderr=stderr,
+        is_direct=is_direct,
+    )
+
+
+def _named(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
+    if agent is None and not program:
+        raise UsageError("name an agent, as in `acphold sign-in claude`, or `-- CMD`")
+    agent, program = startable(agent, program)
+    return agent, chosen_agent(agent, program).command
+
+
+@asynccontextmanager
+async def _connected(
+    agent: str | None, command: tuple[str, ...], person: Person | None, flow: Flow
+) -> AsyncIterator[tuple[RemoteAgent, Program]]:
+    """The agent itself: nothing is said to it that would have to be kept."""
+    endpoint = ProgramEndpoint(ProgramStart(command=command), called=agent or spoken_name(command))
+    program = sign_in_program(
+        Start("wrap", agent or "", command),
+        stderr=lambda: endpoint.stderr_tail(50),
+        is_direct=True,
+    )
+    options: Options = {}
+    if person is not None:
+        answers = PersonAnswers(flow)
+        answers.face = person
+        options["on_form"], options["on_page"] = answers.on_form, answers.on_page
+        offered = Answers(on_form=answers.on_form, on_page=answers.on_page).capabilities
+        options["capabilities"] = msgspec.structs.replace(
+            offered, auth=AuthCapabilities(terminal=True)
+        )
+    async with connected_to(endpoint, **options) as there:
+        yield there, program
+
+
+async def _sign_in(agent: str | None, command: tuple[str, ...], method: str | None) -> int:
+    flow = Flow()
+    person = person_here(flow)
+    async with _connected(agent, command, person, flow) as (there, program):
+        signing_in, ways = SignIn(program, person, flow), ways_of(there, program)
+        called = on_one_line(there.name)
+        if not ways:
+            raise CapabilityError(f"{called} offers no way to sign in from here")
+        if method is not None:
+            way = next((way for way in ways if way.method_id == method), None)
+            if way is None:
+                known = ", ".join(on_one_line(way.method_id) for way in ways if way.method_id)
+                raise UsageError(f"--method: {called} has no {method!r}; it has: {known}")
+            await signing_in.go(there, way)
+            print(f"signed in with {agent or spoken_name(command)}; {way.words}")
+            return Exit.OK
+        if person is None:
+            told = "".join(f"\n  --method {on_one_line(it.method_id)}  {it.words}" for it in ways)
+            raise AuthRequiredError(f"there is no terminal to ask on; {called} offers:{told}")
+        return Exit.OK if await signing_in.choose(there, ways) else Exit.SIGN_IN
+
+
+async def _sign_out(agent: str | None, command: tuple[str, ...]) -> int:
+    async with _connected(agent, command, None, Flow()) as (there, program):
+        if there.capabilities.auth.logout is None:
+            usual = f"; `{shlex.join(program.usual)}` may" if program.usual else ""
+            raise CapabilityError(
+                f"{on_one_line(there.name)} cannot be told to sign you out{usual}"
+            )
+        await there.logout()
+    print(f"signed out with {agent or spoken_name(command)}")
+    return Exit.OK

@@ -1,0 +1,90 @@
+"""A program that a person uses on our terminal while we go on: an editor, a sign-in.
+
+It gets the terminal as a shell gives it: in a process group of its own, which the keyboard's Ctrl-C
+is then for, and not for us. Ctrl-Z stops it and us, and `fg` brings both back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import termios
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from acphold.errors import AgentStartError
+from acphold.processes.descriptors import close_others_on_exec
+from acphold.processes.program import GRACE_SECONDS, on_path
+
+
+async def run_in_front(
+    command: Sequence[str],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | None = None,
+    terminal: tuple[int, int] = (0, 1),
+) -> int:
+    """Run it until it ends; its exit status, -N for signal N.
+
+    `env` goes over our environment; `terminal` is what it reads and what it writes. Cancelling this
+    ends it. Raises AgentStartError.
+    """
+    reads, writes = terminal
+    if (path := on_path(command[0])) is None:
+        raise AgentStartError(f"cannot start {command[0]!r}: PATH has no such program")
+    close_others_on_exec()
+    try:
+        modes = termios.tcgetattr(reads)
+        program = subprocess.Popen(  # noqa: ASYNC220 - it takes a millisecond
+            command,
+            executable=path,
+            stdin=reads,
+            stdout=writes,
+            stderr=writes,
+            env=None if env is None else {**os.environ, **env},
+            cwd=cwd,
+            process_group=0,
+        )
+    except (OSError, ValueError, termios.error) as error:
+        raise AgentStartError(f"cannot start {command[0]!r}: {error}") from error
+    _give(reads, program.pid)
+
+    def wait() -> int:
+        while True:
+            _, status = os.waitpid(program.pid, os.WUNTRACED)
+            if not os.WIFSTOPPED(status):
+                return os.waitstatus_to_exitcode(status)
+            _give(reads, os.getpgrp())
+            os.killpg(os.getpgrp(), signal.SIGTSTP)
+            _give(reads, program.pid)
+
+    waiting = asyncio.get_running_loop().run_in_executor(None, wait)
+    try:
+        return await asyncio.shield(waiting)
+    finally:
+        if not waiting.done():
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with suppress(ProcessLookupError):
+                    os.killpg(program.pid, number)
+                    os.killpg(program.pid, signal.SIGCONT)
+                await asyncio.wait([waiting], timeout=GRACE_SECONDS)
+        program.returncode = waiting.result() if waiting.done() else -signal.SIGKILL
+        _give(reads, os.getpgrp())
+        with suppress(termios.error):  # the terminal is gone
+            termios.tcsetattr(reads, termios.TCSADRAIN, modes)
+
+
+def _give(terminal: int, group: int) -> None:
+    """Have the terminal be this process group's; and go on, if it waits for that."""
+    # Who is in the background and gives it away would be stopped for it.
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
+    try:
+        with suppress(OSError):  # it controls no jobs
+            os.tcsetpgrp(terminal, group)
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    if group != os.getpgrp():
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGCONT)

@@ -1,0 +1,156 @@
+"""The mode and the options of a session: what they are, and a person who changes them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from acphold.presentation.visible_text import on_one_line
+from acphold.schema import SessionConfigSelect
+from acphold.schema.configuration import SessionConfigSelectGroup
+from acphold.screen.answers import Face
+from acphold.screen.panels import Choice, Key
+
+if TYPE_CHECKING:
+    from acphold.client import RemoteAgent, RemoteSession
+    from acphold.client.remote_session import ConfigOption
+
+MARKS = "123456789abcdef"
+"""The keys of a page of a menu: with its title, it fits on a terminal of 24 lines."""
+
+NEXT_PAGE = "more"
+"""The answer to a menu that asks for its next page."""
+
+
+class SessionOptions:
+    """Changes them, asking on a face; `say` tells what cannot be done."""
+
+    def __init__(self, session: RemoteSession, face: Face, say: Callable[[str], None]) -> None:
+        self._session = session
+        self._face = face
+        self._say = say
+
+    async def next_mode(self) -> None:
+        """Go to the mode behind the one that is set."""
+        if (modes := modes_of(self._session)) is None:
+            self._say("this agent has no modes")
+            return
+        current, known = modes
+        ids = [mode for mode, _ in known]
+        place = ids.index(current) + 1 if current in ids else 0
+        await self._session.set_mode(ids[place % len(ids)])
+
+    async def set_mode(self, words: str) -> None:
+        """Go to the mode of this name; without one, to one that is picked."""
+        if (modes := modes_of(self._session)) is None:
+            self._say("this agent has no modes")
+        elif (mode := await self._value("mode", modes[1], words)) is not None:
+            await self._session.set_mode(mode)
+
+    async def set_model(self, words: str) -> None:
+        """The same for the model."""
+        for option in self._session.options:
+            if option.category == "model" and isinstance(option, SessionConfigSelect):
+                if (value := await self._value("model", _values(option), words)) is not None:
+                    await self._session.set_option(option.id, value)
+                return
+        self._say("this agent has no models to choose from")
+
+    async def set_option(self) -> None:
+        """Have one of the options picked, and its value."""
+        known = self._session.options
+        if not known:
+            self._say("this agent has no options")
+            return
+        names = [(option.id, f"{option.name}: {_value_name(option)}") for option in known]
+        picked = await picked_of(self._face, "Options", names)
+        option = next((option for option in known if option.id == picked), None)
+        if option is None:
+            return
+        value = (
+            await picked_of(self._face, option.name, _values(option))
+            if isinstance(option, SessionConfigSelect)
+            else not option.current_value
+        )
+        if value is not None:
+            await self._session.set_option(option.id, value)
+
+    async def _value(self, what: str, known: list[tuple[str, str]], words: str) -> str | None:
+        """The one that the words name, by their beginning at least; else one that is picked."""
+        wanted = words.casefold()
+        whole = [value for value, name in known if wanted in (value.casefold(), name.casefold())]
+        begun = [
+            value
+            for value, name in known
+            if value.casefold().startswith(wanted) or name.casefold().startswith(wanted)
+        ]
+        if wanted and (fits := whole or begun):
+            return fits[0]
+        if wanted:
+            self._say(f"there is no {what} {on_one_line(words)!r}")
+        return await picked_of(self._face, what.capitalize(), known)
+
+
+async def picked_of(face: Face, title: str, items: Sequence[tuple[str, str]]) -> str | None:
+    """The one of these, told with its words, that the person picks; None for none."""
+    first = 0
+    while True:
+        page = items[first : first + len(MARKS)]
+        keys = [
+            Key(mark, on_one_line(words), str(place))  # told by its place in all of it
+            for mark, (place, (_, words)) in zip(MARKS, enumerate(page, first), strict=False)
+        ]
+        if len(items) > len(MARKS):
+            keys.append(Key("m", f"more; there are {len(items)}", NEXT_PAGE))
+        keys.append(Key("escape", "leave it", ""))
+        pressed = await face.choose(Choice(on_one_line(title), tuple(keys), is_menu=True))
+        if pressed != NEXT_PAGE:
+            return items[int(pressed)][0] if pressed else None
+        first = first + len(MARKS) if first + len(MARKS) < len(items) else 0
+
+
+def attributes(agent: RemoteAgent, session: RemoteSession) -> tuple[str, ...]:
+    """What a status line says of a session."""
+    facts = [on_one_line(agent.name)]
+    if (modes := modes_of(session)) is not None:
+        current, known = modes
+        name = next((name for mode, name in known if mode == current), current)
+        facts.append(f"{on_one_line(name)} (F2)")
+    picked = [
+        _value_name(option)
+        for option in session.options
+        if option.category == "model" and isinstance(option, SessionConfigSelect)
+    ]
+    facts += [f"{name} (F3)" for name in picked] or (["options: F3"] if session.options else [])
+    if (usage := session.usage) is not None and usage.size:
+        tokens = f"{usage.used / 1000:.1f}k tokens"
+        facts.append(f"{tokens}, {100 * usage.used // usage.size}% of {usage.size // 1000}k")
+        if usage.cost is not None:
+            facts.append(f"{usage.cost.amount:.2f} {on_one_line(usage.cost.currency)}")
+    return tuple(facts)
+
+
+def modes_of(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None:
+    """The mode that is set, and all of them with their names; None where there are none."""
+    for option in session.options:
+        if option.category == "mode" and isinstance(option, SessionConfigSelect):
+            values = _values(option)
+            return (option.current_value, values) if values else None
+    if (modes := session.modes) is None or not modes.available_modes:
+        return None
+    return modes.current_mode_id, [(mode.id, mode.name) for mode in modes.available_modes]
+
+
+def _values(option: SessionConfigSelect) -> list[tuple[str, str]]:
+    values: list[tuple[str, str]] = []
+    for item in option.options:
+        inside = item.options if isinstance(item, SessionConfigSelectGroup) else (item,)
+        values += [(value.value, value.name) for value in inside]
+    return values
+
+
+def _value_name(option: ConfigOption) -> str:
+    if not isinstance(option, SessionConfigSelect):
+        return "on" if option.current_value else "off"
+    names = dict(_values(option))
+    return on_one_line(names.get(option.current_value, option.current_value))

@@ -1,0 +1,185 @@
+"""Signing in with an agent: its ways are offered, and what the person picks is done.
+
+| way | |
+|---|---|
+| the agent does it | `authenticate`: it opens a browser, asks, or finds a key in its environment |
+| in this terminal | its own program runs here, as it says; then it is started again |
+
+What an agent calls its ways may be anything, so what each does stands before that. Source: spec v1,
+authentication.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from msgspec import Struct
+from rich.text import Text
+
+from acphold.errors import AcpholdError, AgentStartError, AuthRequiredError
+from acphold.presentation.visible_text import on_one_line, visible
+from acphold.schema.initialize import AuthMethodTerminal
+from acphold.screen.flow import Flow
+from acphold.screen.layout import Passage
+from acphold.screen.panels import Choice, Key
+from acphold.server.neighbours import SIGNED_IN
+
+if TYPE_CHECKING:
+    from acphold.client import RemoteAgent
+
+VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
+"""What an agent says of a key that it looks for: `OPENAI_API_KEY`."""
+
+LOOK_SECONDS = 0.5
+"""How often is looked what an agent that signs somebody in has written to stderr."""
+
+
+class Program(Struct, frozen=True):
+    """How the agent is started here: to sign in, some are started so on a terminal.
+
+    `words` name it on a command line of ours, `usual` is what its vendor says to type. `stderr` is
+    the end of what it has written there; `is_direct` without an acphold in front of it.
+    """
+
+    words: str
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+    usual: tuple[str, ...] = ()
+    stderr: Callable[[], str] = str
+    is_direct: bool = False
+
+
+class Way(Struct, frozen=True):
+    """A way to sign in; with a command it is one in this terminal."""
+
+    title: str
+    about: str = ""
+    method_id: str = ""
+    command: tuple[str, ...] = ()
+    env: Mapping[str, str] = {}
+
+    @property
+    def words(self) -> str:
+        """What it does, and then what the agent says of it."""
+        does = "in this terminal" if self.command else "the agent does it"
+        about = f" ({on_one_line(self.about)})" if self.about else ""
+        return f"{does}: {on_one_line(self.title) or '(no name)'}{about}"
+
+
+class Terminal(Protocol):
+    """Where the person is asked, and a program can be used."""
+
+    def changed(self) -> None: ...
+
+    async def choose(self, choice: Choice) -> str | None: ...
+
+    async def in_front(
+        self, command: Sequence[str], env: Mapping[str, str] | None = None
+    ) -> int: ...
+
+
+def ways_of(agent: RemoteAgent, program: Program) -> list[Way]:
+    """The ways that there are here, those of the agent first."""
+    ways = []
+    for method in agent.auth_methods:
+        about = method.description or ""
+        if not isinstance(method, AuthMethodTerminal):
+            ways.append(Way(method.name, about, method.id))
+        elif program.command:
+            command = (*program.command, *method.args)
+            ways.append(Way(method.name, about, method.id, command, method.env))
+    if program.usual:
+        ways.append(Way(shlex.join(program.usual), command=program.usual))
+    return ways
+
+
+class SignIn:
+    """Signs a person in who is at `terminal`; None is a pipe, where nobody can be asked.
+
+    What happens is told in `flow`.
+    """
+
+    def __init__(self, program: Program, terminal: Terminal | None, flow: Flow) -> None:
+        self.terminal = terminal
+        self._program = program
+        self._flow = flow
+
+    def refused(self, agent: RemoteAgent, error: AuthRequiredError) -> AuthRequiredError:
+        """The error for who has not signed in: with the command that does it."""
+        why = on_one_line(str(error.__cause__ or error))
+        how = f"`acphold sign-in {on_one_line(self._program.words)}`"
+        refused = AuthRequiredError(f"sign in first: {how}; {on_one_line(agent.name)} says: {why}")
+        refused.__cause__ = error
+        return refused
+
+    async def sign_in(self, agent: RemoteAgent, why: AuthRequiredError) -> None:
+        """Have the person sign in. Raises an AuthRequiredError when they do not."""
+        if self.terminal is None or not (ways := ways_of(agent, self._program)):
+            raise self.refused(agent, why)
+        self._tell(f"it wants you to sign in: {why.__cause__ or why}")
+        if not await self.choose(agent, ways):
+            raise self.refused(agent, why)
+
+    async def choose(self, agent: RemoteAgent, ways: Sequence[Way]) -> bool:
+        """Offer these until one has worked; False when the person leaves it."""
+        assert self.terminal is not None
+        keys = [Key(str(number), way.words, str(number)) for number, way in enumerate(ways, 1)]
+        choice = Choice("How do you sign in?", (*keys, Key("n", "not now", "")))
+        while picked := await self.terminal.choose(choice):
+            way = ways[int(picked) - 1]
+            try:
+                await self.go(agent, way)
+            except AcpholdError as error:
+                self._tell(f"this has not signed you in: {error}")
+                self._name_variables(f"{way.title} {way.about} {error}")
+            else:
+                self._tell(f"signed in; {way.words}")
+                return True
+        return False
+
+    async def go(self, agent: RemoteAgent, way: Way) -> None:
+        """Sign in by this way; raises what went wrong, in an AcpholdError."""
+        if way.command:
+            if self.terminal is None:
+                raise AuthRequiredError("this is done in a terminal, and there is none")
+            code = await self.terminal.in_front(way.command, {**self._program.env, **way.env})
+            if code:
+                raise AgentStartError(f"{shlex.join(way.command)} ended with {code}")
+            if not self._program.is_direct:
+                await agent.call(SIGNED_IN, {})
+            return
+        self._tell("waits for the agent to sign you in; it may open a browser (Ctrl-C gives up)")
+        shown = self._program.stderr()
+        signing_in = asyncio.ensure_future(agent.authenticate(way.method_id))
+        try:
+            while not signing_in.done():
+                await asyncio.wait([signing_in], timeout=LOOK_SECONDS)
+                if (said := self._program.stderr()) != shown:  # many write their link there
+                    new = visible(said.removeprefix(shown)).splitlines()
+                    self._flow.put(Passage("stderr", "faint", [Text(line) for line in new if line]))
+                    self._changed()
+                    shown = said
+        finally:
+            signing_in.cancel()
+        await signing_in
+
+    def _name_variables(self, told: str) -> None:
+        """What to type where the agent speaks of variables: it has those of this process."""
+        if names := dict.fromkeys(VARIABLE.findall(told)):
+            keys = " ".join(f"{name}=…" for name in list(names)[:3])
+            self._tell(
+                "where a key is missing, leave, and start the agent with it: "
+                f"{keys} acphold chat {self._program.words}"
+            )
+
+    def _tell(self, words: str) -> None:
+        self._flow.tell(on_one_line(words))
+        self._changed()
+
+    def _changed(self) -> None:
+        if self.terminal is not None:
+            self.terminal.changed()

@@ -1,0 +1,59 @@
+"""The screen of `acphold chat` while an agent works: what moves, what rings, what can be opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from tests.cli.test_chat import Place, ask, place, steps  # noqa: F401 (a fixture)
+
+
+def call(tool_call_id: str, text: str, **fields: Any) -> dict[str, Any]:
+    content = [{"type": "content", "content": {"type": "text", "text": text}}]
+    told = {"toolCallId": tool_call_id, "status": "completed", "content": content, **fields}
+    return {"update": {"sessionUpdate": "tool_call", **told}}
+
+
+def test_the_status_counts_seconds_and_a_question_rings_and_is_in_the_title(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"until": str(go)}, ask(title="Run it")))
+        one.until("running 1 s")
+        one.until("running 2 s")
+        assert "\x1b]2;… ".encode() in one.raw
+        before = one.raw.count(b"\x07")
+        go.touch()
+        one.until("a key, then Enter")
+        assert b"\x1b]2;? " in one.raw
+        assert one.raw.count(b"\x07") > before + 1  # one of them ends the title
+        one.type("\x1b[B")
+        one.until("Enter: allow once: Go on")
+        one.type("\x1b[B")
+        one.until("Enter: reject once: Stop it")
+        one.type("\r")
+        one.until('"stop"', "ready")
+        one.type("\x04")
+        assert one.ended() == 0
+    assert one.raw.rstrip().find(b"\x1b[23;2t") > 0
+
+
+def test_a_tool_call_is_opened_whole_in_the_pager_and_stderr_by_a_key(
+    place: Place,  # noqa: F811
+) -> None:
+    place.env["PAGER"] = "sed s/^/PAGED/"
+    printed = "".join(f"line {number}\n" for number in range(20))
+    with place.chat() as one:
+        one.until("ready")
+        one.type("\x0f")
+        one.until("no tool was called yet")
+        run = call("t", printed + "\x1b[32mgreen\x1b[0m\x1b[2J", title="make", kind="execute")
+        one.type(steps({"stderr": "words of \x1b[2J mine"}, run))
+        one.until("● make", "… 16 lines above (Ctrl-O)", "green\\x1b[2J", "ready")
+        one.type("\x0f")
+        one.until("PAGED", "line 12", "ready")
+        one.type("\x1bOS")
+        one.until("words of \\x1b[2J mine", "ready")

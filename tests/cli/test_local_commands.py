@@ -1,0 +1,236 @@
+"""What is typed into `acphold chat` for acphold itself: none of it reaches the agent."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.test_chat import Place, place, steps  # noqa: F401 (a fixture)
+from tests.editor import scripted_agent
+
+COMMANDS = {
+    "sessionUpdate": "available_commands_update",
+    "availableCommands": [
+        {"name": "review", "description": "look at it " * 20},
+        {"name": "model", "description": "of the agent"},
+    ],
+}
+TERMS = pytest.mark.parametrize("term", ["xterm-256color", "dumb"])
+
+
+def prompts(log: Path) -> list[str]:
+    """What the agent was prompted with."""
+    messages = [json.loads(line) for line in log.read_text().splitlines()]
+    asked = [it["params"]["prompt"] for it in messages if it.get("method") == "session/prompt"]
+    return [blocks[0]["text"] for blocks in asked]
+
+
+@TERMS
+@pytest.mark.parametrize("word", ["/quit", "exit"])
+def test_quit_leaves_and_is_no_prompt(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+    word: str,
+    term: str,
+) -> None:
+    place.env["TERM"] = term
+    with place.chat(log=str(tmp_path / "log")) as one:
+        one.until("Starting" if term == "dumb" else "ready")
+        one.type(f"{word}\r")
+        assert one.ended() == 0
+    assert prompts(tmp_path / "log") == []
+
+
+def test_quit_in_a_running_turn_asks_whether_that_is_meant(place: Place) -> None:  # noqa: F811
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"until": "cancel"}))
+        one.until("agent  begun", "running")
+        one.type("/quit\r")
+        one.until("A turn runs", "[e] end it and leave", "[Esc] stay")
+        one.type("\x1b")
+        one.until("running", but="[e]")
+        one.type("/quit\r")
+        one.until("[e] end it and leave")
+        one.type("e")
+        assert one.ended() == 0
+        one.until("To go on: acphold resume")
+
+
+def test_help_comes_by_a_key_on_an_empty_line(place: Place) -> None:  # noqa: F811
+    with place.chat() as one:
+        one.until("ready")
+        one.type("?")
+        one.until("help  /help", "/queue", "!COMMAND", "//NAME", "ready")
+        one.type("why?")
+        one.until("▸  why?")
+
+
+def test_new_begins_another_session_and_the_one_before_can_be_gone_on_with(
+    place: Place,  # noqa: F811
+) -> None:
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "in the first"}))
+        one.until("agent  in the first", "ready")
+        one.type("/new\r")
+        one.until("To go on: acphold", "ready")
+        one.type(steps({"say": "in the second"}))
+        one.until("agent  in the second", "ready", below="To go on")
+        one.type("\x04")
+        assert one.ended() == 0
+    assert len(place.run("list", "--json").stdout.splitlines()) == 2
+
+
+def test_resume_goes_on_with_another_session(place: Place) -> None:  # noqa: F811
+    place.env["ACPHOLD_SETTINGS"] = str(settings := place.folder / "settings.toml")
+    agent = scripted_agent(info={"name": "mine", "version": "1"})
+    settings.write_text(f"[agents.mine]\ncommand = {json.dumps(agent)}\n")
+    place.run("chat", "mine", typed=json.dumps([{"say": "of yesterday"}]) + "\n")
+    [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+    with place.on_terminal("chat", "mine") as one:
+        one.until("ready")
+        one.type(f"/resume {row['sessionId'][:8]}\r")
+        one.until("to go on with", "agent  of yesterday", "ready")
+        one.type("\x04")
+        assert one.ended() == 0
+
+
+def test_the_menu_of_commands_has_ours_and_the_agents_as_wide_and_tall_as_there_is_room(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with place.chat(log=str(tmp_path / "log"), columns=120) as one:
+        one.until("ready")
+        one.type(steps({"update": COMMANDS}))
+        one.until("you", "ready")
+        one.type("/")
+        shown = one.until("/help", "/quit", "/review", "//model", "/queue")
+        assert max(len(line) for line in shown.splitlines()) > 110
+        one.type("/model x\r")
+        one.until("agent  heard", "ready")
+        one.type("\x15/model\r")
+        one.until("no models to choose from")
+    assert prompts(tmp_path / "log")[1:] == ["/model x"]
+
+
+def test_a_prompt_that_waits_is_shown_and_taken_back(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with place.chat(log=str(tmp_path / "log")) as one:
+        one.until("ready")
+        one.type(steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"}))
+        one.until("agent  begun", "running")
+        one.type("the next one\r")
+        one.until("1 prompt behind it")
+        one.type("/queue\r")
+        one.until("Take back", "[1] the next one")
+        one.type("1")
+        one.until("▸  the next one", "running", but="behind it")
+        one.type("\x03")
+        one.until("cancelled", "ready", "▸  the next one")
+    assert len(prompts(tmp_path / "log")) == 1
+
+
+def test_a_shell_command_runs_in_the_folder_and_the_agent_does_not_see_it(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    place.env["SHELL"] = "/bin/sh"
+    with place.chat("--cwd", str(tmp_path), log=str(tmp_path / "log")) as one:
+        one.until("ready")
+        one.type("!echo here: $(basename $PWD); read word; echo read $word; exit 3\r")
+        one.until(f"here: {tmp_path.name}")
+        one.type("hello\r")
+        one.until("read hello", "it ended with 3", "ready")
+    assert prompts(tmp_path / "log") == []
+
+
+def test_the_session_is_exported_into_a_file(place: Place, tmp_path: Path) -> None:  # noqa: F811
+    file = tmp_path / "out.md"
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"say": "kept words"}))
+        one.until("agent  kept words", "ready")
+        one.type(f"/export {file}\r")
+        one.until("acphold  ", "out.md", "ready", below="kept words")
+    assert "kept words" in file.read_text()
+
+
+def test_the_prompt_is_written_in_the_persons_editor(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    editor = tmp_path / "editor"
+    editor.write_text('#!/bin/sh\necho "of the editor" >> "$1"\n')
+    editor.chmod(0o755)
+    place.env["VISUAL"] = place.env["EDITOR"] = str(editor)
+    with place.chat(log=str(tmp_path / "log")) as one:
+        one.until("ready")
+        one.type("begun, ")
+        one.until("▸  begun,")
+        one.type("\x18\x05")
+        one.until("of the editor", "ready")
+        one.type("\r")
+        one.until("agent  heard", "ready")
+    assert "of the editor" in prompts(tmp_path / "log")[0]
+
+
+def test_ctrl_r_finds_an_earlier_prompt(place: Place, tmp_path: Path) -> None:  # noqa: F811
+    with place.chat(log=str(tmp_path / "log")) as one:
+        one.until("ready")
+        for words in ("the first of all", "another one"):
+            one.type(f"{words}\r")
+            one.until(words, "ready", below="agent" if words == "another one" else "")
+        one.until("ready")
+        one.type("\x12first")
+        one.until("find", "first")
+        one.type("\r")
+        one.until("▸  the first of all")
+        one.type("\r")
+        one.until("you  the first of all", "agent", "ready", below="another one")
+    assert prompts(tmp_path / "log") == ["the first of all", "another one", "the first of all"]
+
+
+def in_background(place: Place) -> Place:  # noqa: F811
+    """The agent `mine` is kept in the background."""
+    settings = place.folder / "settings.toml"
+    agent = json.dumps(scripted_agent(info={"name": "mine", "version": "1"}))
+    settings.write_text(f"[agents.mine]\ncommand = {agent}\nbackground = true\n")
+    place.env["ACPHOLD_SETTINGS"] = str(settings)
+    return place
+
+
+def test_in_the_background_ctrl_d_leaves_at_once_and_the_turn_goes_on(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    go = tmp_path / "go"
+    try:
+        with in_background(place).on_terminal("chat", "mine") as one:
+            one.until("ready")
+            one.type(steps({"say": "begun"}, {"until": str(go)}, {"say": ", and done"}))
+            one.until("agent  begun", "running", "Ctrl-D detaches")
+            one.type("\x04")
+            one.until("The turn goes on in the background. To go on: acphold")
+            assert one.ended() == 0
+        [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+        with place.on_terminal("resume", row["sessionId"]) as other:
+            other.until("agent  begun", "running")
+            go.touch()
+            other.until("begun, and done", "ready")
+    finally:
+        place.run("stop", "--all")
+
+
+def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F811
+    with in_background(place).on_terminal("chat", "mine") as one:
+        one.until("ready")
+        one.type(steps({"say": "kept"}))
+        one.until("agent  kept", "ready")
+        assert place.run("stop", "--all").returncode == 0
+        one.until("To go on: acphold resume")
+        assert one.ended() == 5

@@ -1,0 +1,34 @@
+"""What is typed at the screen: a prompt, a command of ours, one for the shell."""
+
+from __future__ import annotations
+
+import pytest
+
+from acphold.screen.local_commands import COMMANDS, Local, Prompt, Shell, help_page, meant
+
+
+@pytest.mark.parametrize(
+    ("line", "meaning"),
+    [
+        ("exit", Local("quit")),
+        (" Quit ", Local("quit")),
+        ("/quit", Local("quit")),
+        ("?", Local("help")),
+        ("/mode  plan first ", Local("mode", "plan first")),
+        ("/export a file.md", Local("export", "a file.md")),
+        ("!git status", Shell("git status")),
+        ("//mode plan", Prompt("/mode plan")),
+        ("/review this", Prompt("/review this")),
+        ("/etc/passwd is a file", Prompt("/etc/passwd is a file")),
+        ("exit the loop", Prompt("exit the loop")),
+        ("!", Prompt("!")),
+        ("what is /help?", Prompt("what is /help?")),
+    ],
+)
+def test_what_a_line_means(line: str, meaning: object) -> None:
+    assert meant(line) == meaning
+
+
+def test_the_help_names_every_command_of_ours() -> None:
+    told = "\n".join(line.plain for line in help_page().lines)
+    assert [name for name in COMMANDS if f"/{name}" not in told] == []
