@@ -169,8 +169,8 @@ class _Tool:
 class _Said:
     """An update that may be made void by the next one about the same thing."""
 
-    def __init__(self, place: int, parts: dict[str, bytes]) -> None:
-        self.place = place
+    def __init__(self, index: int, parts: dict[str, bytes]) -> None:
+        self.index = index
         self._parts = parts
 
     def says_all_of(self, earlier: _Said, kind: str) -> bool:
@@ -299,7 +299,7 @@ class _Lane:
         elif kind in ONE_A_TURN:
             said = _Said(len(self.pieces), members(raw))
             if (before := self._in_turn.get(kind)) is not None and said.says_all_of(before, kind):
-                self._void(before.place)
+                self._void(before.index)
             self._in_turn[kind] = said
         elif kind in ("compaction_update", "compaction_summary_chunk"):
             self._compact(kind, members(raw))
@@ -322,7 +322,7 @@ class _Lane:
         elif compaction_id in self._compactions:
             known, said = self._compactions[compaction_id], _Said(len(self.pieces), parts)
             if known.last is not None and said.says_all_of(known.last, kind):
-                self._void(known.last.place)
+                self._void(known.last.index)
             if "summary" in said.effective(kind):
                 for chunk in known.chunks:
                     self._void(chunk)
@@ -336,8 +336,8 @@ class _Lane:
         if compaction_id in self._compactions:
             self._compactions[compaction_id].chunks.append(len(self.pieces))
 
-    def _void(self, place: int) -> None:
-        self.pieces[place].content = b""
+    def _void(self, index: int) -> None:
+        self.pieces[index].content = b""
 
     def _tool(self, kind: str, raw: bytes) -> bytes | _Tool | None:
         if not (tool_call_id := tool_id(raw)):

@@ -19,13 +19,13 @@ _SEAL_BYTES: Final = 16
 _TAG_BYTES: Final = 8
 
 
-class _Place(Struct, frozen=True, array_like=True):
+class _Position(Struct, frozen=True, array_like=True):
     updated_at: int
     session_id: str
     filter_tag: bytes
 
 
-_decode_place = msgspec.json.Decoder(_Place).decode
+_decode_position = msgspec.json.Decoder(_Position).decode
 
 
 def encode(key: ListKey, filter: ListFilter, secret: bytes) -> str:
@@ -35,12 +35,12 @@ def encode(key: ListKey, filter: ListFilter, secret: bytes) -> str:
     """
     from base64 import urlsafe_b64encode
 
-    place = msgspec.json.encode(_Place(key.updated_at, key.session_id, _tag(filter, secret)))
-    return urlsafe_b64encode(_seal(place, secret) + place).rstrip(b"=").decode()
+    position = msgspec.json.encode(_Position(key.updated_at, key.session_id, _tag(filter, secret)))
+    return urlsafe_b64encode(_seal(position, secret) + position).rstrip(b"=").decode()
 
 
 def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
-    """The place a cursor stands for.
+    """The position a cursor stands for.
 
     Raises CursorError when it was altered, comes from another journal, or from a list by another
     agent, cwd or archive.
@@ -55,19 +55,19 @@ def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
     # The decoder passes over what is not base64, and over bits past the end.
     if urlsafe_b64encode(sealed).rstrip(b"=").decode() != text:
         sealed = b""
-    seal, place = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
-    if not compare_digest(seal, _seal(place, secret)):
+    seal, position = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]
+    if not compare_digest(seal, _seal(position, secret)):
         raise CursorError("unknown cursor; list again without one")
-    found = _decode_place(place)
+    found = _decode_position(position)
     if found.filter_tag != _tag(filter, secret):
         raise CursorError("the cursor belongs to a list with another filter; list again without it")
     return ListKey(found.updated_at, found.session_id)
 
 
-def _seal(place: bytes, secret: bytes) -> bytes:
+def _seal(position: bytes, secret: bytes) -> bytes:
     from hmac import digest
 
-    return digest(secret, b"place" + place, "sha256")[:_SEAL_BYTES]
+    return digest(secret, b"place" + position, "sha256")[:_SEAL_BYTES]
 
 
 def _tag(filter: ListFilter, secret: bytes) -> bytes:

@@ -92,7 +92,7 @@ class RowChange(Struct, frozen=True):
 
 
 class ListKey(Struct, frozen=True, order=False):
-    """A place in the list of sessions, which runs from the newest `updated_at` to the oldest.
+    """A position in the list of sessions, which runs from the newest `updated_at` to the oldest.
 
     Sessions of one millisecond follow each other by `session_id`, from high to low: both in one
     direction, so that SQL can compare them as one row value.
@@ -102,7 +102,7 @@ class ListKey(Struct, frozen=True, order=False):
     session_id: str
 
     def __lt__(self, other: ListKey) -> bool:
-        """Whether this place comes earlier in the list."""
+        """Whether this position comes earlier in the list."""
         return (self.updated_at, self.session_id) > (other.updated_at, other.session_id)
 
 

@@ -30,9 +30,9 @@ _SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
 def page(
     connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, limit: int
 ) -> list[SessionRow]:
-    """The next `limit` sessions after the place `after`.
+    """The next `limit` sessions after the position `after`.
 
-    One walk along one index for each agent, whatever the place and the filter: rows far down the
+    One walk along one index for each agent, whatever the position and the filter: rows far down the
     list cost no more than the first.
     """
     if len(filter.agents) > 1:

@@ -1,4 +1,4 @@
-"""The table of segments: rows are put in, read from a place on, and taken out.
+"""The table of segments: rows are put in, read from a position on, and taken out.
 
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """

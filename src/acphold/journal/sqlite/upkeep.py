@@ -99,11 +99,11 @@ def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> boo
     merged with each other. Raises UnknownSessionError.
     """
     number, through = _settled_through(connection, session_id)
-    place = after
+    position = after
     while after < through:
         found = segments.read(connection, number, after, PIECE_BYTES, through)
         if any(segment.is_merged for segment in found):
-            return _is_between_turns(connection, number, place)
+            return _is_between_turns(connection, number, position)
         if not found:
             return True
         after = found[-1].last_seq
