@@ -117,6 +117,16 @@ def test_an_edit_is_a_diff_of_what_was_asked_for(tmp_path: Path, given: Json) ->
     assert call["rawOutput"]["content"][0]["text"].startswith("Successfully")
 
 
+@pytest.mark.parametrize("has_ids", [True, False])
+def test_two_messages_in_a_row_are_two(tmp_path: Path, has_ids: bool) -> None:
+    session = Session(has_ids=has_ids)
+    session.user("Hello.")
+    session.agent("Hi.")
+    session.agent("Are you there?")
+    said = session.told(tmp_path).said()
+    assert said[1:] == [("agent", "Hi."), ("agent", "Are you there?")]
+
+
 def test_what_failed_says_why(tmp_path: Path) -> None:
     session = Session()
     session.user("Write it.")

@@ -141,12 +141,13 @@ class _Telling:
             scribe.prompt(prompt_blocks(self._blocks(message.get("content"))))
         elif role == "assistant":
             self._failure = ""
+            message_id = text(record, "id") or text(record, "timestamp")
             for part in objects(message, "content"):
-                part_kind, record_id = text(part, "type"), text(record, "id")
+                part_kind = text(part, "type")
                 if part_kind == "text":
-                    scribe.say(text(part, "text"), record_id)
+                    scribe.say(text(part, "text"), message_id)
                 elif part_kind == "thinking":
-                    scribe.think(text(part, "thinking"), record_id)
+                    scribe.think(text(part, "thinking"), message_id)
                 elif part_kind == "toolCall":
                     self._call(part)
                 else:
