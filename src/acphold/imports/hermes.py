@@ -85,8 +85,16 @@ def find(home: Home) -> Iterator[Source]:
             database, "sessions", f"id, {newest}, message_count, end_reason", _IDLE
         ):
             if ended == "compression":
+                # When something was last said in all that go on with it, and how many messages.
+                query = "SELECT max(timestamp), count(*) FROM messages WHERE session_id = ?"
                 try:
-                    changed, messages = _of_all(database, session_id)
+                    counted = [
+                        row
+                        for one in _chain(database, session_id)
+                        for row in databases.rows(database, query, one)
+                    ]
+                    times = (at for at, _ in counted if isinstance(at, int | float))
+                    changed, messages = max(times, default=None), sum(n for _, n in counted)
                 except OSError as error:
                     note(error)
             at = (milliseconds(changed) or 0) * 1_000_000
@@ -104,18 +112,6 @@ def _chain(database: Path, session_id: str) -> list[str]:
             break
         chain.append(following[-1])
     return chain
-
-
-def _of_all(database: Path, session_id: str) -> tuple[object, int]:
-    """When something was last said in all that go on with a session, and how many messages."""
-    newest: list[float] = []
-    count = 0
-    for one in _chain(database, session_id):
-        query = "SELECT max(timestamp), count(*) FROM messages WHERE session_id = ?"
-        for at, messages in databases.rows(database, query, one):
-            newest += [at] if isinstance(at, int | float) else []
-            count += messages
-    return max(newest, default=None), count
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
@@ -225,25 +221,22 @@ class _Telling:
             elif self._is_own:
                 self._scribe.prompt(parts)
                 self._scribe.model(self.model)
+        elif role in ("assistant", "tool") and not self._is_own:
+            return
         elif role == "assistant":
-            if self._is_own:
-                self._answer(message, words)
+            message_id = f"message-{message['id']}"
+            thought = text(message, "reasoning") or text(message, "reasoning_content")
+            self._scribe.think(thought, message_id)
+            self._scribe.say(words, message_id)
+            calls = from_json(message.get("tool_calls"))
+            for call in objects({"all": calls}, "all"):
+                self._call(call)
+            if message.get("finish_reason") == "stop" and not calls:
+                self._scribe.done()
         elif role == "tool":
-            if self._is_own:
-                self._result(text(message, "tool_call_id"), words)
+            self._result(text(message, "tool_call_id"), words)
         elif role not in ("system", "session_meta"):
             self._missed.kind("messages", role, words)
-
-    def _answer(self, message: Object, words: str) -> None:
-        message_id = f"message-{message['id']}"
-        thought = text(message, "reasoning") or text(message, "reasoning_content")
-        self._scribe.think(thought, message_id)
-        self._scribe.say(words, message_id)
-        calls = from_json(message.get("tool_calls"))
-        for call in objects({"all": calls}, "all"):
-            self._call(call)
-        if message.get("finish_reason") == "stop" and not calls:
-            self._scribe.done()
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "id"), text(call, "function", "name")

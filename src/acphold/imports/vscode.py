@@ -229,10 +229,6 @@ class _Telling:
             scribe.prompt(self._prompt())
         for part in objects(request, "response"):
             self._part(part)
-        self._end(about)
-
-    def _end(self, about: Object) -> None:
-        request, scribe = self._request, self._scribe
         model = text(about, "resolvedModel") or text(request, "modelId").rpartition("/")[2]
         scribe.model(model)
         made = number(about, "outputTokens") or number(request, "completionTokens")
@@ -283,7 +279,10 @@ class _Telling:
             if not (_FENCES.fullmatch(words) and "`" in words):
                 self._scribe.say(words, said)
         elif kind == "inlineReference":
-            self._scribe.say(f"`{_named(part)}`", said)
+            target = part.get("inlineReference")
+            path = path_of(target) or path_of(looked_up(target, "uri"))
+            name = text(part, "name") or text(target, "name") or _last(path) or path or "?"
+            self._scribe.say(f"`{name}`", said)
         elif kind == "thinking":
             thought = text(part, "value") or "".join(strings(part, "value"))
             self._scribe.think(thought, said)
@@ -343,7 +342,12 @@ class _Telling:
             scribe = SubagentScribe(scribe, caller)
         scribe.call(call_id, fields)
         if about.get("kind") == "todoList" and not scribe.caller:
-            scribe.plan([_step(step) for step in objects(about, "todoList")])
+            scribe.plan(
+                [
+                    plan_entry(text(step, "title"), text(step, "status").replace("-", "_"))
+                    for step in objects(about, "todoList")
+                ]
+            )
         decided = part.get("isConfirmed")
         refused = decided is False or number(decided, "type") in _DENIED
         exit_code = number(about, "terminalCommandState", "exitCode")
@@ -400,19 +404,6 @@ def _told(value: object) -> str:
             said.append("\n" + words if node.get("lineBreakBefore") is True and said else words)
         waiting += reversed(objects(node, "children"))
     return "".join(said)
-
-
-def _step(step: Object) -> Object:
-    status = text(step, "status").replace("-", "_")
-    return plan_entry(text(step, "title"), status)
-
-
-def _named(part: Object) -> str:
-    """What a reference in the middle of a text stands for."""
-    target = part.get("inlineReference")
-    name = text(part, "name") or text(target, "name")
-    path = path_of(target) or path_of(looked_up(target, "uri"))
-    return name or _last(path) or path or "?"
 
 
 def _last(uri: str) -> str:

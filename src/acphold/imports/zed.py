@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from acphold.imports import databases
 from acphold.imports.content_blocks import (
@@ -100,7 +100,13 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     database = Path(source.paths[0])
     names = _columns(database)
     thread, about = _thread(database, names, source.item, scribe.missed)
-    scribe.facts.cwd = _folder(thread, about)
+    # The first folder of the project, in the order that its person gave them.
+    paths = str(about.get("folder_paths") or "").split("\n")
+    order = str(about.get("folder_paths_order") or "").split(",")
+    first = next((place for place, rank in enumerate(order) if rank.strip() == "0"), 0)
+    snapshots = objects(thread, "initial_project_snapshot", "worktree_snapshots")
+    cwd = paths[first if first < len(paths) else 0]
+    scribe.facts.cwd = cwd or next((text(one, "worktree_path") for one in snapshots), "")
     scribe.clock(milliseconds(about.get("created_at")))
     telling = _Telling(database, names, thread, scribe)
     for message in _messages(thread):
@@ -129,36 +135,22 @@ def _thread(
         database, "threads", columns, "id = ?", missed, thread_id
     ):
         raw = data if isinstance(data, bytes) else str(data).encode(errors="replace")
-        raw = _unpacked(raw, missed) if form == "zstd" else raw
+        if form == "zstd":
+            import zstandard
+
+            decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
+            packed = raw
+            try:
+                with decompressor.stream_reader(packed) as stream:
+                    raw = stream.read(UNPACKED_BYTES + 1)
+            except zstandard.ZstdError:
+                missed.add("threads that are damaged", packed)
+                raw = b"{}"
+            if len(raw) > UNPACKED_BYTES:
+                missed.add("threads that unpack to too much", packed)
+                raw = b"{}"
         return readable(raw, missed) or {}, dict(zip(names, beside, strict=True))
     return {}, {}
-
-
-def _unpacked(packed: bytes, missed: Missed) -> bytes:
-    """What was packed, within a bound; nothing, and counted, where it is damaged or too much."""
-    import zstandard
-
-    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    try:
-        with decompressor.stream_reader(packed) as stream:
-            unpacked = stream.read(UNPACKED_BYTES + 1)
-    except zstandard.ZstdError:
-        missed.add("threads that are damaged", packed)
-        return b"{}"
-    if len(unpacked) > UNPACKED_BYTES:
-        missed.add("threads that unpack to too much", packed)
-        return b"{}"
-    return unpacked
-
-
-def _folder(thread: Object, about: Object) -> str:
-    """The first folder of the project, in the order that its person gave them."""
-    paths = str(about.get("folder_paths") or "").split("\n")
-    order = str(about.get("folder_paths_order") or "").split(",")
-    first = [place for place, rank in enumerate(order) if rank.strip() == "0"]
-    named = paths[first[0]] if first and first[0] < len(paths) else paths[0]
-    snapshots = objects(thread, "initial_project_snapshot", "worktree_snapshots")
-    return named or next((text(one, "worktree_path") for one in snapshots), "")
 
 
 def _messages(thread: Object) -> Iterator[Object]:
@@ -284,7 +276,15 @@ class _Telling:
             if path and (old or new):
                 produced.append(diff(path, old or None, new))
         if not produced:
-            produced = _produced(result.get("content"))
+            # As the model was told it: one text or picture, or several.
+            told = result.get("content")
+            for part in told if isinstance(told, list) else [told]:
+                words = part if isinstance(part, str) else text(part, "Text") or text(part, "text")
+                if words:
+                    produced.append(content(words))
+                elif picture := text(part, "Image", "source"):
+                    block = image(picture, "image/png")
+                    produced.append({"type": "content", "content": block})
         fields: Object = {"status": "failed" if failed else "completed"}
         if produced:
             fields["content"] = produced
@@ -312,19 +312,6 @@ def _mentioned(mention: Object) -> Object:
     where = text(about, "url") or f"context:{str(kind).lower()}"
     name = text(about, "name") or where
     return resource(where, said) if said else resource_link(name, where)
-
-
-def _produced(told: Any) -> list[Object]:
-    """What came of a call, as the model was told it: one text or picture, or several."""
-    produced: list[Object] = []
-    for part in told if isinstance(told, list) else [told]:
-        words = part if isinstance(part, str) else text(part, "Text") or text(part, "text")
-        picture = text(part, "Image", "source")
-        if words:
-            produced.append(content(words))
-        elif picture:
-            produced.append({"type": "content", "content": image(picture, "image/png")})
-    return produced
 
 
 READER: Final = Reader(NAME, KEY, find, read)
