@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 from argparse import Action
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from itertools import islice
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
 from acphold.cli.command_line import LEVELS, Exit, Parser, UsageError
@@ -101,17 +101,15 @@ def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
 def candidates(words: Sequence[str]) -> list[Candidate]:
     """What may stand for the last of the words of a command line; none where files may."""
     *before, begun = words or ("",)
-    return [found for found in _all(before, begun) if found.word.startswith(begun)]
-
-
-def _all(before: Sequence[str], begun: str) -> Iterator[Candidate]:
+    found: Iterable[Candidate] = ()
     if not before:
-        yield from (Candidate(name, entry.summary) for name, entry in COMMANDS.items())
-        yield from _options(parser_of(""))
+        commands = (Candidate(name, entry.summary) for name, entry in COMMANDS.items())
+        found = chain(commands, _options(parser_of("")))
     elif before[0] in COMMANDS and "--" in before:
-        yield from _programs(begun) if before[-1] == "--" else ()
+        found = _programs(begun) if before[-1] == "--" else ()
     elif before[0] in COMMANDS:
-        yield from _arguments(before[0], before[1:], begun)
+        found = _arguments(before[0], before[1:], begun)
+    return [candidate for candidate in found if candidate.word.startswith(begun)]
 
 
 def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Candidate]:

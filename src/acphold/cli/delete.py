@@ -10,7 +10,7 @@ from acphold.cli.journals import opened
 from acphold.cli.places import named
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.history.times import now_ms
-from acphold.journal import At, Journal, SessionRow, Silent
+from acphold.journal import At, Silent
 from acphold.server.neighbours import tell_owner
 
 
@@ -53,7 +53,12 @@ async def _found(location: str | None, session_ids: list[str]) -> list[str]:
             for given in session_ids
         }
         for row in rows.values():
-            print(await _described(journal, row), file=sys.stderr)
+            facts = f"{counted(row.message_count, 'message')}, {age(row.updated_at, now_ms())}"
+            line = f"{on_one_line(row.title or '(no title)')}\n  {on_one_line(row.session_id)}  "
+            match await journal.owner(row.session_id):
+                case At(owner) | Silent(owner):
+                    facts += f"\n  it is live, in {on_one_line(str(owner))}"
+            print(line + facts, file=sys.stderr)
     return list(rows)
 
 
@@ -63,13 +68,3 @@ async def _delete(location: str | None, session_ids: list[str]) -> None:
             whose = await journal.owner(session_id)
             await journal.delete(session_id)
             await tell_owner(whose, session_id)  # and so whoever has it open
-
-
-async def _described(journal: Journal, row: SessionRow) -> str:
-    title = on_one_line(row.title or "(no title)")
-    messages = counted(row.message_count, "message")
-    line = f"{title}\n  {on_one_line(row.session_id)}  {messages}, {age(row.updated_at, now_ms())}"
-    match await journal.owner(row.session_id):
-        case At(owner) | Silent(owner):
-            line += f"\n  it is live, in {on_one_line(str(owner))}"
-    return line

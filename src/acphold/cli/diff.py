@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import Iterable, Sequence
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
-from acphold.cli.places import Place, place
+from acphold.cli.places import place
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, counted, on_one_line, visible
-from acphold.history.turn_spans import TurnSpan, span_at, turn_spans
+from acphold.history.turn_spans import span_at, turn_spans
 from acphold.journal import history
 from acphold.journal.location import resolved_folder
 from acphold.reports.file_edits import ABSENT, FileText
@@ -70,24 +69,16 @@ async def _found(location: str | None, text: str | None, turn: int | None) -> li
         found = await place(journal, text, "shows its changes")
         spans = await turn_spans(history(journal, found.row.session_id))
         cwd = found.row.cwd
-        number = _turn(found, spans, turn)
-        return await session_diff(
-            journal, found.row, spans, number, lambda path: on_disk(path, cwd)
-        )
-
-
-def _turn(found: Place, spans: Sequence[TurnSpan], turn: int | None) -> int | None:
-    """The number of the turn that is meant; None for all of them."""
-    if found.seq is not None:
-        if turn is not None:
-            raise UsageError(f"{found} and --turn {turn} are two turns; name one")
-        span = span_at(spans, found.seq)
-        return 0 if span is None else span.number
-    if turn is not None and turn < 0:
-        turn += len(spans) + 1
-    if turn is not None and not 1 <= turn <= len(spans):
-        raise UsageError(f"--turn: this session has {counted(len(spans), 'turn')}")
-    return turn
+        if found.seq is not None:
+            if turn is not None:
+                raise UsageError(f"{found} and --turn {turn} are two turns; name one")
+            span = span_at(spans, found.seq)
+            turn = 0 if span is None else span.number
+        elif turn is not None:
+            turn += len(spans) + 1 if turn < 0 else 0
+            if not 1 <= turn <= len(spans):
+                raise UsageError(f"--turn: this session has {counted(len(spans), 'turn')}")
+        return await session_diff(journal, found.row, spans, turn, lambda path: on_disk(path, cwd))
 
 
 def on_disk(path: str, folder: str) -> FileText | None:
@@ -113,20 +104,13 @@ def _print(patch: str) -> None:
     from rich.text import Text
 
     terminal = console()
-    for line in _coloured(patch.removesuffix("\n").split("\n") if patch else ()):
-        terminal.print(Text(visible(line[0]), line[1]), soft_wrap=True)
-
-
-def _coloured(lines: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Each line with the style it is shown in; what a header says is no change."""
-    in_hunk = False
-    for line in lines:
-        if line.startswith("diff --git "):
-            in_hunk = False
-        in_hunk = in_hunk or line.startswith("@@")
+    in_hunk = False  # what a header says is no change
+    for line in patch.removesuffix("\n").split("\n") if patch else ():
+        in_hunk = not line.startswith("diff --git ") and (in_hunk or line.startswith("@@"))
         if not in_hunk:
-            yield line, "heading"
+            style = "heading"
         elif line.startswith("@@"):
-            yield line, "id"
+            style = "id"
         else:
-            yield line, {"+": "added", "-": "removed", "\\": "faint"}.get(line[:1], "")
+            style = {"+": "added", "-": "removed", "\\": "faint"}.get(line[:1], "")
+        terminal.print(Text(visible(line), style), soft_wrap=True)

@@ -8,7 +8,7 @@ import sys
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.list import short_id
-from acphold.cli.places import Place, place
+from acphold.cli.places import place
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
@@ -56,21 +56,16 @@ def fork(*, session_id: str | None, at: int | None, journal: str | None) -> int:
 async def _fork(location: str | None, text: str | None, at: int | None) -> None:
     async with opened(location) as journal:
         found = await place(journal, text, "forks it")
-        seq = _seq(found, at)
-        made = await forked(journal, found.row, at=seq)
+        if at is not None and found.seq not in (None, at):
+            raise UsageError(f"{found} and --at {at} are two places; name one")
+        if at is not None and at > found.row.last_seq:
+            raise UsageError(
+                f"--at {at}: the entries of this session have the numbers 1 to {found.row.last_seq}"
+            )
+        made = await forked(journal, found.row, at=at or found.seq)
         what = await told(journal, found.row, made)
         print(visible(made.session_id))
         print(what, file=sys.stdout if sys.stdout.isatty() else sys.stderr)
-
-
-def _seq(found: Place, at: int | None) -> int | None:
-    if at is not None and found.seq not in (None, at):
-        raise UsageError(f"{found} and --at {at} are two places; name one")
-    if at is not None and at > found.row.last_seq:
-        raise UsageError(
-            f"--at {at}: the entries of this session have the numbers 1 to {found.row.last_seq}"
-        )
-    return at or found.seq
 
 
 async def told(journal: Journal, source: SessionRow, made: Forked) -> str:

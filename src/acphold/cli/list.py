@@ -353,21 +353,18 @@ def cells(
     row: SessionRow, short: str, now: int, live: LiveSession | None = None, *, whole_folder: bool
 ) -> list[str]:
     """The line of a session, by COLUMNS."""
+    state = "unread" if row.is_unread else ""
+    if live is not None:
+        state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
     return [
         ("(archived) " if row.archived else "") + on_one_line(row.title or "(no title)"),
         on_one_line(short),
-        _state(row, live),
+        state,
         short_age(row.updated_at, now),
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
         on_one_line(short_name(row.agent)),
         f"{row.message_count:,}",
     ]
-
-
-def _state(row: SessionRow, live: LiveSession | None) -> str:
-    if live is None:
-        return "unread" if row.is_unread else ""
-    return live.state if live.clients < 2 else f"{live.state} ({live.clients})"
 
 
 def with_states_if_any(rows: Sequence[Sequence[str]]) -> list[list[str]]:

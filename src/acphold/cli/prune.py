@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from contextlib import suppress
 
 from msgspec import Struct
 
@@ -22,7 +23,7 @@ from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import age, counted, on_one_line
 from acphold.errors import JournalUnavailableError, UnknownSessionError
 from acphold.history.times import now_ms
-from acphold.journal import ListFilter, Owners, SessionRow
+from acphold.journal import ListFilter, SessionRow
 
 SHOWN = 20
 """Sessions that are named before the question; `--dry-run` names all."""
@@ -95,14 +96,11 @@ def prune(
     if is_asked and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
         return Exit.ERROR
-    _tell(found, asyncio.run(_prune(journal, found, before)))
-    return Exit.OK
-
-
-def _tell(found: list[SessionRow], gone: int) -> None:
+    gone = asyncio.run(_prune(journal, found, before))
     print(f"Deleted {counted(gone, 'session')}.")
     if stayed := len(found) - gone:
         print(f"{counted(stayed, 'session')} went on meanwhile or are open; they stay.")
+    return Exit.OK
 
 
 async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
@@ -113,17 +111,11 @@ async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
         async for row in sessions(journal, wanted.filter):
             if row.prompted and spared < wanted.keep:
                 spared += 1
-            elif row.updated_at < wanted.before and await _is_idle(journal, row):
-                found.append(row)
+            elif row.updated_at < wanted.before:
+                with suppress(UnknownSessionError):  # it is gone by now
+                    if not await is_live(journal, row.session_id):
+                        found.append(row)
     return found
-
-
-async def _is_idle(journal: Owners, row: SessionRow) -> bool:
-    """Whether the session is there still, and nobody has it open."""
-    try:
-        return not await is_live(journal, row.session_id)
-    except UnknownSessionError:
-        return False
 
 
 async def _prune(location: str | None, found: list[SessionRow], before: int) -> int:

@@ -88,12 +88,9 @@ def _act(choice: Picked, journal: str | None) -> None:
             from acphold.cli.export import parser as export_parser
 
             file = f"{session_id[:12]}.md"
-            export_parser().run(["--output", file, *_at(journal), session_id])
+            at = [] if journal is None else ["--journal", journal]
+            export_parser().run(["--output", file, *at, session_id])
         case "fork":
             from acphold.cli.fork import fork
 
             fork(session_id=session_id, at=None, journal=journal)
-
-
-def _at(journal: str | None) -> list[str]:
-    return [] if journal is None else ["--journal", journal]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
@@ -24,7 +24,7 @@ from acphold.exports.json_lines import entry_line
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
-from acphold.journal import Journal, Readable, SessionRow
+from acphold.journal import Journal, SessionRow
 from acphold.known_agents import short_name
 
 if TYPE_CHECKING:
@@ -78,7 +78,8 @@ async def _show(location: str | None, given: str | None, *, full: bool, as_json:
         if seq is not None:
             await _show_place(journal, row, seq, full=full, as_json=as_json)
         elif as_json:
-            await _print_json(journal, row)
+            async for entry in entries(journal, row.session_id):
+                sys.stdout.buffer.write(_json_line(entry))
         else:
             await _print_transcript(journal, row, full=full)
 
@@ -86,7 +87,8 @@ async def _show(location: str | None, given: str | None, *, full: bool, as_json:
 async def _show_place(
     journal: Journal, row: SessionRow, seq: int, *, full: bool, as_json: bool
 ) -> None:
-    from acphold.reports.transcript import entries_by_turn
+    from acphold.reports.transcript import entries_by_turn, scene_at, turn_scenes
+    from acphold.screen.layout import Gutter, Plain, passage
 
     number, turn = 0, list[Entry]()
     async for turn in entries_by_turn(entries(journal, row.session_id)):
@@ -95,21 +97,8 @@ async def _show_place(
             break
     if as_json:
         sys.stdout.buffer.writelines(map(_json_line, turn))
-    else:
-        runs = await is_live(journal, row.session_id)
-        _print_place(row, turn, number, seq, full=full, runs=runs)
-
-
-def _json_line(entry: Entry) -> bytes:
-    return visible_json(entry_line(entry)).encode()
-
-
-def _print_place(
-    row: SessionRow, turn: Sequence[Entry], number: int, seq: int, *, full: bool, runs: bool
-) -> None:
-    from acphold.reports.transcript import scene_at, turn_scenes
-    from acphold.screen.layout import Gutter, Plain, passage
-
+        return
+    runs = await is_live(journal, row.session_id)
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     where = place_name(on_one_line(row.session_id), seq)
     layout.head(_title(row), [*_facts(row), f"turn {number}, around {where}"])
@@ -124,9 +113,8 @@ def _print_place(
             layout.gap(f"… {left_out} more in this turn; --full shows them")
 
 
-async def _print_json(journal: Readable, row: SessionRow) -> None:
-    async for entry in entries(journal, row.session_id):
-        sys.stdout.buffer.write(_json_line(entry))
+def _json_line(entry: Entry) -> bytes:
+    return visible_json(entry_line(entry)).encode()
 
 
 async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:

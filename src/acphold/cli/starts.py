@@ -66,19 +66,14 @@ def made_here(
     verb: Literal["wrap", "run"], agent: str, command: Sequence[str], options: Sequence[str]
 ) -> Start:
     """The start that this process is."""
-    own = [*_without_journal(options)]
+    own = [
+        word
+        for before, word in zip(("", *options), options, strict=False)
+        if word.partition("=")[0] != "--journal" and before != "--journal"
+    ]
     is_bound = verb == "run" or mean_files_here(own, command)  # a module is looked for here, too
     folder = os.getcwd() if is_bound else None
     return Start(verb, agent, tuple(map(_text, command)), tuple(map(_text, own)), folder)
-
-
-def _without_journal(options: Sequence[str]) -> Iterator[str]:
-    words = iter(options)
-    for word in words:
-        if word == "--journal":
-            next(words, None)
-        elif not word.startswith("--journal="):
-            yield word
 
 
 def _text(word: str) -> str:

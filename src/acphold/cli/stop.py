@@ -67,18 +67,15 @@ async def _stop(session_id: str | None, everything: bool, journal: str | None) -
         print("Nothing runs in the background.", file=sys.stderr)
         return Exit.OK
     if len(behind) > 1 and not everything:
-        raise UsageError(
-            f"{counted(len(behind), 'process')} run in the background; --all stops all of them, "
-            f"and an ID the one that has that session:{''.join(map(_line, behind))}"
-        )
+        told = f"{counted(len(behind), 'process')} run in the background; --all stops all of them, "
+        told += "and an ID the one that has that session:"
+        for each in behind:
+            ids = ", ".join(on_one_line(session.session_id) for session in each.sessions)
+            called = on_one_line(short_name(each.agent))
+            told += f"\n  {called} (process {each.pid}): {ids or 'no session'}"
+        raise UsageError(told)
     code = await _end(behind)
     return Exit.ERROR if silent else code
-
-
-def _line(process: Process) -> str:
-    ids = ", ".join(on_one_line(session.session_id) for session in process.sessions)
-    called = on_one_line(short_name(process.agent))
-    return f"\n  {called} (process {process.pid}): {ids or 'no session'}"
 
 
 async def _stop_session(found: Sequence[Process], given: str, location: str | None) -> int:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import is_live, opened
+from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, visible, visible_json
@@ -16,7 +15,6 @@ from acphold.exports.json_lines import entry_line
 from acphold.history.decisions import asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
 from acphold.history.timeline import turn_end
-from acphold.journal import Readable, history
 from acphold.reports.transcript import Decision
 
 if TYPE_CHECKING:
@@ -65,8 +63,9 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
         after = 0
         while True:
             lives = await is_live(journal, session_id)  # before: what it says last is read
-            fresh = await _entries(journal, session_id, after)
-            for entry in fresh if shown else _last_turn(fresh):
+            fresh = [entry async for entry in entries(journal, session_id, after)]
+            prompts = [n for n, entry in enumerate(fresh) if entry.kind == PROMPT]
+            for entry in fresh[prompts[-1] :] if prompts and not shown else fresh:
                 put(entry)
             after, shown = (fresh[-1].seq if fresh else after), True
             if not lives:
@@ -79,21 +78,6 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
         put(None)
     why = "has ended with the process that had it" if was_live else "is not live"
     print(visible(f"Session {session_id} {why}."), file=sys.stderr)
-
-
-async def _entries(journal: Readable, session_id: str, after: int) -> list[Entry]:
-    return [
-        entry
-        async for segment in history(journal, session_id, after)
-        for entry in segment.entries()
-        if entry.raw and entry.seq > after
-    ]
-
-
-def _last_turn(entries: Sequence[Entry]) -> Sequence[Entry]:
-    """The entries from the last prompt on; all of them when nobody has prompted."""
-    places = [place for place, entry in enumerate(entries) if entry.kind == PROMPT]
-    return entries[places[-1] :] if places else entries
 
 
 def _put_json(entry: Entry | None) -> None:

@@ -245,7 +245,10 @@ def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
         "INPUT": number(sum_.tokens.input),
         "OUTPUT": number(sum_.tokens.output),
         "CACHED": number(sum_.tokens.cached_read),
-        "COST": " + ".join(_money(*cost) for cost in sum_.costs.items()) or NOT_REPORTED,
+        "COST": " + ".join(
+            f"{amount:,.2f} {on_one_line(currency)}" for currency, amount in sum_.costs.items()
+        )
+        or NOT_REPORTED,
     }
 
 
@@ -257,10 +260,6 @@ def _short(count: int) -> str:
             break
         amount, unit = amount / 1000, larger
     return f"{amount:.1f}{unit}" if unit else str(count)
-
-
-def _money(currency: str, amount: float) -> str:
-    return f"{amount:,.2f} {on_one_line(currency)}"
 
 
 def _aligned(table: Callable[[], Iterator[list[str]]], width: int | None) -> Iterator[str]:
