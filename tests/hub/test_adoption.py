@@ -64,7 +64,7 @@ async def test_a_second_load_while_the_agent_replays_gets_the_whole_of_it_too(
         assert [method for method, _ in house.agent.asked].count("session/load") == 1
 
 
-async def test_of_two_processes_that_find_a_half_adopted_session_one_adopts_it(
+async def test_one_of_two_processes_that_find_a_half_adopted_session_adopts_it(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     look = Adoption._until_nobody_is_at_it
@@ -146,7 +146,7 @@ async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked
         assert client.text() == "It is that."
 
 
-async def test_of_two_processes_that_adopt_a_session_the_second_waits_for_the_first(
+async def test_the_second_of_two_processes_that_adopt_a_session_waits_for_the_first(
     journal: Path,
 ) -> None:
     elsewhere = shared(journal)

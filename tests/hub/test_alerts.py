@@ -273,7 +273,7 @@ async def test_the_time_of_a_turn_begins_when_the_agent_gets_it(journal: Path) -
         assert [alert.seconds for _, alert in on.told] == [100]
 
 
-async def test_without_commands_nothing_is_told(journal: Path) -> None:
+async def test_nothing_is_told_without_commands(journal: Path) -> None:
     async with stage(journal) as on:
         on.rules = AlertRules()
         question = on.ask()

@@ -187,7 +187,7 @@ BEGUN: dict[str, Any] = {"_meta": {"acphold/begun": True}}
 
 
 @pytest.mark.parametrize("lags", [False, True])
-async def test_who_asks_is_told_where_its_own_turn_begins_behind_that_of_another(
+async def test_a_client_that_asks_is_told_where_its_turn_begins_behind_that_of_another(
     journal: Path, lags: bool
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(30):
@@ -358,7 +358,9 @@ async def test_a_client_that_has_a_session_open_has_it_still_when_it_is_refused_
         assert numbers(client) == [1, 2, 3, 4]
 
 
-async def test_who_is_refused_a_position_has_the_session_open_as_before(journal: Path) -> None:
+async def test_a_client_that_is_refused_a_position_has_the_session_open_as_before(
+    journal: Path,
+) -> None:
     async with shared(journal) as house:
         client, session = await house.opened()
         for place in (999, -1):
@@ -369,7 +371,7 @@ async def test_who_is_refused_a_position_has_the_session_open_as_before(journal:
         assert (await house.turn(client, session, "hi"))["stopReason"] == "end_turn"
 
 
-async def test_of_two_loads_at_once_the_later_one_counts(journal: Path) -> None:
+async def test_the_later_one_of_two_loads_at_once_counts(journal: Path) -> None:
     with small_pages():
         async with shared(journal) as house:
             one, two = await house.client(), await house.client()
@@ -408,7 +410,7 @@ async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the
 
 
 @pytest.mark.parametrize("about_a_session", [True, False])
-async def test_of_several_clients_one_that_does_not_read_is_not_told_on_and_on(
+async def test_a_client_that_does_not_read_is_not_told_on_and_on_while_others_are(
     journal: Path, about_a_session: bool
 ) -> None:
     async with shared(journal) as house:

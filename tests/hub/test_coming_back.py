@@ -81,7 +81,7 @@ async def until_merged(house: Shared, session: str) -> None:
         await asyncio.sleep(0.005)
 
 
-async def test_after_a_dead_owner_one_gets_the_rest_of_the_turn_and_how_it_ended(
+async def test_a_client_of_a_dead_owner_gets_the_rest_of_the_turn_and_how_it_ended(
     journal: Path,
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -97,7 +97,7 @@ async def test_after_a_dead_owner_one_gets_the_rest_of_the_turn_and_how_it_ended
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_after_a_dead_owner_nothing_is_put_together_while_its_clients_may_come_back(
+async def test_nothing_is_put_together_while_the_clients_of_a_dead_owner_may_come_back(
     journal: Path,
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -115,7 +115,9 @@ async def test_after_a_dead_owner_nothing_is_put_together_while_its_clients_may_
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_after_a_dead_owner_who_has_just_come_keeps_its_place(journal: Path) -> None:
+async def test_a_client_that_has_just_come_keeps_its_position_after_the_owner_died(
+    journal: Path,
+) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
         await dead.give_way()
         one = await dead.client()
@@ -131,7 +133,9 @@ async def test_after_a_dead_owner_who_has_just_come_keeps_its_place(journal: Pat
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_after_a_dead_owner_each_client_that_was_there_has_a_place(journal: Path) -> None:
+async def test_each_client_that_was_there_keeps_its_position_after_the_owner_died(
+    journal: Path,
+) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
         await dead.give_way()
         one, two = [await dead.client(**POSITIONS) for _ in range(2)]
@@ -148,7 +152,7 @@ async def test_after_a_dead_owner_each_client_that_was_there_has_a_place(journal
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_after_a_dead_owner_a_session_that_nobody_followed_is_settled_as_any(
+async def test_a_session_that_nobody_followed_is_settled_as_usual_after_its_owner_died(
     journal: Path,
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -180,7 +184,7 @@ async def test_once_it_was_settled_without_followers_nobody_followed_it(journal:
         assert not (await house.journal.session(session)).followers
 
 
-async def test_a_client_is_let_in_though_its_place_cannot_be_noted(
+async def test_a_client_is_let_in_though_its_position_cannot_be_noted(
     journal: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -198,7 +202,7 @@ async def test_a_client_is_let_in_though_its_place_cannot_be_noted(
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_who_is_refused_takes_nobodys_place(journal: Path) -> None:
+async def test_a_client_that_is_refused_takes_nobodys_position(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         _, session, place = await cut_off(house)
         stranger = await house.client(**POSITIONS)
@@ -229,7 +233,7 @@ async def test_an_owner_that_ends_leaves_the_session_as_it_is_to_those_it_cut_of
 
 @pytest.mark.usefixtures("at_once")
 @pytest.mark.parametrize("later", [rest.KEPT_SECONDS + 1, 20 * 3600.0])
-async def test_who_was_cut_off_in_a_turn_may_come_back_within_a_day(
+async def test_a_client_that_was_cut_off_in_a_turn_may_come_back_within_a_day(
     journal: Path, later: float
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -270,7 +274,7 @@ async def test_once_others_go_on_the_history_is_put_together_and_who_comes_then_
         assert back.text() == "abcde"
 
 
-async def test_between_two_turns_one_goes_on_though_what_came_later_was_put_together(
+async def test_a_client_goes_on_between_two_turns_though_what_came_later_was_put_together(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -308,7 +312,7 @@ def shown(client: Onlooker) -> list[tuple[str, Any]]:
     ]
 
 
-async def test_after_a_dead_owner_a_time_in_the_future_keeps_no_place_for_longer(
+async def test_a_time_in_the_future_keeps_no_position_for_longer_after_the_owner_died(
     journal: Path,
 ) -> None:
     async with shared(journal) as dead, shared(journal) as house, asyncio.timeout(DEADLINE):

@@ -71,7 +71,7 @@ def test_what_a_tool_did_to_a_file_is_told_by_the_lines_that_changed() -> None:
     )
 
 
-def test_of_a_long_file_it_is_said_that_it_changed() -> None:
+def test_a_long_file_is_only_said_to_have_changed() -> None:
     diff = {"type": "diff", "path": "/w/a", "oldText": "a" * 50_000, "newText": "b" * 50_000}
     assert written(call(content=[diff])).endswith("changed /w/a, 50000 bytes now")
 
@@ -81,7 +81,7 @@ def test_a_diff_that_changes_nothing_is_no_error() -> None:
     assert written(call(content=[diff])).endswith("changed /w/a:")
 
 
-def test_of_long_output_the_beginning_and_the_end_are_told() -> None:
+def test_the_beginning_and_the_end_of_long_output_are_told() -> None:
     content = {"type": "content", "content": {"type": "text", "text": f"BEGIN{'x' * 9000}END"}}
     text = written(call(content=[content]))
     assert "BEGINx" in text

@@ -84,7 +84,7 @@ async def test_question_and_answer_are_in_the_journal_with_who_answered(journal:
         assert (await house.journal.summary(session)).open_questions == ()
 
 
-async def test_they_are_no_part_of_a_replay(journal: Path) -> None:
+async def test_questions_are_no_part_of_a_replay(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(), await house.client()
         one.answers[PERMISSION] = lambda _: selected("allow_once")
@@ -110,7 +110,7 @@ async def test_the_question_is_journalled_before_anybody_is_asked(journal: Path)
         assert seen == [1]
 
 
-async def test_with_nobody_attached_a_question_waits_and_is_asked_of_who_comes(
+async def test_a_question_waits_while_nobody_is_attached_and_is_put_to_who_comes(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -252,7 +252,7 @@ async def test_a_question_that_the_agent_takes_back_is_closed_as_withdrawn(journ
         (("allow_always", "allow_once"), {"outcome": {"outcome": "cancelled"}}),
     ],
 )
-async def test_with_reject_nobody_is_waited_for_and_nothing_is_said_for_always(
+async def test_reject_waits_for_nobody_and_says_nothing_for_always(
     journal: Path, kinds: tuple[str, ...], result: dict[str, Any]
 ) -> None:
     async with shared(journal, when_detached="reject") as house, asyncio.timeout(DEADLINE):
@@ -269,7 +269,7 @@ async def test_with_reject_nobody_is_waited_for_and_nothing_is_said_for_always(
         assert outcomes == ["rejected"] * 3
 
 
-async def test_behind_the_limit_a_question_is_rejected_though_somebody_is_there(
+async def test_a_question_is_rejected_behind_its_limit_though_somebody_is_there(
     journal: Path,
 ) -> None:
     async with shared(journal, answer_timeout=0.01) as house, asyncio.timeout(DEADLINE):
@@ -436,7 +436,7 @@ async def test_a_notice_names_the_tool_call_of_which_the_question_has_only_the_i
         question.cancel()
 
 
-async def test_with_reject_a_watcher_is_nobody(journal: Path) -> None:
+async def test_a_watcher_counts_as_nobody_with_reject(journal: Path) -> None:
     async with shared(journal, when_detached="reject") as house, asyncio.timeout(DEADLINE):
         one, watcher = await house.client(), await house.client(**WATCHES)
         session = await house.at_work(one)

@@ -55,7 +55,7 @@ async def test_an_agent_does_not_rename_what_a_person_has_named(journal: Path) -
         await client.until(lambda: told(client) == ["The agent's", "Mine"])
 
 
-async def test_nor_with_a_title_that_is_passed_on_whole(journal: Path) -> None:
+async def test_a_given_title_wins_over_one_that_is_passed_on_whole(journal: Path) -> None:
     async with shared(journal) as house:
         client, session = await house.opened()
         await rename(journal, session, "Mine")
@@ -74,7 +74,7 @@ async def test_clients_are_told_of_it_by_and_by(
         await client.until(lambda: told(client) == ["Mine"])
 
 
-async def test_who_loads_it_later_is_told_it_last(journal: Path) -> None:
+async def test_a_client_that_loads_the_session_later_is_told_its_title_last(journal: Path) -> None:
     async with shared(journal) as house:
         client, session = await house.opened()
         turn = await house.begun(client, session, "Hello")
@@ -88,7 +88,7 @@ async def test_who_loads_it_later_is_told_it_last(journal: Path) -> None:
         assert (await state_of(house.journal, session)).attributes.title == "Mine"
 
 
-async def test_it_is_not_told_twice_and_does_not_move_the_session(journal: Path) -> None:
+async def test_a_given_title_is_not_told_twice_and_does_not_move_the_session(journal: Path) -> None:
     async with shared(journal) as house:
         _, session = await house.opened()
         before = await house.journal.session(session)

@@ -52,7 +52,7 @@ def test_a_conversation_is_quoted_in_order() -> None:
     assert "left out" not in text
 
 
-def test_nothing_was_said() -> None:
+def test_a_session_in_which_nothing_was_said_is_handed_over_as_nothing() -> None:
     assert earlier_conversation(state()) is None
 
 
@@ -88,7 +88,7 @@ def test_the_last_word_is_there_however_long_it_is() -> None:
     assert "yyEND" in text
 
 
-def test_of_more_prompts_than_there_is_room_for_the_oldest_are_left_out() -> None:
+def test_the_oldest_prompts_are_left_out_when_there_is_no_room_for_all() -> None:
     many = PROMPT_BYTES // LEAST_PROMPT_BYTES + 10
     text = text_of(state(*(("user", f"number {n}; " + "x" * 500) for n in range(many))))
     assert "[… 10 left out …]" in text
@@ -106,14 +106,16 @@ def test_of_more_prompts_than_there_is_room_for_the_oldest_are_left_out() -> Non
     )
 )
 @settings(max_examples=60)
-def test_it_is_never_longer_than_its_budget(steps: list[Step]) -> None:
+def test_the_conversation_that_is_handed_over_is_never_longer_than_its_limit(
+    steps: list[Step],
+) -> None:
     context = earlier_conversation(state(*steps))
     if context is not None:
         text = json.loads(context.block)["text"]
         assert len(text.encode()) <= CONTEXT_BYTES + 400  # the words before it
 
 
-def test_who_held_it_is_said_to_the_model_and_to_the_person() -> None:
+def test_the_model_and_the_person_are_told_who_held_the_conversation() -> None:
     found = state(("user", "Hello"))
     assert "began with another agent, codex." in text_of(found, held_with="codex")
     titles = [

@@ -31,7 +31,7 @@ PROMPTS = st.lists(st.sampled_from(["go on", "why", "fix it"]), min_size=1, max_
 
 
 @given(PROMPTS, PROMPTS | st.just([]), st.integers(0, 5))
-def test_of_a_replay_that_goes_on_behind_our_turns_the_rest_is_missing(
+def test_the_part_of_a_replay_behind_our_turns_is_what_is_missing(
     ours: list[str], outside: list[str], forgotten: int
 ) -> None:
     begun = [f"first of all {len(ours)}", *ours]
@@ -90,7 +90,7 @@ async def test_turns_are_taken_in_however_often_the_session_went_on_outside(
             assert f"outside {number} " in client.text("user_message_chunk")
 
 
-async def test_where_the_agent_does_not_tell_it_the_person_is_told_that_there_is_more(
+async def test_the_person_is_told_that_there_is_more_where_the_agent_does_not_tell_it(
     journal: Path,
 ) -> None:
     await kept(journal)

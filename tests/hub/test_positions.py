@@ -78,7 +78,7 @@ async def test_lines_that_came_in_one_read_have_a_position_each(journal: Path) -
         assert positions(client) == [first, first + 1, first + 2]
 
 
-async def test_in_a_replay_a_joined_line_has_the_position_of_its_last_entry(
+async def test_a_joined_line_of_a_replay_has_the_position_of_its_last_entry(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -92,7 +92,7 @@ async def test_in_a_replay_a_joined_line_has_the_position_of_its_last_entry(
         assert positions(three) == positions(two)
 
 
-async def test_of_a_prompt_with_several_blocks_the_last_line_has_the_position(
+async def test_the_last_line_of_a_prompt_with_several_blocks_has_the_position(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -139,7 +139,7 @@ async def test_what_else_stands_in_the_params_of_an_update_stays_there(journal: 
         assert told(client)[0]["_meta"] == {"vendor": 1, "acphold/seq": 2}
 
 
-async def test_who_resumes_behind_a_position_gets_what_it_missed_and_then_the_rest(
+async def test_a_client_that_resumes_behind_a_position_gets_what_it_missed_and_then_the_rest(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -213,7 +213,7 @@ async def test_what_is_no_position_of_the_session_is_refused(journal: Path, plac
         assert two.text() == "a"
 
 
-async def test_behind_what_was_put_together_nobody_goes_on(journal: Path) -> None:
+async def test_nobody_goes_on_behind_a_position_that_was_put_together(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, session = await house.opened(**POSITIONS)
         await house.turn(one, session, "say it", "a", "b", "c")
@@ -228,7 +228,7 @@ async def test_behind_what_was_put_together_nobody_goes_on(journal: Path) -> Non
         assert three.text() == "d"
 
 
-async def test_after_a_lost_connection_nothing_is_put_together_until_it_is_back(
+async def test_nothing_is_put_together_after_a_lost_connection_until_its_client_is_back(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "DELAY", 0.0)
@@ -266,7 +266,7 @@ async def is_merged(house: Shared, session: str) -> bool:
     return any(segment.is_merged for segment in await house.journal.read(session, 0))
 
 
-async def test_who_closes_the_session_leaves_no_place(journal: Path) -> None:
+async def test_a_client_that_closes_the_session_keeps_no_position(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two = await house.client(**POSITIONS), await house.client()
         session = await one.new()
@@ -278,7 +278,9 @@ async def test_who_closes_the_session_leaves_no_place(journal: Path) -> None:
 
 @settings(max_examples=40)
 @given(st.data())
-def test_from_any_position_the_rest_is_what_who_stayed_was_told(data: st.DataObject) -> None:
+def test_a_client_that_comes_back_at_any_position_gets_what_one_that_stayed_got(
+    data: st.DataObject,
+) -> None:
     steps = st.sampled_from(["say", "say", "many", "tool", "prompt", "notice", "settle", "params"])
     plan = data.draw(st.lists(steps, min_size=1, max_size=25))
     with tempfile.TemporaryDirectory() as folder, small_pages():

@@ -56,7 +56,7 @@ async def test_a_load_does_not_wait_until_all_words_are_indexed(
         index.may_end.set()
 
 
-async def test_who_is_cut_off_while_words_are_indexed_keeps_its_place_with_the_next_owner(
+async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_the_next_owner(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "DELAY", 0.0)
@@ -136,7 +136,7 @@ async def test_what_was_said_is_settled_while_a_client_lags_which_is_told_all_of
         assert "behind" not in "".join(lines[: answers[0]])
 
 
-async def test_what_could_not_be_settled_is_tried_again_without_another_turn(
+async def test_settling_that_failed_is_tried_again_without_another_turn(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(rest, "DELAY", 0.0)

@@ -142,7 +142,7 @@ async def test_nothing_of_a_conversation_is_shown_before_the_sign_in_that_the_ag
         assert client.text() == "hello"
 
 
-async def test_after_a_logout_an_open_session_answers_only_to_who_signs_in_again(
+async def test_an_open_session_answers_after_a_logout_only_once_somebody_signs_in_again(
     journal: Path,
 ) -> None:
     session = await kept(journal)

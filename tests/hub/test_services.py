@@ -81,7 +81,7 @@ async def test_a_file_that_is_asked_of_a_client_that_goes_is_asked_of_the_next(
         assert await reading == {"content": "two"}
 
 
-async def test_with_nobody_there_files_are_served_inside_the_folders_of_the_session(
+async def test_files_are_served_inside_the_sessions_folders_while_nobody_is_there(
     journal: Path, tmp_path: Path
 ) -> None:
     root = tmp_path / "project"
@@ -132,7 +132,7 @@ async def test_nothing_is_served_that_the_agent_was_not_told_of(
     assert not (tmp_path / "a").exists()
 
 
-async def test_with_nobody_there_a_command_runs_here_and_what_it_shows_is_kept(
+async def test_a_command_runs_here_while_nobody_is_there_and_what_it_shows_is_kept(
     journal: Path, tmp_path: Path
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):

@@ -71,7 +71,7 @@ async def test_prompts_of_several_clients_queue_in_order_and_each_sees_those_of_
         assert heard(two) == [("first", "one"), ("second", "one")]
 
 
-async def test_who_prompted_stands_in_a_replay_also_when_the_session_is_settled(
+async def test_a_replay_tells_who_prompted_also_when_the_session_is_settled(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -147,7 +147,7 @@ async def test_modes_options_and_titles_reach_all(journal: Path) -> None:
 # -- closed and deleted ---------------------------------------------------------------------------
 
 
-async def test_who_closes_a_session_leaves_it_to_the_others_with_its_own_turns_ended(
+async def test_a_client_that_closes_a_session_ends_its_own_turns_and_leaves_it_to_the_others(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -170,7 +170,7 @@ async def test_who_closes_a_session_leaves_it_to_the_others_with_its_own_turns_e
         assert "session/close" not in [method for method, _ in house.agent.asked]
 
 
-async def test_who_closes_a_session_leaves_the_running_turn_of_another_alone(
+async def test_a_client_that_closes_a_session_leaves_the_running_turn_of_another_alone(
     journal: Path,
 ) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
@@ -205,7 +205,9 @@ async def test_the_last_client_that_closes_a_session_closes_it(journal: Path) ->
         assert "session/close" in [method for method, _ in house.agent.asked]
 
 
-async def test_who_deletes_a_session_ends_it_for_all_and_they_are_told(journal: Path) -> None:
+async def test_a_client_that_deletes_a_session_ends_it_for_all_and_they_are_told(
+    journal: Path,
+) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one, two, session = await two_clients(house, session={"notices": {}})
         running = await house.begun(two, session, "mine")

@@ -159,7 +159,9 @@ async def test_what_a_terminal_showed_is_asked_for_before_its_release_and_replay
         assert texts(shown(three)[-1]) == ["Look:", "a.py\nb.py\n"]
 
 
-async def test_it_is_in_the_history_and_in_what_an_agent_is_handed(journal: Path) -> None:
+async def test_what_a_terminal_showed_is_in_the_history_and_in_what_an_agent_is_handed(
+    journal: Path,
+) -> None:
     async with shared(journal) as house, asyncio.timeout(10):
         client = await house.client(terminal=True)
         Screen(client, "42 passed")
@@ -269,7 +271,7 @@ async def test_a_tool_call_that_names_the_terminal_no_longer_keeps_what_it_has_n
         assert texts(shown(two)[-1]) == ["in short"]
 
 
-async def test_of_a_long_output_the_end_is_kept_and_no_line_gets_too_long(journal: Path) -> None:
+async def test_the_end_of_a_long_output_is_kept_and_no_line_gets_too_long(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(10):
         client = await house.client(terminal=True)
         Screen(client, "".join(f"\x1b[32mline {n}\x1b[0m\n" for n in range(100_000)))

@@ -52,7 +52,7 @@ async def test_the_other_agent_lists_it_only_with_the_sessions_of_all(journal: P
         assert found["_meta"]["acphold/agent"] == "puppet"
 
 
-async def test_it_is_handed_the_conversation_and_has_the_session_from_then_on(
+async def test_another_agent_is_handed_the_conversation_and_has_the_session_from_then_on(
     journal: Path,
 ) -> None:
     session = await held_with_first(journal)
@@ -82,7 +82,9 @@ async def test_it_is_handed_the_conversation_and_has_the_session_from_then_on(
         assert found["_meta"]["acphold/origins"][0]["agent"] == "puppet"
 
 
-async def test_it_gets_none_of_the_modes_options_and_commands_of_the_first(journal: Path) -> None:
+async def test_another_agent_gets_none_of_the_modes_options_and_commands_of_the_first(
+    journal: Path,
+) -> None:
     session = await held_with_first(journal)
     async with shared(journal, all_agents=True) as house:
         house.agent.key = "second"

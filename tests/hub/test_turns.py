@@ -341,7 +341,7 @@ async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
         assert len(prompts(house)) == 1
 
 
-async def test_who_asks_for_positions_has_its_prompt_committed_then_sent_and_then_shown(
+async def test_a_prompt_of_a_client_that_asks_for_positions_is_committed_then_sent_then_shown(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with shared(journal) as house:

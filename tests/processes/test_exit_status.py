@@ -56,7 +56,7 @@ async def test_the_end_of_a_child_is_told_once_and_leaves_it_to_be_reaped(
 
 
 @pytest.mark.parametrize("pidfd", [True, False])
-async def test_who_calls_it_off_is_told_nothing(
+async def test_whoever_calls_off_the_watch_of_an_exit_is_told_nothing(
     agent: Agent, monkeypatch: pytest.MonkeyPatch, pidfd: bool
 ) -> None:
     if not pidfd:

@@ -49,7 +49,7 @@ def test_the_last_words_are_the_line_that_says_why(stderr: str, words: str) -> N
 
 
 @given(st.text(st.sampled_from("│╰─╯ a\n\x1b[m1;]\x07\\^=\r\x0b")))
-def test_of_whatever_was_printed_the_last_words_are_one_line(stderr: str) -> None:
+def test_the_last_words_of_whatever_was_printed_are_one_line(stderr: str) -> None:
     words = last_words(stderr)
     assert len(words.splitlines()) <= 1
     assert not words or any(map(str.isalnum, words))

@@ -95,7 +95,7 @@ def test_the_program_is_searched_on_the_path_that_it_is_given(start: Start, tmp_
     assert output(start(["my-agent"], env={"PATH": str(tmp_path)})) == "found\n"
 
 
-def test_it_starts_in_the_folder_that_is_given(start: Start, tmp_path: Path) -> None:
+def test_a_program_starts_in_the_folder_that_is_given(start: Start, tmp_path: Path) -> None:
     folder = tmp_path / "with space"
     folder.mkdir()
     (folder / "here.sh").write_text("#!/bin/sh\npwd\necho $1\n")

@@ -23,7 +23,7 @@ from acphold.rpc.framing import HEAD
 
 
 @pytest.mark.parametrize("end", ["", ',"_meta":{"acphold/seq":7}'])
-def test_of_a_notification_over_the_limit_it_is_known_what_it_was_about(end: str) -> None:
+def test_a_notification_over_the_limit_still_tells_what_it_was_about(end: str) -> None:
     text = '"params":{"said":["sessionId",{"sessionId":"no"}],"sessionId":"s","update":"%s"%s}'
     for line in (
         '{"jsonrpc":"2.0","method":"told",' + text % ("x" * 9_000, end) + "}",

@@ -689,7 +689,7 @@ async def test_a_meta_that_holds_our_parameter_names_stays_in_the_params() -> No
 # -- back pressure ------------------------------------------------------------------------------
 
 
-async def test_who_tells_much_waits_for_who_reads_slowly() -> None:
+async def test_a_peer_that_tells_much_waits_for_one_that_reads_slowly() -> None:
     async with peer_and_wire() as (peer, _, wire):
         big = json.dumps("x" * 2 * HIGH_WATER).encode()
         telling = asyncio.create_task(peer.notify_raw("n", big))

@@ -28,7 +28,7 @@ def chunk(text: str) -> dict[str, Any]:
     }
 
 
-async def test_one_that_a_kill_of_acphold_cut_off_has_failed(journal: Path) -> None:
+async def test_a_compaction_that_a_kill_of_acphold_cut_off_has_failed(journal: Path) -> None:
     async with asyncio.timeout(120), wrapped(journal, client=OFFERS) as client:
         session = await client.new()
         client.begin_prompt(session, {"update": BEGUN}, {"say": "on"}, {"until": "cancel"})
@@ -44,7 +44,7 @@ async def test_one_that_a_kill_of_acphold_cut_off_has_failed(journal: Path) -> N
             assert await back.prompt(session, {"say": "a"}) == {"stopReason": "end_turn"}
 
 
-async def test_one_that_the_agent_was_at_when_it_died_has_failed(journal: Path) -> None:
+async def test_a_compaction_that_the_agent_was_at_when_it_died_has_failed(journal: Path) -> None:
     async with asyncio.timeout(120), wrapped(journal, client=OFFERS) as client:
         session = await client.new()
         with pytest.raises(Exception, match="exit status 3"):
@@ -53,7 +53,7 @@ async def test_one_that_the_agent_was_at_when_it_died_has_failed(journal: Path) 
         assert (first, last["status"]) == (BEGUN, "failed")
 
 
-async def test_one_that_was_cancelled_with_its_turn_is_cancelled(journal: Path) -> None:
+async def test_a_compaction_that_was_cancelled_with_its_turn_is_cancelled(journal: Path) -> None:
     async with asyncio.timeout(120), wrapped(journal, client=OFFERS) as client:
         session = await client.new()
         turn = client.begin_prompt(session, {"update": BEGUN}, {"say": "on"}, {"until": "cancel"})

@@ -62,7 +62,7 @@ async def test_their_session_ids_are_mapped(journal: Path, log: Path) -> None:
 
 
 @pytest.mark.parametrize("method", ["_x", "session/status"])
-async def test_of_a_saved_session_that_the_agent_does_not_know_it_is_asked_nothing(
+async def test_the_agent_is_asked_nothing_of_a_saved_session_that_it_does_not_know(
     journal: Path, log: Path, method: str
 ) -> None:
     await other_id(journal)  # its id is that of another session of the agent's from now on

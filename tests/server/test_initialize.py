@@ -137,7 +137,7 @@ async def test_a_client_that_went_on_in_version_one_is_introduced(journal: Path)
         assert (await client.refused("initialize", {"protocolVersion": 1})).code == INVALID_REQUEST
 
 
-async def test_who_introduces_itself_anew_does_not_start_the_agent_of_others_anew(
+async def test_a_client_that_introduces_itself_anew_does_not_start_the_agent_of_others_anew(
     journal: Path,
 ) -> None:
     async with shared(journal) as house:

@@ -205,7 +205,7 @@ async def test_modes_and_the_option_that_stands_for_them_are_in_step(journal: Pa
         {"sessionUpdate": "config_option_update", "configOptions": options("code")},
     ],
 )
-async def test_they_are_in_step_also_when_the_agent_changes_only_one_of_them(
+async def test_mode_and_option_are_in_step_also_when_the_agent_changes_only_one_of_them(
     journal: Path, update: dict[str, Any]
 ) -> None:
     both = {"modes": modes(), "configOptions": options()}

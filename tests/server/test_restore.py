@@ -89,7 +89,7 @@ async def test_a_replay_that_goes_on_behind_the_agents_answer_is_kept_away_too(
         assert "x-late" not in str(client.updates())
 
 
-async def test_what_is_news_in_the_agents_replay_reaches_client_and_journal(
+async def test_what_differs_in_the_agents_replay_reaches_client_and_journal(
     journal: Path, tmp_path: Path
 ) -> None:
     old = {"name": "old", "description": ""}
@@ -264,7 +264,7 @@ async def test_restored_context_is_told_as_a_message_to_other_clients(journal: P
         assert client.text() == "ab"
 
 
-async def test_no_notice_when_nothing_was_said_before(journal: Path, log: Path) -> None:
+async def test_nothing_is_noticed_where_nothing_was_said_before(journal: Path, log: Path) -> None:
     session = await talked(journal)
     async with wrapped(journal, log=str(log)) as client:
         await client.load(session)

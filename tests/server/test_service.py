@@ -15,7 +15,7 @@ from acphold.transports.unix import HANDED_OVER, Listener
 from tests.hub.shared import shared
 
 
-async def test_who_comes_in_the_moment_in_which_it_ends_is_not_let_in_and_sent_away(
+async def test_a_client_that_comes_as_the_process_ends_is_not_let_in_and_sent_away(
     journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)  # the path of a socket has to be short

@@ -123,7 +123,9 @@ async def test_what_a_sub_agent_says_reaches_who_shows_them_in_order_and_as_it_c
         assert marked == {"sessionId": "kid", "update": say("Looking "), "_meta": {"theirs": 1}}
 
 
-async def test_who_does_not_show_sub_agents_is_told_of_the_session_alone(tmp_path: Path) -> None:
+async def test_a_client_that_does_not_show_sub_agents_is_told_of_the_session_alone(
+    tmp_path: Path,
+) -> None:
     async with wrapped(tmp_path / "j.db", client=SHOWS) as editor:
         session = await editor.talk(*BEGIN, *END)
         async with (
@@ -262,7 +264,9 @@ async def test_a_sub_agents_question_is_asked_of_everybody_and_kept(tmp_path: Pa
         assert (answer["question"], answer["outcome"]) == (question["id"], "answered")
 
 
-async def test_with_nobody_there_a_sub_agents_question_waits_for_who_comes(tmp_path: Path) -> None:
+async def test_a_sub_agents_question_waits_while_nobody_is_there_for_who_comes(
+    tmp_path: Path,
+) -> None:
     async with shared(tmp_path / "j.db") as house, asyncio.timeout(60):
         house.agent.heeds_cancel = False
         first = await house.client(**SHOWS)

@@ -103,7 +103,7 @@ async def test_a_fork_that_nobody_offers_is_not_there(journal: Path) -> None:
 
 
 @pytest.mark.parametrize("options", [(), ("--unstable",)])
-async def test_only_with_the_option_the_methods_are_offered(
+async def test_the_methods_are_offered_only_with_the_option(
     journal: Path, options: tuple[str, ...]
 ) -> None:
     agents_own: dict[str, Any] = {"sessionCapabilities": {name: {} for name in UNSTABLE}}

@@ -78,7 +78,7 @@ async def test_the_end_is_told_in_words(
         assert await process.wait() == status
 
 
-async def test_without_pidfd_a_thread_notices_the_end(
+async def test_a_thread_notices_the_end_without_pidfd(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(exits, "open_pidfd", lambda pid: None)
@@ -87,7 +87,7 @@ async def test_without_pidfd_a_thread_notices_the_end(
     assert not is_known(process.pid)
 
 
-async def test_without_waitid_the_end_is_noticed_too(
+async def test_the_end_is_noticed_without_waitid_too(
     agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(os, "waitid")

@@ -35,7 +35,7 @@ async def nowhere(path: str) -> None:
     """Nobody is told where it listens."""
 
 
-async def test_who_ends_leaves_the_name_to_the_one_that_has_it_now(path: str) -> None:
+async def test_a_listener_that_ends_leaves_the_name_to_the_one_that_has_it_now(path: str) -> None:
     one, two = Listener(path, until_it_ends, nowhere), Listener(path, until_it_ends, nowhere)
     one.bind()
     os.unlink(path)  # as systemd does at the last logout
@@ -78,7 +78,7 @@ async def test_a_listener_whose_folder_is_another_by_now_goes_there_and_says_so(
                 client.connect(told[-1])
 
 
-async def test_who_comes_when_it_has_stopped_is_not_let_in_and_who_is_there_stays(
+async def test_a_stopped_listener_lets_nobody_in_and_keeps_who_is_there(
     path: str,
 ) -> None:
     listener = Listener(path, until_it_ends, nowhere)

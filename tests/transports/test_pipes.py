@@ -140,7 +140,7 @@ async def test_after_hanging_up_what_nobody_receives_is_thrown_away() -> None:
     os.close(their_input)
 
 
-async def test_who_has_said_all_can_still_be_answered() -> None:
+async def test_a_peer_that_has_said_all_can_still_be_answered() -> None:
     theirs, ours = os.pipe()
     answers, answered = os.pipe()
     os.write(ours, b"one request")

@@ -26,14 +26,14 @@ def base(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
     return folder
 
 
-def test_it_is_made_so_that_nobody_else_may_enter(base: Path) -> None:
+def test_the_runtime_folder_is_made_so_that_nobody_else_may_enter(base: Path) -> None:
     folder = Path(runtime_folder())
     assert folder == base / "acphold"
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
     assert Path(own_socket()).parent == folder
 
 
-def test_one_that_others_may_enter_is_refused_with_what_to_do(base: Path) -> None:
+def test_a_runtime_folder_that_others_may_enter_is_refused_with_what_to_do(base: Path) -> None:
     (base / "acphold").mkdir()
     (base / "acphold").chmod(0o750)
     with pytest.raises(RuntimeFolderError, match="chmod 700"):
@@ -46,7 +46,7 @@ def test_a_link_is_not_followed(base: Path, tmp_path: Path) -> None:
         runtime_folder()
 
 
-def test_one_that_belongs_to_somebody_else_is_refused(
+def test_a_runtime_folder_that_belongs_to_somebody_else_is_refused(
     base: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runtime_folder()
@@ -71,7 +71,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder) / "home"
 
 
-def test_without_one_it_is_in_the_folder_for_state_where_nobody_else_can_be_first(
+def test_sockets_are_in_the_folder_for_state_where_there_is_no_runtime_folder(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (home.parent / "tmp" / f"acphold-{os.getuid()}").symlink_to("/nonexistent")
@@ -95,7 +95,7 @@ def test_machines_with_one_home_folder_have_folders_of_their_own(
 
 
 @pytest.mark.parametrize("why", ["no home", "a file", "too long", "of another user"])
-def test_who_cannot_have_it_at_home_has_it_in_the_temporary_folder(
+def test_a_user_who_cannot_have_it_at_home_has_it_in_the_temporary_folder(
     home: Path, why: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if why == "no home":
