@@ -116,8 +116,8 @@ def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
     [
         (["list", "--no-such"], "unrecognized arguments: --no-such; see `acphold list --help`"),
         (["list", "--limit", "0"], "--limit: '0': a whole number above 0 is required; see"),
-        (["list", "--lim", "1"], "unrecognized arguments: --lim 1; see `acphold list --help`"),
-        (["show"], "the following arguments are required: ID; see `acphold show --help`"),
+        (["list", "--lim", "1"], "unrecognized arguments: --lim; see `acphold list --help`"),
+        (["delete"], "the following arguments are required: ID; see `acphold delete --help`"),
         (["doctor", "gemini", "--acp"], "behind `--`: acphold doctor -- gemini --acp"),
         (["wrap", "gemini", "--acp"], "behind `--`: acphold wrap -- gemini --acp"),
         (["wrap", "gemini", "--", "x"], "gemini and the command behind `--` are two agents"),

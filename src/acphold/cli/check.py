@@ -28,7 +28,7 @@ from acphold.cli.client_check import ClientCheck
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
 from acphold.cli.settings import chosen_agent
 from acphold.cli.terminal_text import console
-from acphold.conformance import CHECKS, ProgramSubject, Report, Settings, chosen, inspect
+from acphold.conformance import CHECKS, ProgramSubject, Settings, chosen, inspect
 from acphold.conformance.catalogue import Check
 from acphold.conformance.model_endpoint import endpoint
 from acphold.conformance.model_errands import answer
@@ -141,28 +141,28 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     """
     options = convert(given, _Options)
     catalogue = CLIENT_CHECKS if options.client else CHECKS
-    checks = _chosen(catalogue, options.only)
+    patterns = [pattern for word in options.only for pattern in word.split(",") if pattern]
+    for pattern in patterns:
+        if not chosen(catalogue, [pattern]):
+            raise UsageError(f"no check is called {pattern!r}; `acphold check --list` shows them")
+    checks = chosen(catalogue, patterns)
     if options.lists:
-        _print_list(checks, as_json=options.as_json, markdown=options.markdown)
+        rules = [check.rule for check in checks]
+        if options.as_json:
+            for rule in rules:
+                print(json.dumps(json_rule(rule), ensure_ascii=False))
+        elif options.markdown:
+            print(markdown_rules(rules), end="")
+        else:
+            print_rules(rules, console())
         return Exit.OK
     program = chosen_agent(agent, program).command
     expected = _baseline(catalogue, options.baseline)
     if options.client:
-        return _check_client(checks, expected, options, program)
-    return _check_agent(checks, expected, options, program)
+        if program or options.junit or options.model_endpoint is not None:
+            raise UsageError("--client takes no agent, no --junit and no --model-endpoint")
+        return ClientCheck(checks, expected, options.form, options.report).run()
 
-
-def _check_client(
-    checks: Sequence[Check], expected: frozenset[str], options: _Options, program: tuple[str, ...]
-) -> int:
-    if program or options.junit or options.model_endpoint is not None:
-        raise UsageError("--client takes no agent, no --junit and no --model-endpoint")
-    return ClientCheck(checks, expected, options.form, options.report).run()
-
-
-def _check_agent(
-    checks: Sequence[Check], expected: frozenset[str], options: _Options, program: tuple[str, ...]
-) -> int:
     if options.report is not None:
         raise UsageError("--report is for --client; `--json` and the like print to stdout")
     if not program:
@@ -170,41 +170,23 @@ def _check_agent(
     settings = Settings(
         timeout=options.timeout, sign_in=options.sign_in, named=frozenset(options.only)
     )
-    with _model(options.model_endpoint) as env:
-        outcome = Outcome(_checked(ProgramSubject(program, env), checks, settings), expected)
-    _tell(outcome, options)
-    return Exit.OK if outcome.is_good else Exit.ERROR
-
-
-def _tell(outcome: Outcome, options: _Options) -> None:
+    with _model(options.model_endpoint) as env, _progress(len(checks)) as tell:
+        subject = ProgramSubject(program, env)
+        report = asyncio.run(inspect(subject, checks, settings, on_check=tell))
+    outcome = Outcome(report, expected)
     if options.junit is not None:
-        _write(options.junit, junit_report(outcome))
+        try:
+            Path(options.junit).write_bytes(junit_report(outcome))
+        except OSError as error:
+            raise UsageError(f"--junit {options.junit}: {error.strerror}") from None
     if options.form is not Format.TEXT:
         print(rendered(outcome, options.form), end="")
-        return
-    print_report(outcome, console())
-    takes_model = any(TAKES_MODEL in it.why for it in outcome.report.findings)
-    if options.model_endpoint is None and takes_model:
-        print("A model that obeys shows more: --model-endpoint PORT", file=sys.stderr)
-
-
-def _chosen(catalogue: Sequence[Check], only: Sequence[str]) -> list[Check]:
-    patterns = [pattern for word in only for pattern in word.split(",") if pattern]
-    for pattern in patterns:
-        if not chosen(catalogue, [pattern]):
-            raise UsageError(f"no check is called {pattern!r}; `acphold check --list` shows them")
-    return chosen(catalogue, patterns)
-
-
-def _print_list(checks: Sequence[Check], *, as_json: bool, markdown: bool) -> None:
-    rules = [check.rule for check in checks]
-    if as_json:
-        for rule in rules:
-            print(json.dumps(json_rule(rule), ensure_ascii=False))
-    elif markdown:
-        print(markdown_rules(rules), end="")
     else:
-        print_rules(rules, console())
+        print_report(outcome, console())
+        takes_model = any(TAKES_MODEL in it.why for it in report.findings)
+        if options.model_endpoint is None and takes_model:
+            print("A model that obeys shows more: --model-endpoint PORT", file=sys.stderr)
+    return Exit.OK if outcome.is_good else Exit.ERROR
 
 
 def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
@@ -252,11 +234,6 @@ def a_port(text: str) -> int:
     return int(text)
 
 
-def _checked(subject: ProgramSubject, checks: Sequence[Check], settings: Settings) -> Report:
-    with _progress(len(checks)) as tell:
-        return asyncio.run(inspect(subject, checks, settings, on_check=tell))
-
-
 @contextmanager
 def _progress(count: int) -> Iterator[Callable[[Check], None]]:
     """On a terminal, a line on stderr that says what is being checked."""
@@ -272,10 +249,3 @@ def _progress(count: int) -> Iterator[Callable[[Check], None]]:
 
     with Status("starting the agent", console=Console(stderr=True)) as status:
         yield tell
-
-
-def _write(path: str, data: bytes) -> None:
-    try:
-        Path(path).write_bytes(data)
-    except OSError as error:
-        raise UsageError(f"--junit {path}: {error.strerror}") from None

@@ -12,8 +12,8 @@ from acphold.cli.findings import Finding
 from acphold.cli.journals import exists, file_of, opened, path_of, sessions, unread_remark
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import AcpholdError
-from acphold.journal import ListFilter, Sessions
-from acphold.journal.in_file import InFile
+from acphold.journal import ListFilter
+from acphold.journal.in_file import InFile, Repaired
 
 LITTLE_SPACE = 64 << 20
 """Bytes free on the journal's disk below which it is time to make room."""
@@ -40,27 +40,51 @@ def checked_journal(location: str | None) -> list[Finding]:
         return [_problem(error)]
     if path is None:
         return inside
-    return [Finding(f"{folder(str(path))}, {_sizes(path)}"), *inside, *_room(path)]
+    log = path.with_name(f"{path.name}-wal")
+    waiting = size(log.stat().st_size if log.exists() else 0)
+    sizes = f"{size(path.stat().st_size)}, and {waiting} in its write-ahead log"
+    return [Finding(f"{folder(str(path))}, {sizes}"), *inside, *_room(path)]
 
 
 async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | None]:
     """What is found, and the file, if it is in one."""
     async with opened(location) as journal:
-        contents = Finding(await _contents(journal))
+        prompted = unprompted = 0
+        async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
+            prompted += row.prompted
+            unprompted += not row.prompted
+        rest = f", {unprompted:,} more without a prompt" if unprompted else ""
+        findings = [Finding(counted(prompted, "session") + rest)]
         if (file := journal.file) is None:
-            return [contents], None
+            return findings, None
         path = Path(file.path)
-        findings = [
-            contents,
-            *await _room_of(file),
-            *await _unread(journal),
-            *_whole(path, await file.damage()),
-            *_spoiled(await file.spoiled()),
-            *_unswept(await file.unswept()),
-            *_cut(await file.log_cut_at()),
-            *_private(path, was_open=file.was_open_to_others),
-        ]
-        return findings, path
+        findings += await _room_of(file)
+        what, _, advice = (await unread_remark(journal)).partition("; ")
+        if what:
+            findings.append(Finding(what, advice))
+        damage = await file.damage()
+        if not damage:
+            findings.append(Finding("it is whole: every page and every history was read"))
+        for sentence in damage:
+            advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
+            findings.append(Finding(on_one_line(sentence), advice))
+        # What is known of sessions beside what was said.
+        if spoiled := await file.spoiled():
+            some = ", ".join(map(on_one_line, spoiled[:LARGEST]))
+            some += ", …" if len(spoiled) > LARGEST else ""
+            what = f"the summary of {counted(len(spoiled), 'session')} is not what was written"
+            findings.append(Finding(f"{what}: {some}", "`acphold doctor --repair` makes it anew"))
+        # A deletion that something has cut short, such as a full disk.
+        if unswept := await file.unswept():
+            what = f"something of {counted(unswept, 'deleted session')} is still in the file"
+            how = "the next turn overwrites it, or `acphold index` does now"
+            findings.append(Finding(f"{what}: {how}", is_past=True))
+        if (at := await file.log_cut_at()) is not None:
+            what = f"on {local(at)} its write-ahead log had lost its end"
+            findings.append(
+                Finding(f"{what}: what was written last before that may be missing", is_past=True)
+            )
+        return [*findings, *_private(path, was_open=file.was_open_to_others)], path
 
 
 def _problem(error: AcpholdError) -> Finding:
@@ -71,26 +95,6 @@ def _problem(error: AcpholdError) -> Finding:
         if what
         else Finding(advice, "see `acphold help when something is wrong`")
     )
-
-
-def _sizes(path: Path) -> str:
-    log = path.with_name(f"{path.name}-wal")
-    waiting = log.stat().st_size if log.exists() else 0
-    return f"{size(path.stat().st_size)}, and {size(waiting)} in its write-ahead log"
-
-
-async def _contents(journal: Sessions) -> str:
-    prompted = unprompted = 0
-    async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
-        prompted += row.prompted
-        unprompted += not row.prompted
-    rest = f", {unprompted} more without a prompt" if unprompted else ""
-    return counted(prompted, "session") + rest
-
-
-async def _unread(journal: Sessions) -> list[Finding]:
-    what, _, advice = (await unread_remark(journal)).partition("; ")
-    return [Finding(what, advice)] if what else []
 
 
 async def _room_of(file: InFile) -> list[Finding]:
@@ -115,41 +119,6 @@ async def _room_of(file: InFile) -> list[Finding]:
     if large:
         findings.append(Finding(f"largest: {'; '.join(large)}"))
     return findings
-
-
-def _whole(path: Path, damage: list[str]) -> list[Finding]:
-    if not damage:
-        return [Finding("it is whole: every page and every history was read")]
-    advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
-    return [Finding(on_one_line(sentence), advice) for sentence in damage]
-
-
-def _spoiled(sessions: list[str]) -> list[Finding]:
-    """Of what is known of sessions beside what was said, something is not as it was written."""
-    if not sessions:
-        return []
-    some = ", ".join(map(on_one_line, sessions[:LARGEST]))
-    what = f"the summary of {counted(len(sessions), 'session')} is not what was written: {some}"
-    more = ", …" if len(sessions) > LARGEST else ""
-    return [Finding(f"{what}{more}", "`acphold doctor --repair` makes it anew")]
-
-
-def _unswept(count: int) -> list[Finding]:
-    """What a deletion has left that something has cut short, such as a full disk."""
-    if not count:
-        return []
-    text = f"something of {counted(count, 'deleted session')} is still in the file"
-    return [
-        Finding(f"{text}: the next turn overwrites it, or `acphold index` does now", is_past=True)
-    ]
-
-
-def _cut(at: int | None) -> list[Finding]:
-    """What is known of a write-ahead log that lost its end."""
-    if at is None:
-        return []
-    found = f"on {local(at)} its write-ahead log had lost its end: what was written last before "
-    return [Finding(f"{found}that may be missing", is_past=True)]
 
 
 def _private(path: Path, *, was_open: bool) -> list[Finding]:
@@ -192,19 +161,20 @@ def _room(path: Path) -> list[Finding]:
 
 def repaired_journal(location: str | None) -> list[Finding]:
     """Make anew what can be made from the conversations, and say what was wrong."""
+
+    async def repaired() -> Repaired:
+        async with opened(location) as journal:
+            done = await file_of(journal, "repair").repair()
+            while await journal.catch_up(1.0):
+                pass
+            return done
+
     try:
         if not exists(location):
             return [Finding("there is no journal yet, and nothing to repair")]
-        return asyncio.run(_repaired(location))
+        done = asyncio.run(repaired())
     except AcpholdError as error:
         return [_problem(error)]
-
-
-async def _repaired(location: str | None) -> list[Finding]:
-    async with opened(location) as journal:
-        done = await file_of(journal, "repair").repair()
-        while await journal.catch_up(1.0):
-            pass
     wrong = ", ".join(map(on_one_line, done.miscounted))
     return [
         Finding(

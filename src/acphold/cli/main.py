@@ -118,12 +118,17 @@ MEANT = {
 
 def main(arguments: Sequence[str]) -> int:
     """Run a command line; the exit code."""
-    _open_what_is_closed()
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:  # whoever started us has closed it (`>&-`)
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until we end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # A terminal that is not UTF-8 gets question marks, not a traceback.
             stream.reconfigure(errors="replace")
-    _log_to_stderr()
+    # Warnings, for commands that do not set up a log of their own.
+    handler = logging.StreamHandler()
+    handler.setFormatter(VisibleLines("acphold: %(message)s"))
+    logging.basicConfig(handlers=[handler])
     try:
         code = _run(arguments)
         sys.stdout.flush()
@@ -140,27 +145,16 @@ def main(arguments: Sequence[str]) -> int:
         _discard_output()
         return Exit.ERROR
     except KeyboardInterrupt:
-        _leave_quietly()
+        # Nothing is printed of what it has cut in the middle, nor of a second Ctrl-C.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        sys.unraisablehook = lambda _: None
+        warnings.simplefilter("ignore")
         return Exit.INTERRUPTED
     return code
 
 
-def _leave_quietly() -> None:
-    """Nothing is printed of what Ctrl-C has cut in the middle, nor of a second Ctrl-C."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    sys.unraisablehook = lambda _: None
-    warnings.simplefilter("ignore")
-
-
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What becomes of writing into a file that a shell has opened for us."""
-
-
-def _open_what_is_closed() -> None:
-    """Stdin, stdout and stderr, where whoever started us has closed them (`>&-`)."""
-    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until we end
 
 
 def _told(error: AcpholdError) -> str:
@@ -173,54 +167,36 @@ def _told(error: AcpholdError) -> str:
     return str(error)
 
 
-def _log_to_stderr() -> None:
-    """Warnings, for commands that do not set up a log of their own."""
-    handler = logging.StreamHandler()
-    handler.setFormatter(VisibleLines("acphold: %(message)s"))
-    logging.basicConfig(handlers=[handler])
-
-
 def _run(arguments: Sequence[str]) -> int:
-    name, *rest = arguments or ("resume" if _is_at_home() else "",)
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    if not arguments and on_terminal:
+        from acphold.cli.journals import exists
+
+        # A person is there: if they have sessions, they want to find one of them.
+        arguments = ["resume"] if exists(None) else []
+    name, *rest = arguments or ("",)
     name = SAME.get(name, name)
     try:
-        if name and not name.startswith("-"):
-            return _run_command(name, rest)
-        about = parser_of("")
-        about.read([name, *rest] if name else [])  # which ends with --help and --version
+        if not name or name.startswith("-"):
+            about = parser_of("")
+            about.read([name, *rest] if name else [])  # which ends with --help and --version
+            about.print_help(sys.stderr)
+            return Exit.USAGE
+        found = parser_of(name)
+        if any(word.startswith("--host") for word in rest):
+            from acphold.cli.ssh import become_ssh, words_there
+
+            if there := words_there(found, rest):
+                become_ssh(there[0], [name, *there[1]], terminal=on_terminal)
+        if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
+            signal.signal(signal.SIGINT, signal.default_int_handler)
+        return found.run(rest)
     except NothingChosen:
         return Exit.OK
     except UsageError as error:
-        print(visible(f"{_called(name)}: {error}"), file=sys.stderr)
-    else:
-        about.print_help(sys.stderr)
-    return Exit.USAGE
-
-
-def _run_command(name: str, rest: Sequence[str]) -> int:
-    found = parser_of(name)
-    if any(word.startswith("--host") for word in rest):
-        from acphold.cli.ssh import become_ssh, words_there
-
-        if there := words_there(found, rest):
-            on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-            become_ssh(there[0], [name, *there[1]], terminal=on_terminal)
-    if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
-    return found.run(rest)
-
-
-def _is_at_home() -> bool:
-    """Whether a person is there who has sessions: `acphold` alone is to find one of them."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return False
-    from acphold.cli.journals import exists
-
-    return exists(None)
-
-
-def _called(name: str) -> str:
-    return f"acphold {name}" if name in COMMANDS else "acphold"
+        called = f"acphold {name}" if name in COMMANDS else "acphold"
+        print(visible(f"{called}: {error}"), file=sys.stderr)
+        return Exit.USAGE
 
 
 def parser_of(name: str) -> Parser:

@@ -8,7 +8,7 @@ folded all the same.
 from __future__ import annotations
 
 import base64
-from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterable, AsyncIterator, Iterable
 from functools import cache
 from hashlib import sha256
 from html import escape
@@ -17,7 +17,7 @@ from pathlib import Path
 from acphold.exports.prose import diff_line, prose
 from acphold.exports.session_head import Head
 from acphold.history import Entry
-from acphold.history.timeline import ContextCompaction, Item, Message, SubAgent, ToolCall
+from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall
 from acphold.presentation.blocks import (
     blocks_of,
     described,
@@ -37,7 +37,7 @@ from acphold.presentation.scenes import (
     sub_agent_stands,
 )
 from acphold.presentation.visible_text import counted, iso, local, on_one_line, visible
-from acphold.reports.transcript import Planned, Scene, ToldTurn, produced, turns
+from acphold.reports.transcript import Planned, Scene, produced, turns
 from acphold.schema import (
     AudioContent,
     Content,
@@ -60,10 +60,23 @@ _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345
 
 async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
     """The text of the page, a turn at a time."""
-    yield begun(head.name, [f"{_term(name)}<dd>{_text(value)}" for name, value in head.facts()])
+    facts = [f"<dt>{_text(name)}</dt><dd>{_text(value)}" for name, value in head.facts()]
+    yield begun(head.name, facts)
     empty = True
     async for turn in turns(entries):
-        yield "".join(_turn(turn))
+        place = f"e{turn.seq}"
+        when = f'<time datetime="{iso(turn.at)}">{local(turn.at)}</time>'
+        link = f'<a href="#{place}">{when}</a>'
+        told = [f'<section class="turn" id="{place}">\n<p class="when">{link}</p>\n']
+        known = {turn.seq}
+        for seq, scene in zip(turn.places, turn.scenes, strict=True):
+            if inside := _scene(scene):
+                # Several may begin with one entry: a link leads to the first of them.
+                named = "" if seq in known else f' id="e{seq}"'
+                known.add(seq)
+                link = f'<a class="place" href="#e{seq}" title="Link to this place">@{seq}</a>'
+                told.append(f'<div class="entry"{named}>{link}\n{inside}</div>\n')
+        yield "".join([*told, "</section>\n"])
         empty = False
     if empty:
         yield '<p class="beside">Nothing was said in this session.</p>\n'
@@ -72,20 +85,21 @@ async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
 
 def index(heads: Iterable[Head], suffix: str) -> str:
     """A page that leads to those of several sessions, in the same folder."""
-    rows = [_row(head, suffix) for head in heads]
+    rows = []
+    for head in heads:
+        about = (
+            local(head.updated_at),
+            head.agent,
+            head.cwd,
+            counted(head.message_count, "message"),
+        )
+        rows.append(
+            f'<li class="block"><a href="{_text(head.file_name + suffix)}">{_text(head.name)}</a>'
+            f"<p>{_text(on_one_line(' · '.join(about)))}</p></li>\n"
+        )
     title = counted(len(rows), "session")
-    head = begun(title, (), holds="list of sessions")
-    return f'{head}<ul class="sessions">\n{"".join(rows)}</ul>\n{ended()}'
-
-
-def _row(head: Head, suffix: str) -> str:
-    about = " · ".join(
-        (local(head.updated_at), head.agent, head.cwd, counted(head.message_count, "message"))
-    )
-    return (
-        f'<li class="block"><a href="{_text(head.file_name + suffix)}">{_text(head.name)}</a>'
-        f"<p>{_text(on_one_line(about))}</p></li>\n"
-    )
+    begin = begun(title, (), holds="list of sessions")
+    return f'{begin}<ul class="sessions">\n{"".join(rows)}</ul>\n{ended()}'
 
 
 # -- the page around it -------------------------------------------------------------------------
@@ -149,42 +163,47 @@ def _text(text: str) -> str:
     return escape(visible(text))
 
 
-def _term(name: str) -> str:
-    return f"<dt>{_text(name)}</dt>"
-
-
 # -- scenes -------------------------------------------------------------------------------------
 
 
-def _turn(turn: ToldTurn) -> Iterator[str]:
-    place = f"e{turn.seq}"
-    yield f'<section class="turn" id="{place}">\n<p class="when"><a href="#{place}">'
-    yield f'<time datetime="{iso(turn.at)}">{local(turn.at)}</time></a></p>\n'
-    known = {turn.seq}
-    for seq, scene in zip(turn.places, turn.scenes, strict=True):
-        if inside := _scene(scene):
-            # Several may begin with one entry: the first of them is what a link to it leads to.
-            named = "" if seq in known else f' id="e{seq}"'
-            known.add(seq)
-            link = f'<a class="place" href="#e{seq}" title="Link to this place">@{seq}</a>'
-            yield f'<div class="entry"{named}>{link}\n{inside}</div>\n'
-    yield "</section>\n"
-
-
 def _scene(scene: Scene) -> str:
+    """A scene as a block of the page; "" for what is not told."""
     match scene:
         case Message(role="thought"):
-            return _thought(scene)
+            return _fold("Thought", on_one_line(scene.text)[:120], _said(scene, markdown=False))
         case Message():
-            return _message(scene)
+            whose = "told" if is_told(scene) else scene.role
+            inside = _said(scene, markdown=scene.role == "agent")
+            return _article(whose, speaker(scene), inside)
         case ToolCall():
             return _tool(scene)
         case ContextCompaction(summary=summary) if summary:
-            return _compaction(scene)
+            said = _said(Message("agent", None, summary), markdown=True)
+            return _fold("context", compacted(scene), said)
         case SubAgent():
-            return _sub_agent(scene)
+            words, status = sub_agent_stands(scene)
+            about = " · ".join(filter(None, ("sub-agent", words)))
+            inside = "".join(
+                _article(
+                    "told" if item.role == "user" else item.role,
+                    speaker_in_child(item),
+                    _said(item, markdown=item.role == "agent"),
+                )
+                if isinstance(item, Message)
+                else _scene(item)
+                for item in scene.timeline
+            )
+            return (
+                f'<details class="block tool {_status(status)}"><summary>'
+                f'<b class="mark">{step_mark(status)}</b> {_text(on_one_line(scene.name))} '
+                f"<span>{about}</span></summary>{inside}</details>\n"
+            )
         case Planned():
-            return _plan(scene)
+            steps = "".join(
+                f'<li class="{_status(step.status)}">{step_mark(step.status)} {_text(step.text)}'
+                for step in scene.steps
+            )
+            return f'<div class="block plan"><h2>Plan</h2><ul>{steps}</ul></div>\n'
         case _:
             if (found := aside(scene)) is None:
                 return ""
@@ -192,56 +211,20 @@ def _scene(scene: Scene) -> str:
             return f'<p class="block beside {kind}"><b>{what}</b> {_text(words)}</p>\n'
 
 
-def _message(message: Message) -> str:
-    inside = "".join(_block(block, markdown=message.role == "agent") for block in _blocks(message))
-    whose = "told" if is_told(message) else message.role
-    return f'<article class="block message {whose}"><h2>{speaker(message)}</h2>{inside}</article>\n'
+def _article(whose: str, who: str, inside: str) -> str:
+    return f'<article class="block message {whose}"><h2>{who}</h2>{inside}</article>\n'
 
 
-def _thought(message: Message) -> str:
-    inside = "".join(_block(block, markdown=False) for block in _blocks(message))
-    first = on_one_line(message.text)[:120]
+def _fold(what: str, words: str, inside: str) -> str:
+    """What is there for whoever wants it, behind its first words."""
     return (
-        f'<details class="block thought"><summary><b>Thought</b> <span>{_text(first)}</span>'
-        f"</summary>{inside}</details>\n"
+        f'<details class="block thought"><summary><b>{what}</b> '
+        f"<span>{_text(on_one_line(words))}</span></summary>{inside}</details>\n"
     )
 
 
-def _compaction(compaction: ContextCompaction) -> str:
-    said = Message("agent", None, compaction.summary)
-    inside = "".join(_block(block, markdown=True) for block in _blocks(said))
-    return (
-        f'<details class="block thought"><summary><b>context</b> '
-        f"<span>{_text(on_one_line(compacted(compaction)))}</span></summary>{inside}</details>\n"
-    )
-
-
-def _sub_agent(agent: SubAgent) -> str:
-    words, status = sub_agent_stands(agent)
-    about = " · ".join(filter(None, ("sub-agent", words)))
-    return (
-        f'<details class="block tool {_status(status)}"><summary>'
-        f'<b class="mark">{step_mark(status)}</b> {_text(on_one_line(agent.name))} '
-        f"<span>{about}</span></summary>{''.join(map(_in_child, agent.timeline))}</details>\n"
-    )
-
-
-def _in_child(item: Item) -> str:
-    """What was said or done in a sub-agent's session."""
-    if not isinstance(item, Message):
-        return _scene(item)
-    inside = "".join(_block(block, markdown=item.role == "agent") for block in _blocks(item))
-    whose = "told" if item.role == "user" else item.role
-    head = f"<h2>{speaker_in_child(item)}</h2>"
-    return f'<article class="block message {whose}">{head}{inside}</article>\n'
-
-
-def _plan(planned: Planned) -> str:
-    steps = "".join(
-        f'<li class="{_status(step.status)}">{step_mark(step.status)} {_text(step.text)}'
-        for step in planned.steps
-    )
-    return f'<div class="block plan"><h2>Plan</h2><ul>{steps}</ul></div>\n'
+def _said(message: Message, *, markdown: bool) -> str:
+    return "".join(_block(block, markdown=markdown) for block in blocks_of(message.content))
 
 
 def _status(status: str) -> str:
@@ -250,10 +233,6 @@ def _status(status: str) -> str:
 
 
 # -- content ------------------------------------------------------------------------------------
-
-
-def _blocks(message: Message) -> Iterable[ContentBlock]:
-    return blocks_of(message.content)
 
 
 def _block(block: ContentBlock, *, markdown: bool) -> str:
