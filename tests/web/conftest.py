@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from signal import SIGKILL
 from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
 
@@ -32,6 +31,14 @@ class Served:
     folder: Path
     env: dict[str, str] = field(repr=False)
     process: Popen[str] = field(repr=False)
+    words: list[str] = field(repr=False)
+
+    def start_again(self) -> None:
+        """Kill it, and start it as it was started; it has another code then."""
+        self.process.kill()
+        self.process.communicate()
+        self.process, told = started(self.words, self.env)
+        self.pair = told["pair"]
 
     def run(self, *words: str) -> str:
         """What a command of ours prints, as the user who serves."""
@@ -44,6 +51,14 @@ class Served:
     def token(self, *words: str) -> str:
         """A new token."""
         return self.run("token", "create", *words)
+
+
+def started(words: list[str], env: dict[str, str]) -> tuple[Popen[str], dict[str, str]]:
+    """A server, and what it tells once somebody may come."""
+    process = Popen(words, env=env, stdout=PIPE, text=True)
+    assert process.stdout is not None
+    told: dict[str, str] = json.loads(process.stdout.readline())
+    return process, told
 
 
 @contextmanager
@@ -63,14 +78,14 @@ def _served(
         "XDG_RUNTIME_DIR": short,
     }
     words = [*ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", *options, "--", *agent]
-    with Popen(words, env=env, stdout=PIPE, text=True) as process:
-        try:
-            assert process.stdout is not None
-            said = json.loads(process.stdout.readline())
-            yield Served(said["url"], said["pair"], folder, env, process)
-        finally:
-            process.terminate()
-    assert process.returncode in (0, -SIGKILL)  # a test may kill it
+    process, told = started(words, env)
+    served = Served(told["url"], told["pair"], folder, env, process, words)
+    try:
+        yield served
+    finally:
+        served.process.terminate()
+        served.process.communicate()
+        assert served.process.returncode == 0
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ import pytest_asyncio
 import acphold
 from tests.web.conftest import Served, serving
 from tests.web.network import Network, network
+from tests.web.soak import soak
 
 
 @pytest_asyncio.fixture
@@ -121,3 +122,34 @@ async def test_a_token_that_is_revoked_meanwhile_ends_it_with_that_reason(
         async with asyncio.timeout(60):
             with pytest.raises(acphold.AcpholdError, match="pair"):
                 await turn
+
+
+async def test_a_server_that_is_killed_and_started_again_goes_on_where_it_was(
+    far: Served, failing: Network
+) -> None:
+    async with acphold.connect(far.url, token=far.token()) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        await session.prompt("quick: before")
+        far.start_again()
+        async with asyncio.timeout(60):
+            assert "behind" in (await session.prompt("quick: behind")).text
+        assert str(session.state.timeline).count("quick: before") == 2  # nothing was told twice
+
+
+async def test_a_turn_that_ran_in_a_server_that_was_killed_is_told_to_be_interrupted(
+    far: Served, failing: Network
+) -> None:
+    async with acphold.connect(far.url, token=far.token()) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        turn = session.prompt("slow")
+        async for _ in turn:
+            break  # it has begun
+        far.start_again()
+        async with asyncio.timeout(60):
+            with pytest.raises(acphold.AcpholdError, match="interrupted"):
+                await turn
+            assert "on" in (await session.prompt("quick: on")).text
+
+
+async def test_rounds_of_loss_and_return_at_random_lose_and_double_nothing(tmp_path: Path) -> None:
+    await soak(20, 1, tmp_path)
