@@ -58,6 +58,7 @@ interop: $(VENV)/.installed
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed
 	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)
+	$(BIN)/python -m tests.web.soak $(ROUNDS) $(SEED)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(BENCH)
