@@ -29,8 +29,6 @@ from uuid import UUID
 
 import psutil
 
-from acphold.history.compaction import compact
-from acphold.history.entries import Segment
 from acphold.imports import IMPORTED
 from acphold.journal import ListFilter, history
 from acphold.journal.stores import open_journal
@@ -163,19 +161,11 @@ async def kept(journal: Path) -> Kept:
     found: Kept = {}
     try:
         for row in await opened.page(ListFilter()):
-            told = [
-                entry
+            entries = [
+                (entry.kind, entry.at, bytes(entry.raw))
                 async for segment in history(opened, row.session_id)
                 for entry in segment.entries()
-                if entry.kind != IMPORTED and entry.raw
-            ]
-            # What was taken in by several pieces is put together in each by itself.
-            apart = [Segment(n, n, entry.kind, entry.at, entry.raw) for n, entry in enumerate(told)]
-            entries = [
-                (segment.kind, segment.at, entry.raw)
-                for segment in compact(apart)
-                for entry in segment.entries()
-                if entry.raw
+                if entry.kind != IMPORTED
             ]
             assert not row.is_unread
             facts = row.agent, row.cwd, row.title, row.created_at, row.updated_at
