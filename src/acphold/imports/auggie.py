@@ -132,7 +132,24 @@ class _Telling:
         if not is_told:
             self._scribe.say(text(exchange, "response_text"), message_id)
         for node in answered:
-            self._answer(node, message_id)
+            kind = number(node, "type")
+            if kind == _SAID:
+                self._scribe.say(text(node, "content"), message_id)
+            elif kind == _THOUGHT:
+                thought = text(node, "thinking", "content") or text(node, "thinking", "summary")
+                self._scribe.think(thought, message_id)
+            elif kind == _CALLED:
+                self._call(obj(node, "tool_use"))
+            elif kind == _SPENT:
+                spent = obj(node, "token_usage")
+                self._scribe.tokens(
+                    inputTokens=number(spent, "input_tokens"),
+                    outputTokens=number(spent, "output_tokens"),
+                    cachedReadTokens=number(spent, "cache_read_input_tokens"),
+                    cachedWriteTokens=number(spent, "cache_creation_input_tokens"),
+                )
+            elif kind not in _SAID_BESIDE:
+                self._missed.kind("parts", str(kind), node)
         self._scribe.clock(milliseconds(told.get("finishedAt")))
         if told.get("completed") is True and not self._calls:
             self._scribe.done()
@@ -159,26 +176,6 @@ class _Telling:
             elif kind not in (_WORDS, _RESULT, _WHERE) and kind not in _ASKED_BESIDE:
                 self._missed.kind("parts of prompts", str(kind), node)
         return blocks
-
-    def _answer(self, node: Object, message_id: str) -> None:
-        kind = number(node, "type")
-        if kind == _SAID:
-            self._scribe.say(text(node, "content"), message_id)
-        elif kind == _THOUGHT:
-            thought = text(node, "thinking", "content") or text(node, "thinking", "summary")
-            self._scribe.think(thought, message_id)
-        elif kind == _CALLED:
-            self._call(obj(node, "tool_use"))
-        elif kind == _SPENT:
-            spent = obj(node, "token_usage")
-            self._scribe.tokens(
-                inputTokens=number(spent, "input_tokens"),
-                outputTokens=number(spent, "output_tokens"),
-                cachedReadTokens=number(spent, "cache_read_input_tokens"),
-                cachedWriteTokens=number(spent, "cache_creation_input_tokens"),
-            )
-        elif kind not in _SAID_BESIDE:
-            self._missed.kind("parts", str(kind), node)
 
     def _call(self, call: Object) -> None:
         call_id, name = text(call, "tool_use_id"), text(call, "tool_name")

@@ -218,7 +218,21 @@ class _Telling:
             self._missed.add("results of unknown calls", result)
             return
         if not self._scribe.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
-            self._subagent(call_id)
+            # Tell the calls of the session that this one started.
+            for session_id, _ in databases.rows_of(
+                self._database,
+                "sessions",
+                "id, title",
+                "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)",
+                self._missed,
+                self._session_id,
+                call_id,
+                f"$${call_id}",
+                f"$${call_id}",
+            ):
+                telling = _Telling(self._database, SubagentScribe(self._scribe, call_id))
+                for _ in telling.session(str(session_id)):
+                    pass
         about = from_json(text(result, "metadata"))
         failed = result.get("is_error") is True
         produced: list[Object] = []
@@ -247,23 +261,6 @@ class _Telling:
         if (code := number(about, "exit_code")) is not None:
             fields["rawOutput"] = {"exitCode": code}
         self._scribe.update(call_id, fields)
-
-    def _subagent(self, call_id: str) -> None:
-        """Tell the calls of the session that this call started."""
-        for session_id, _ in databases.rows_of(
-            self._database,
-            "sessions",
-            "id, title",
-            "parent_session_id = ? AND (id = ? OR substr(id, -length(?)) = ?)",
-            self._missed,
-            self._session_id,
-            call_id,
-            f"$${call_id}",
-            f"$${call_id}",
-        ):
-            telling = _Telling(self._database, SubagentScribe(self._scribe, call_id))
-            for _ in telling.session(str(session_id)):
-                pass
 
 
 READER: Final = Reader(NAME, KEY, find, read)

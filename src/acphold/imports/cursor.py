@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from acphold.imports import cursor_tools, databases
 from acphold.imports.content_blocks import link, plan_entry, resource, text_block
@@ -127,15 +127,10 @@ def _item(state: Path, key: str) -> Object:
 def _value(state: Path, table: str, key: str, missed: Missed) -> Object:
     """What stands under a key; empty where nothing does."""
     for (value,) in databases.rows_of(state, table, "value", "key = ?", missed, key):
-        return _decoded(value, missed)
+        if value is not None:
+            raw = value if isinstance(value, bytes) else str(value).encode(errors="replace")
+            return readable(raw, missed) or {}
     return {}
-
-
-def _decoded(value: Any, missed: Missed) -> Object:
-    if value is None:
-        return {}
-    raw = value if isinstance(value, bytes) else str(value).encode(errors="replace")
-    return readable(raw, missed) or {}
 
 
 # -- read ----------------------------------------------------------------------------------
@@ -281,7 +276,14 @@ class _Telling:
             if entries:
                 self._scribe.plan(entries)
         if name == "task" and not self._scribe.caller:
-            self._subagents(call_id)
+            for child in self._children:
+                key = f"composerData:{child}"
+                composer = _value(self._state, "cursorDiskKV", key, self._missed)
+                if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
+                    scribe = SubagentScribe(self._scribe, call_id)
+                    telling = _Telling(self._state, composer, scribe)
+                    for bubble in _bubbles(self._state, composer, child, self._missed):
+                        telling.bubble(bubble)
         if fields := cursor_tools.answered(call, cwd, self._kept):
             self._scribe.update(call_id, fields)
 
@@ -292,16 +294,6 @@ class _Telling:
         ):
             return value.decode(errors="replace") if isinstance(value, bytes) else str(value)
         return None
-
-    def _subagents(self, call_id: str) -> None:
-        """Tell the calls of the subagents that this call started."""
-        for child in self._children:
-            composer = _value(self._state, "cursorDiskKV", f"composerData:{child}", self._missed)
-            if text(composer, "subagentInfo", "toolCallId").partition("\n")[0] == call_id:
-                scribe = SubagentScribe(self._scribe, call_id)
-                telling = _Telling(self._state, composer, scribe)
-                for bubble in _bubbles(self._state, composer, child, self._missed):
-                    telling.bubble(bubble)
 
 
 READER: Final = Reader(NAME, KEY, find, read)
