@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 from pathlib import Path
 from typing import Any
 
@@ -57,3 +59,54 @@ def test_a_tool_call_is_opened_whole_in_the_pager_and_stderr_by_a_key(
         one.until("PAGED", "line 12", "ready")
         one.type("\x1bOS")
         one.until("words of \\x1b[2J mine", "ready")
+
+
+PNG = base64.b64decode("iVBORw0KGgo=") + bytes(8)
+
+
+def blocks(log: Path) -> list[dict[str, Any]]:
+    """The content of the last prompt."""
+    messages = [json.loads(line) for line in log.read_text().splitlines()]
+    asked = [it["params"]["prompt"] for it in messages if it.get("method") == "session/prompt"]
+    last: list[dict[str, Any]] = asked[-1]
+    return last
+
+
+def test_a_picture_goes_whole_to_an_agent_that_takes_such_and_as_a_link_to_others(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "shot.png").write_bytes(PNG)
+    takes = {"promptCapabilities": {"image": True}}
+    for capabilities, kind in ((takes, "image"), ({}, "resource_link")):
+        log = tmp_path / f"{kind}.log"
+        agent: dict[str, Any] = {"log": str(log), "capabilities": capabilities}
+        with place.chat("--cwd", str(tmp_path), **agent) as one:
+            one.until("ready")
+            one.type("look at @shot.png \r")
+            one.until("agent  heard", "ready")
+        assert [block["type"] for block in blocks(log)] == ["text", kind]
+
+
+def test_the_picture_of_the_clipboard_is_named_by_a_key(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "picture").write_bytes(PNG)
+    program = tmp_path / "bin" / "wl-paste"
+    program.parent.mkdir()
+    program.write_text(f"#!/bin/sh\ncat {tmp_path}/picture\n")
+    program.chmod(0o755)
+    place.env["PATH"] = f"{program.parent}:{place.env['PATH']}"
+    log = tmp_path / "log"
+    agent: dict[str, Any] = {"capabilities": {"promptCapabilities": {"image": True}}}
+    with place.chat(log=str(log), **agent) as one:
+        one.until("ready")
+        one.type("\x16")
+        one.until("▸  @", ".png")
+        one.type("\r")
+        one.until("agent  heard", "ready")
+        (tmp_path / "picture").write_bytes(b"")
+        one.type("\x16")
+        one.until("no picture in the clipboard")
+    assert blocks(log)[1]["data"] == base64.b64encode(PNG).decode()

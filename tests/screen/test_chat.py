@@ -54,6 +54,9 @@ class Keys:
     def ring(self) -> None:
         """Nobody hears it."""
 
+    def insert(self, text: str) -> None:
+        raise AssertionError("nothing is typed here")
+
     def put_back(self, text: str) -> None:
         raise AssertionError("nothing is typed here")
 
@@ -203,3 +206,12 @@ async def test_what_fails_unforeseen_is_told_on_the_screen(monkeypatch: pytest.M
             await keys.next_change()
         [_, told] = at.flow.take()
         assert "nobody thought of it" in told.lines[0].plain
+
+
+async def test_an_incident_says_where_its_traceback_is() -> None:
+    said = "internal error (incident 0123abcd)"
+    at = Chat(Flow(), stderr=lambda: "should not have failed, incident 0123abcd\nTraceback")
+    assert at._with_traceback(said) == f"{said}; F4 shows its traceback"
+    elsewhere = Chat(Flow(), stderr=str)
+    assert elsewhere._with_traceback(said).endswith("the log of the process that has the session")
+    assert at._with_traceback("no such model") == "no such model"

@@ -83,3 +83,14 @@ def test_prompts_are_kept_for_this_user_only_and_two_programs_may_add_to_them(
     assert list(one.load_history_strings()) == ["second", "first\nof two lines"]
     assert path.stat().st_mode & 0o777 == 0o600
     assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+def test_an_at_finds_a_file_by_any_letters_of_its_path(tmp_path: Path) -> None:
+    for name in ("src/screen/layout.py", "src/cli/list.py", "node_modules/layout.py"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    (tmp_path / ".git").mkdir()
+    (tmp_path / ".git" / "layout").touch()
+    assert completed("see @layo", tmp_path) == ["see @src/screen/layout.py "]
+    assert completed("see @sclay", tmp_path) == ["see @src/screen/layout.py "]
+    assert completed("see @nothing", tmp_path) == []

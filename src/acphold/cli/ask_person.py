@@ -121,6 +121,9 @@ class Person:
     def ring(self) -> None:
         """The screen does it itself."""
 
+    def insert(self, text: str) -> None:
+        """No prompts are taken here."""
+
     def put_back(self, text: str) -> None:
         """No prompts are taken here."""
 
@@ -167,6 +170,9 @@ class Person:
         """Not from here."""
 
     def open_stderr(self) -> None:
+        """Not from here."""
+
+    def paste_picture(self) -> None:
         """Not from here."""
 
     def help(self) -> None:

@@ -182,7 +182,7 @@ async def _chat(
         permission=permission,
         reads_only=False,
         leaving="detaches" if is_in_background else "leaves",
-        program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(50)),
+        program=sign_in_program(start, stderr=lambda: wrap.stderr_tail(500)),
         goes=("new", "resume"),
         journal=journal,
     )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, STDOUT
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -95,10 +97,13 @@ class Seat:
             leaving=leaving,
             sign_in=self.sign_in,
             goes=goes,
-            stderr=None if program is None else program.stderr,
+            stderr=None
+            if program is None
+            else lambda: f"{program.stderr()}\n{self._logged.getvalue()}",
             export=self._export,
         )
         self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)
+        self._logged = StringIO()
         self._permission = permission
         self._journal = journal
         if self._person is not None:
@@ -217,10 +222,15 @@ class Seat:
         await self.chat.look()
         self.flow.shorten(HISTORY_PASSAGES)
         self.chat.attend()
+        # What is logged would stand in the middle of the screen; a key shows it, and the end.
+        root, self._logged = logging.getLogger(), StringIO()
+        before, root.handlers = root.handlers, [logging.StreamHandler(self._logged)]
         try:
             await screen.run()
         finally:
             await self.chat.aclose()
+            root.handlers = before
+            print(visible(self._logged.getvalue()), end="", file=sys.stderr)
 
     async def _on_lines(self) -> None:
         from acphold.screen.plain import TeletypeFace

@@ -61,6 +61,9 @@ class Face(Protocol):
     def ring(self) -> None:
         """Somebody is waited for."""
 
+    def insert(self, text: str) -> None:
+        """This goes into the line of input, where the cursor is."""
+
     def put_back(self, text: str) -> None:
         """This was entered, and is to be gone on with."""
 

@@ -14,9 +14,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+import re
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
+from pathlib import Path
+from tempfile import mkstemp
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +31,7 @@ from acphold.history.children import child_entry
 from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import TurnEnd, turn_end
 from acphold.presentation.visible_text import counted, on_one_line, visible
+from acphold.processes.clipboard import picture
 from acphold.schema import encode
 from acphold.screen.answers import Face
 from acphold.screen.flow import Flow
@@ -35,7 +39,7 @@ from acphold.screen.layout import Passage
 from acphold.screen.local_commands import Local, Prompt, Shell, help_page, meant
 from acphold.screen.panels import Choice, Key
 from acphold.screen.session_options import SessionOptions, attributes, picked_of
-from acphold.screen.typed import blocks
+from acphold.screen.typed import blocks, pictures
 from acphold.server.neighbours import PRESENCE, LiveSession, Process
 
 if TYPE_CHECKING:
@@ -103,6 +107,7 @@ class Chat:
         self._export = export or _not_here
         self._stderr = stderr
         self._began = 0.0
+        self._pasted: list[str] = []
         self._sign_in = sign_in
         self._signing_in: asyncio.Task[None] | None = None
         self.error: AcpholdError | None = None
@@ -163,6 +168,10 @@ class Chat:
 
     async def aclose(self) -> None:
         """End what was begun for it here."""
+        for path in self._pasted:
+            with suppress(OSError):  # gone already
+                os.unlink(path)
+        self._pasted.clear()
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -206,7 +215,8 @@ class Chat:
         except Exception as error:  # the top of a task: nobody awaits it
             log.exception("what the screen was doing has failed")
             self.flow.turn_over()
-            self.flow.tell(f"this has failed, which is a bug in acphold: {error!r}")
+            where = "; F4 shows the traceback" if self._stderr is not None else ""
+            self.flow.tell(f"this has failed, which is a bug in acphold: {error!r}{where}")
         self.face.changed()
 
     # -- what is heard --------------------------------------------------------------------
@@ -259,6 +269,10 @@ class Chat:
         self._began = monotonic()
         self.last_end = None
         said = blocks(text, self._session.cwd)
+        for path in pictures(text, self._session.cwd):
+            with suppress(AcpholdError):  # it has gone, or is too long: then the link is sent
+                whole = self._session.blocks(path)
+                said = (*(it for it in said if getattr(it, "uri", "") != path.as_uri()), *whole)
         if self.flow.is_open:  # is it a turn of another client that runs?
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -277,12 +291,34 @@ class Chat:
                 else:
                     break
         except AcpholdError as error:
-            end = TurnEnd("failed", 0, message=on_one_line(str(error)))
+            end = TurnEnd("failed", 0, message=self._with_traceback(on_one_line(str(error))))
         finally:
             self._is_prompting = bool(self._queue)
         if self.last_end is None:
             self._end_turn(end)
         return end
+
+    def _with_traceback(self, words: str) -> str:
+        """Where the traceback of an incident is, if that is what this tells."""
+        if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
+            return words
+        if self._stderr is not None and incident[0] in self._stderr():
+            return f"{words}; F4 shows its traceback"
+        return f"{words}; its traceback is in the log of the process that has the session"
+
+    def paste_picture(self) -> None:
+        """Name the picture in the clipboard in the line of input."""
+        self._begin(self._paste_picture(), "paste picture")
+
+    async def _paste_picture(self) -> None:
+        if not (found := await picture()):
+            self._say("no picture in the clipboard, or none of wl-paste, xclip and pngpaste")
+            return
+        descriptor, path = mkstemp(suffix=".png", prefix="acphold-")
+        os.close(descriptor)
+        Path(path).write_bytes(found)  # noqa: ASYNC240 - as quick as the clipboard is small
+        self._pasted.append(path)
+        self.face.insert(f"@{path} ")
 
     async def _let_sign_in(self, why: AuthRequiredError) -> None:
         """Have the person sign in, for the prompt to be sent again; AuthRequiredError if not."""

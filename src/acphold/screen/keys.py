@@ -9,6 +9,7 @@
 | Ctrl-Z | goes to the background, as in a shell; `fg` brings it back |
 | ? | on an empty line, shows what can be typed and pressed |
 | Ctrl-X Ctrl-E | has the prompt written in `$EDITOR` |
+| Ctrl-V | names the picture in the clipboard |
 | Ctrl-R | searches earlier prompts |
 | Up, Down | on an empty line, point at an answer to a question |
 | Ctrl-O, F4 | open the tool calls, or what the agent wrote to stderr, in the pager |
@@ -66,6 +67,9 @@ class Person(Protocol):
 
     def open_stderr(self) -> None:
         """Show what the agent has written to stderr."""
+
+    def paste_picture(self) -> None:
+        """Name the picture in the clipboard."""
 
     @property
     def heading(self) -> str:
@@ -180,6 +184,10 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("c-x", "c-e", filter=at_input)
     async def edit(event: KeyPressEvent) -> None:
         await screen.edit()
+
+    @keys.add("c-v", filter=at_input)
+    def paste_picture(event: KeyPressEvent) -> None:
+        screen.person.paste_picture()
 
     @keys.add("f2", filter=at_input)
     @keys.add("s-tab", filter=at_input & Condition(lambda: screen.input.complete_state is None))

@@ -276,6 +276,11 @@ class LineScreen:
         self._app.output.bell()
         self._app.output.flush()
 
+    def insert(self, text: str) -> None:
+        """This goes into the line of input, where the cursor is."""
+        self.input.insert_text(text)
+        self.changed()
+
     def put_back(self, text: str) -> None:
         """Have it in the line of input again, before what is typed there."""
         self.input.text = f"{text}\n{self.input.text}".rstrip("\n")

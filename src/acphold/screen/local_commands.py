@@ -49,6 +49,7 @@ KEYS: Final = {
     "//NAME": "the agent's command, where we have one of that name",
     "@FILE": "a file for the agent: any part of its path finds it",
     "Enter": "send; behind a backslash, or with Alt, a new line",
+    "Ctrl-V": "the picture in the clipboard, for the agent",
     "Ctrl-X Ctrl-E": "write the prompt in $EDITOR",
     "Up, Ctrl-R": "earlier prompts; search them",
     "Ctrl-O, F4": "all of the tool calls; what the agent wrote to stderr",

@@ -100,6 +100,9 @@ class PlainFace:
     def ring(self) -> None:
         """Nobody hears it."""
 
+    def insert(self, text: str) -> None:
+        """There is no line of input that it could go into."""
+
     def put_back(self, text: str) -> None:
         """Print it: there is no line of input that it could go into."""
         self._print(*visible(text).splitlines())

@@ -8,6 +8,8 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
+from urllib.parse import urlsplit
+from urllib.request import url2pathname
 
 from prompt_toolkit.completion import CompleteEvent, Completer, Completion
 from prompt_toolkit.document import Document
@@ -27,6 +29,13 @@ MOST_FILES = 200
 
 ABOUT = 200
 """Letters that are shown of what a command is for, where there is room."""
+
+
+def pictures(text: str, cwd: str) -> list[Path]:
+    """The pictures that `@` names: an agent that takes such gets them whole."""
+    named = (link.uri for link in blocks(text, cwd)[1:] if isinstance(link, ResourceLink))
+    paths = [Path(url2pathname(urlsplit(uri).path)) for uri in named]
+    return [path for path in paths if (mimetypes.guess_type(path)[0] or "").startswith("image/")]
 
 
 def blocks(text: str, cwd: str) -> tuple[ContentBlock, ...]:
@@ -78,7 +87,10 @@ class PromptCompleter(Completer):
                 yield Completion(f"{name} ", -len(begun), display=name, display_meta=what[:ABOUT])
 
     def _of_files(self, begun: str, *, quoted: bool) -> Iterator[Completion]:
-        for name in file_names(begun, self._cwd):
+        known = file_names(begun, self._cwd)
+        if begun:
+            known += [path for path in fitting(begun, self._cwd) if path not in known]
+        for name in known:
             if not name.isprintable() or '"' in name:
                 continue  # what could not be typed
             behind = "" if name.endswith("/") else " "
@@ -104,6 +116,30 @@ def file_names(begun: str, cwd: str) -> list[str]:
     except (OSError, ValueError):
         return []  # no such folder: nothing to offer
     return sorted(names)[:MOST_FILES]
+
+
+MOST_WALKED = 20_000
+"""Files that are looked at when a part of a path is searched: of more, the first."""
+
+LEFT_OUT = ("node_modules", "__pycache__", "target", "venv")
+"""Folders that are full of what nobody names; and hidden ones."""
+
+
+def fitting(words: str, cwd: str) -> list[str]:
+    """The files anywhere below whose path has these letters in this order, the closest first."""
+    pattern = re.compile(".*?".join(map(re.escape, words)), re.IGNORECASE)
+    found: list[tuple[int, int, str]] = []
+    walked = 0
+    for folder, folders, files in os.walk(cwd):
+        folders[:] = sorted(it for it in folders if it[0] != "." and it not in LEFT_OUT)
+        for name in files:
+            path = os.path.relpath(os.path.join(folder, name), cwd)
+            if match := pattern.search(path):
+                found.append((match.end() - match.start(), len(path), path))
+        walked += len(files)
+        if walked > MOST_WALKED:
+            break
+    return [path for _, _, path in sorted(found)[:MOST_FILES]]
 
 
 def _is_folder(entry: os.DirEntry[str]) -> bool:
