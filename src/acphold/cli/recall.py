@@ -116,7 +116,7 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
     if not terms(sought.words):
         raise UsageError("the query has no word in it")
     some = await searched(journal, replace(sought, limit=2 * sought.limit + 1))
-    hits = [hit for hit in some if not _is_recall(hit)]
+    hits = [hit for hit in some if not _OUR_TOOL.search(hit.tool or "")]  # earlier answers of ours
     told = [_told([*some]) for _, some in groupby(hits[: sought.limit], lambda hit: hit.session_id)]
     if not hits:
         told.append("Nothing was found. Try fewer words, or prefix*.")
@@ -131,11 +131,6 @@ async def search_answer(journal: Journal, request: SearchRequest, cwd: str | Non
 
 _OUR_TOOL: Final = re.compile(r"(?<![a-z])acphold[\W_]{1,3}(?:search|read)(?=$|[\s({:])", re.I)
 """How agents name our tools: `acphold_search`, `mcp__acphold__search`, `acphold/search` …"""
-
-
-def _is_recall(hit: SearchHit) -> bool:
-    """Whether a hit is only an earlier answer of ours."""
-    return _OUR_TOOL.search(hit.tool or "") is not None
 
 
 def _moment(text: str) -> int:

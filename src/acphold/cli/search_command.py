@@ -246,7 +246,15 @@ class _Coloured:
 def _remark(sought: Sought, found: Sequence[SearchHit], lagging: int) -> None:
     """What a person may want to know besides: on stderr."""
     if not found:
-        print(visible(f"Nothing was found for {sought.words}{_narrowed(sought)}."), file=sys.stderr)
+        filters = [
+            sought.words,
+            f"in {sought.part}" if sought.part else "",
+            f"of agent {sought.agents[0]!r}" if sought.agents else "",
+            f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
+            f"since {iso(sought.since)[:10]}" if sought.since else "",
+        ]
+        which = " ".join(filter(None, filters))
+        print(visible(f"Nothing was found for {which}."), file=sys.stderr)
     elif len(found) > sought.limit:
         print(f"There are more; `--limit {sought.limit * 4}` shows them.", file=sys.stderr)
     if lagging:
@@ -254,14 +262,3 @@ def _remark(sought: Sought, found: Sequence[SearchHit], lagging: int) -> None:
         print(
             f"Not searchable yet: {some}; `acphold index` does them all at once.", file=sys.stderr
         )
-
-
-def _narrowed(sought: Sought) -> str:
-    """The filters of a search that found nothing."""
-    filters = [
-        f"in {sought.part}" if sought.part else "",
-        f"of agent {sought.agents[0]!r}" if sought.agents else "",
-        f"in {folder(sought.cwd)}" if sought.cwd is not None else "",
-        f"since {iso(sought.since)[:10]}" if sought.since else "",
-    ]
-    return "".join(f" {words}" for words in filters if words)

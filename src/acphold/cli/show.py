@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
@@ -144,25 +143,22 @@ def _title(row: SessionRow) -> str:
 
 
 def _facts(row: SessionRow) -> list[str]:
+    """What is known of a session; where it came from with the last step first."""
+    origins, later = list[str](), row.agent
+    for origin in reversed(row.origins):
+        from_where = place_name(origin.session_id, origin.seq)
+        if origin.session_id == row.session_id:
+            origins.append(f"held with {short_name(origin.agent)} up to {from_where}")
+        elif origin.agent == later:
+            origins.append(f"forked from {from_where}")
+        else:
+            origins.append(f"handed over from {short_name(origin.agent)}, {from_where}")
+        later = origin.agent
     dates = f"begun {local(row.created_at)}, last active {age(row.updated_at, now_ms())}"
     return [
         f"session {on_one_line(row.session_id)}",
         f"{on_one_line(short_name(row.agent))} in {folder(row.cwd)}",
         f"{counted(row.message_count, 'message')}, {dates}",
-        *(on_one_line(line) for line in _origins(row)),
+        *map(on_one_line, origins),
         *(["archived"] if row.archived else []),
     ]
-
-
-def _origins(row: SessionRow) -> Iterator[str]:
-    """Where the conversation came from, the last step first."""
-    later = row.agent
-    for origin in reversed(row.origins):
-        from_where = place_name(origin.session_id, origin.seq)
-        if origin.session_id == row.session_id:
-            yield f"held with {short_name(origin.agent)} up to {from_where}"
-        elif origin.agent == later:
-            yield f"forked from {from_where}"
-        else:
-            yield f"handed over from {short_name(origin.agent)}, {from_where}"
-        later = origin.agent

@@ -21,7 +21,6 @@ import msgspec
 from acphold.cli.words_of_folders import mean_files_here
 from acphold.processes.own_program import own_command
 from acphold.transports.runtime_folder import state_folder
-from acphold.workspace.regular_files import contents
 
 LARGEST = 1 << 20
 """Bytes of a start."""
@@ -115,6 +114,8 @@ def known_start(mark: str | None) -> Start | None:
     """The start that a session has the mark of; None where this home knows of none."""
     if mark is None or not (mark.isascii() and mark.isalnum()):
         return None
+    from acphold.workspace.regular_files import contents  # an editor waits for what stands above
+
     try:
         return msgspec.json.decode(contents(_path(mark), LARGEST), type=Start)
     except (OSError, msgspec.MsgspecError):

@@ -236,7 +236,13 @@ def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
     def number(count: int | None, nothing: str = "-") -> str:
         if count is None:
             return nothing
-        return _short(count) if short else f"{count:,}"
+        if not short or count < 1000:
+            return f"{count:,}"
+        amount, unit = count / 1000, "k"  # `12.3k`, `4.5M`
+        for larger in ("M", "G"):
+            if amount >= 1000:
+                amount, unit = amount / 1000, larger
+        return f"{amount:.1f}{unit}"
 
     return {
         "SESSIONS": f"{sum_.sessions:,}",
@@ -250,16 +256,6 @@ def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
         )
         or NOT_REPORTED,
     }
-
-
-def _short(count: int) -> str:
-    """`950`, `12.3k`, `4.5M`."""
-    amount, unit = float(count), ""
-    for larger in ("k", "M", "G"):
-        if amount < 1000:
-            break
-        amount, unit = amount / 1000, larger
-    return f"{amount:.1f}{unit}" if unit else str(count)
 
 
 def _aligned(table: Callable[[], Iterator[list[str]]], width: int | None) -> Iterator[str]:
