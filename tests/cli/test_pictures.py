@@ -16,8 +16,10 @@ PICTURES = sorted(FOLDER.glob("*.svg"))
 
 
 def masked(text: str) -> str:
-    """Without the ids of sessions and the numbers of entries, which are other ones in each run."""
-    return re.sub(r"\b(?=\w*\d)[0-9a-f]{6,}\b|@\d+", "#", text)
+    """Without the ids of sessions and the numbers of entries, which are other ones in each run,
+    and without the keys that the line below the prompt reminds of."""
+    text = re.sub(r"\b(?=\w*\d)[0-9a-f]{6,}\b|@\d+", "#", text)
+    return re.sub(r"ready · .*", "ready", text)
 
 
 def test_what_the_pictures_show_is_what_a_run_gives() -> None:

@@ -160,51 +160,42 @@ async def checked_processes() -> list[Finding]:
 # -- this installation ----------------------------------------------------------------------
 
 
-def checked_installation() -> list[Finding]:
-    """Versions, and whether editors find us."""
-    return [
-        Finding(f"acphold {__version__}, msgspec {msgspec.__version__}"),
-        Finding(f"Python {platform.python_version()}, {folder(sys.executable)}"),
-        _sqlite(),
-        _on_path(),
-        *(finding for name in SEARCHED if (finding := _led_astray(name))),
-    ]
-
-
 SEARCHED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
 """Variables with folders in which programs, and code for them, are looked for."""
 
 
-def _led_astray(name: str) -> Finding | None:
-    """Whether a variable leads into whatever folder somebody is in, which may be a stranger's."""
-    for part in os.environ.get(name, "").split(os.pathsep) if os.environ.get(name) else ():
-        if not os.path.isabs(part):
-            return Finding(
-                f"{name} has the part {part!r}, which is the folder that a program is started in, "
-                "or lies there: an editor starts agents, and acphold, in projects",
-                "take it out, lest what somebody has put into a project is run",
+def checked_installation() -> list[Finding]:
+    """Versions, whether editors find us, and whether a stranger's program may be found."""
+    findings = [
+        Finding(f"acphold {__version__}, msgspec {msgspec.__version__}"),
+        Finding(f"Python {platform.python_version()}, {folder(sys.executable)}"),
+    ]
+    if engine_has_search():
+        findings.append(Finding(f"{engine_version()}, with full-text search (FTS5)"))
+    else:
+        findings.append(
+            Finding(
+                f"{engine_version()} of this Python has no full-text search (FTS5)",
+                "install acphold with another Python; those of python.org and uv have it",
             )
-    return None
-
-
-def _sqlite() -> Finding:
-    version = engine_version()
-    if not engine_has_search():
-        return Finding(
-            f"{version} of this Python has no full-text search (FTS5)",
-            "install acphold with another Python; those of python.org and uv have it",
         )
-    return Finding(f"{version}, with full-text search (FTS5)")
-
-
-def _on_path() -> Finding:
-    found = on_path("acphold")
-    if found is not None:
-        return Finding(f"the command is {folder(found)}")
-    return Finding(
-        "`acphold` is not on PATH: in an editor's settings write "
-        f"{on_one_line(shlex.join(own_command()))}"
-    )
+    if found := on_path("acphold"):
+        findings.append(Finding(f"the command is {folder(found)}"))
+    else:
+        words = on_one_line(shlex.join(own_command()))
+        text = f"`acphold` is not on PATH: in an editor's settings write {words}"
+        findings.append(Finding(text))
+    for name in SEARCHED:
+        parts = os.environ[name].split(os.pathsep) if os.environ.get(name) else []
+        if (part := next((part for part in parts if not os.path.isabs(part)), None)) is None:
+            continue
+        text = (
+            f"{name} has the part {part!r}, which is the folder that a program is started in, "
+            "or lies there: an editor starts agents, and acphold, in projects"
+        )
+        advice = "take it out, lest what somebody has put into a project is run"
+        findings.append(Finding(text, advice))
+    return findings
 
 
 # -- the settings file ----------------------------------------------------------------------
@@ -388,21 +379,24 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Fi
         return [Finding(on_one_line(f"{refused}{error}"), _ADVICE)]
     finally:
         await agent.aclose()
-    return _met(command, answer, time.monotonic() - began)
-
-
-def _met(command: Sequence[str], answer: bytes, seconds: float) -> list[Finding]:
+    seconds = time.monotonic() - began
     raw = decode(InitializeResponse, answer).value
     own = session_methods(raw.agent_capabilities)
     shown = session_methods(
         decode(InitializeResponse, told_client(answer)).value.agent_capabilities
     )
     added = [method for method in shown if method not in own]
+    info = raw.agent_info
+    called = command[0] if info is None else f"{info.title or info.name} {info.version}"
+    afterwards = "it is handed the earlier conversation with the next prompt"
+    for method in ("session/load", "session/resume"):
+        if method in own:
+            afterwards = f"it gets its own session back, by {method}"
     findings = [
-        Finding(f"{_name(raw.agent_info, command)} answered in {seconds:.2f} s"),
+        Finding(f"{on_one_line(called)} answered in {seconds:.2f} s"),
         Finding(f"by itself: {', '.join(own) or 'no session method but new and prompt'}"),
         Finding(f"acphold adds: {', '.join(added) or 'what a journal keeps that it may lose'}"),
-        Finding(_afterwards(own)),
+        Finding(f"after a restart {afterwards}"),
     ]
     if raw.auth_methods:
         names = ", ".join(on_one_line(method.name) for method in raw.auth_methods)
@@ -421,19 +415,6 @@ def session_methods(can: AgentCapabilities) -> list[str]:
         "session/delete": sessions.delete,
     }
     return [method for method, capability in offered.items() if capability is not None]
-
-
-def _afterwards(own: Sequence[str]) -> str:
-    for method in ("session/resume", "session/load"):
-        if method in own:
-            return f"after a restart it gets its own session back, by {method}"
-    return "after a restart it is handed the earlier conversation with the next prompt"
-
-
-def _name(info: Implementation | None, command: Sequence[str]) -> str:
-    if info is None:
-        return on_one_line(command[0])
-    return on_one_line(f"{info.title or info.name} {info.version}")
 
 
 _ADVICE = (
