@@ -42,24 +42,6 @@ def parser() -> Parser:
     made.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
     made.add_argument("--markdown", action="store_true", help="print Markdown")
     made.add_argument("--junit", metavar="FILE", help="write JUnit XML there as well")
-    _add_choice(made)
-    made.add_argument(
-        "--client",
-        action="store_true",
-        help="check a client instead: name this command in its settings as an agent",
-    )
-    made.add_argument(
-        "--report",
-        metavar="FILE",
-        help="with --client: write the report there, anew after each turn (else to stderr, at the "
-        "end)",
-    )
-    _add_treatment(made)
-    return made
-
-
-def _add_choice(made: Parser) -> None:
-    """Which checks, and which of them are known to fail."""
     made.add_argument(
         "--only",
         metavar="ID",
@@ -75,10 +57,17 @@ def _add_choice(made: Parser) -> None:
         metavar="FILE",
         help="ids of failures that are expected, one a line; `#` begins a remark",
     )
-
-
-def _add_treatment(made: Parser) -> None:
-    """How the agent is treated."""
+    made.add_argument(
+        "--client",
+        action="store_true",
+        help="check a client instead: name this command in its settings as an agent",
+    )
+    made.add_argument(
+        "--report",
+        metavar="FILE",
+        help="with --client: write the report there, anew after each turn (else to stderr, at the "
+        "end)",
+    )
     made.add_argument(
         "--timeout",
         metavar="SECONDS",
@@ -100,6 +89,7 @@ def _add_treatment(made: Parser) -> None:
         type=a_name,
         help="sign in first, with this authentication method of the agent",
     )
+    return made
 
 
 class _Options(Struct, frozen=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from enum import Enum
 from typing import TypeVar
 from xml.etree import ElementTree
@@ -14,7 +14,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from acphold.cli.terminal_text import counted, on_one_line, plain_console, visible, visible_json
-from acphold.conformance import Finding, Report, Rule, Verdict
+from acphold.conformance import Report, Rule, Verdict
 
 T = TypeVar("T")
 
@@ -84,7 +84,10 @@ def print_report(outcome: Outcome, console: Console) -> None:
     console.print(Text(visible(report.subject), "faint"))
     console.print()
     for group, findings in grouped(report.findings, lambda it: it.rule.group).items():
-        console.print(_group_line(group, findings))
+        line = Text(f"{group:<16} ")
+        for finding in findings:
+            line.append(*MARKS[finding.verdict])
+        console.print(line)
     for title, failures in (
         ("Failed", outcome.unexpected),
         ("Failed as expected", outcome.known),
@@ -93,51 +96,34 @@ def print_report(outcome: Outcome, console: Console) -> None:
             console.print()
             console.print(Text(title, "heading"))
             for finding in failures:
-                _print_failure(finding, console)
-    _print_unseen(report, console)
+                rule = finding.rule
+                about = f"  {rule.level.value} · {rule.source}"
+                console.print(Text.assemble((f"  ✗ {rule.id}", "bad"), (about, "faint")))
+                console.print(Text(f"    {visible(rule.says)}"))
+                console.print(Text(f"    {on_one_line(finding.why)}", "bad"))
+                for excerpt in finding.excerpt:
+                    # As one line, however wide: to be copied.
+                    console.print(Text(f"      {on_one_line(excerpt)}", "faint"), soft_wrap=True)
+    unseen: dict[tuple[Verdict, str], list[str]] = {}
+    for finding in report.findings:
+        if finding.verdict not in (Verdict.PASS, Verdict.FAIL):
+            unseen.setdefault((finding.verdict, finding.why), []).append(finding.rule.id)
+    if unseen:
+        console.print()
+        console.print(Text("Not seen", "heading"))
+    for (verdict, why), ids in unseen.items():
+        mark, style = MARKS[verdict]
+        console.print(Text.assemble((f"  {mark} ", style), f"{verdict.value}: {on_one_line(why)}"))
+        console.print(Padding(Text(", ".join(ids), "faint"), (0, 0, 0, 6), expand=False))
     for id in outcome.stale:
-        line = f"{id} passes now: take it out of the baseline"
-        console.print(Text(visible(line), "bad"))
+        told = visible(f"{id} passes now: take it out of the baseline")
+        console.print(Text(told, "bad"))
     for id in outcome.strange:
         console.print(Text(visible(f"{id} of the baseline was not checked"), "busy"))
     console.print()
     style = "good" if outcome.is_good else "bad"
     seconds = f"{counted(len(report.findings), 'check')} in {report.seconds:.1f} s"
     console.print(Text.assemble((f"{seconds}: ", ""), (outcome.sentence, style)))
-
-
-def _group_line(group: str, findings: Sequence[Finding]) -> Text:
-    line = Text(f"{group:<16} ")
-    for finding in findings:
-        mark, style = MARKS[finding.verdict]
-        line.append(mark, style)
-    return line
-
-
-def _print_failure(finding: Finding, console: Console) -> None:
-    rule = finding.rule
-    head = (f"  ✗ {rule.id}", "bad"), (f"  {rule.level.value} · {rule.source}", "faint")
-    console.print(Text.assemble(*head))
-    console.print(Text(f"    {visible(rule.says)}"))
-    console.print(Text(f"    {on_one_line(finding.why)}", "bad"))
-    for line in finding.excerpt:
-        # As one line, however wide: to be copied.
-        console.print(Text(f"      {on_one_line(line)}", "faint"), soft_wrap=True)
-
-
-def _print_unseen(report: Report, console: Console) -> None:
-    unseen = [it for it in report.findings if it.verdict not in (Verdict.PASS, Verdict.FAIL)]
-    if not unseen:
-        return
-    console.print()
-    console.print(Text("Not seen", "heading"))
-    reasons: dict[tuple[Verdict, str], list[str]] = {}
-    for finding in unseen:
-        reasons.setdefault((finding.verdict, finding.why), []).append(finding.rule.id)
-    for (verdict, why), ids in reasons.items():
-        mark, style = MARKS[verdict]
-        console.print(Text.assemble((f"  {mark} ", style), f"{verdict.value}: {on_one_line(why)}"))
-        console.print(Padding(Text(", ".join(ids), "faint"), (0, 0, 0, 6), expand=False))
 
 
 def print_rules(rules: Iterable[Rule], console: Console) -> None:
@@ -225,30 +211,26 @@ def junit_report(outcome: Outcome) -> bytes:
         time=f"{report.seconds:.3f}",
     )
     for finding in report.findings:
-        _add_case(suite, finding, outcome)
+        rule = finding.rule
+        case = ElementTree.SubElement(
+            suite, "testcase", classname=rule.group, name=rule.id, time=f"{finding.seconds:.3f}"
+        )
+        is_expected = rule.id in outcome.expected
+        if finding.verdict is Verdict.FAIL and not is_expected:
+            text = "\n".join((f"{rule.level.value}, {rule.source}", rule.says, *finding.excerpt))
+            ElementTree.SubElement(case, "failure", message=_xml(finding.why)).text = _xml(text)
+        elif finding.verdict is Verdict.FAIL:
+            ElementTree.SubElement(case, "skipped", message=_xml(f"as expected: {finding.why}"))
+        elif finding.verdict is not Verdict.PASS:
+            why = f"{finding.verdict.value}: {finding.why}"
+            ElementTree.SubElement(case, "skipped", message=_xml(why))
+        elif is_expected:
+            ElementTree.SubElement(case, "failure", message="it passes now: the baseline is stale")
     suites = ElementTree.Element("testsuites")
     suites.append(suite)
     ElementTree.indent(suites)
     found: bytes = ElementTree.tostring(suites, encoding="utf-8", xml_declaration=True)
     return found
-
-
-def _add_case(suite: ElementTree.Element, finding: Finding, outcome: Outcome) -> None:
-    rule = finding.rule
-    case = ElementTree.SubElement(
-        suite, "testcase", classname=rule.group, name=rule.id, time=f"{finding.seconds:.3f}"
-    )
-    is_expected = rule.id in outcome.expected
-    if finding.verdict is Verdict.FAIL and not is_expected:
-        text = "\n".join((f"{rule.level.value}, {rule.source}", rule.says, *finding.excerpt))
-        ElementTree.SubElement(case, "failure", message=_xml(finding.why)).text = _xml(text)
-    elif finding.verdict is Verdict.FAIL:
-        ElementTree.SubElement(case, "skipped", message=_xml(f"as expected: {finding.why}"))
-    elif finding.verdict is not Verdict.PASS:
-        why = f"{finding.verdict.value}: {finding.why}"
-        ElementTree.SubElement(case, "skipped", message=_xml(why))
-    elif is_expected:
-        ElementTree.SubElement(case, "failure", message="it passes now: the baseline is stale")
 
 
 def _xml(text: str) -> str:
@@ -258,32 +240,27 @@ def _xml(text: str) -> str:
 
 def markdown_report(outcome: Outcome) -> str:
     """A table of all checks, and the failures with their lines."""
-    return "\n".join(_markdown(outcome)) + "\n"
-
-
-def _markdown(outcome: Outcome) -> Iterator[str]:
     report = outcome.report
-    yield f"# {_cell(outcome.name)}"
-    yield ""
-    yield f"`{report.subject}`: {outcome.sentence}, in {report.seconds:.1f} s."
-    yield ""
-    yield "| check | level | verdict | why |"
-    yield "|---|---|---|---|"
+    lines = [
+        f"# {_cell(outcome.name)}",
+        "",
+        f"`{report.subject}`: {outcome.sentence}, in {report.seconds:.1f} s.",
+        "",
+        "| check | level | verdict | why |",
+        "|---|---|---|---|",
+    ]
     for finding in report.findings:
         known = " (expected)" if finding in outcome.known else ""
         verdict = f"**{finding.verdict.value}**{known}" if finding.verdict is Verdict.FAIL else ""
         cells = (f"`{finding.rule.id}`", finding.rule.level.value)
         told = (verdict or finding.verdict.value, _cell(finding.why))
-        yield f"| {' | '.join((*cells, *told))} |"
+        lines.append(f"| {' | '.join((*cells, *told))} |")
     for finding in [*outcome.unexpected, *outcome.known]:
-        yield ""
-        yield f"## {finding.rule.id}"
-        yield ""
-        yield f"{finding.rule.says} ({finding.rule.level.value}; {finding.rule.source})"
-        yield ""
-        yield _cell(finding.why)
-        yield ""
-        yield from (f"    {on_one_line(line)}" for line in finding.excerpt)
+        rule = finding.rule
+        says = f"{rule.says} ({rule.level.value}; {rule.source})"
+        lines += ["", f"## {rule.id}", "", says, "", _cell(finding.why), ""]
+        lines += (f"    {on_one_line(line)}" for line in finding.excerpt)
+    return "\n".join(lines) + "\n"
 
 
 def markdown_rules(rules: Iterable[Rule]) -> str:

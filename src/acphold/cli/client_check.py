@@ -38,7 +38,12 @@ class ClientCheck:
         if self._path is not None:
             self._write()  # what cannot be written is told before an editor is started
         asyncio.run(self._serve())
-        outcome = self._write() if self._path else self._print()
+        if self._path:
+            outcome = self._write()
+        else:
+            outcome = self._outcome()
+            # Stdout is the protocol's.
+            print(rendered(outcome, self._form), end="", file=sys.stderr, flush=True)
         return Exit.OK if outcome.is_good else Exit.ERROR
 
     async def _serve(self) -> None:
@@ -57,13 +62,6 @@ class ClientCheck:
     def _outcome(self) -> Outcome:
         seconds = time.monotonic() - self._began
         return Outcome(judged(self._checks, self._record, seconds), self._expected)
-
-    def _print(self) -> Outcome:
-        outcome = self._outcome()
-        # Stdout is the protocol's.
-        sys.stderr.write(rendered(outcome, self._form))
-        sys.stderr.flush()
-        return outcome
 
     def _write(self) -> Outcome:
         assert self._path is not None

@@ -211,11 +211,6 @@ def _argv(text: str, table: str, name: str, words: Sequence[str], env: Mapping[s
     return put(text, [table, name, "argv"], [*words])
 
 
-def _acpx(text: str, served: Served) -> str:
-    # Whole: `argv` beside the older `command` is an error for acpx.
-    return put(text, ["agents", served.typed], {"argv": served.words})
-
-
 # -- what is pasted -------------------------------------------------------------------------
 
 ADAPTERS: Final = {
@@ -343,7 +338,8 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         "acpx",
         _in_home("~/.acpx/config.json"),
         "agents",
-        _acpx,
+        # Whole: `argv` beside the older `command` is an error for acpx.
+        lambda text, served: put(text, ["agents", served.typed], {"argv": served.words}),
         lambda served: served.typed,
         "Try it: acpx {name} exec 'Who are you?'",
         _argv,

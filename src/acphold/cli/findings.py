@@ -37,7 +37,15 @@ class Report:
         """All that was found about one thing."""
         self._console.print(Text(title, "heading"))
         for finding in findings:
-            self._put(finding)
+            mark, style = ("!", "busy") if finding.is_past else ("✓", "good")
+            if finding.advice:
+                mark, style = "✗", "bad"
+            text = Text(visible(finding.text), "bad" if finding.advice else "")
+            self._console.print(Beside(mark, style, text, gutter=GUTTER))
+            if finding.advice:
+                self.problems += 1
+                advice = Text(visible(finding.advice))
+                self._console.print(Beside("→", "faint", advice, gutter=GUTTER))
         self._console.print()
 
     def wait(self, what: str) -> None:
@@ -47,16 +55,6 @@ class Report:
             self._console.print(Text(words, "faint"))
         elif sys.stderr.isatty():
             print(words, file=sys.stderr)
-
-    def _put(self, finding: Finding) -> None:
-        mark, style = ("!", "busy") if finding.is_past else ("✓", "good")
-        if finding.advice:
-            mark, style = "✗", "bad"
-        text = Text(visible(finding.text), "bad" if finding.advice else "")
-        self._console.print(Beside(mark, style, text, gutter=GUTTER))
-        if finding.advice:
-            self.problems += 1
-            self._console.print(Beside("→", "faint", Text(visible(finding.advice)), gutter=GUTTER))
 
     def sum_up(self) -> None:
         """The last line."""

@@ -157,7 +157,8 @@ def put(text: str, path: Sequence[str], value: object, unit: str = "  ") -> str:
         if member is None:
             return layout.added(node, key, _nested(path[depth + 1 :], value))
         node = member.node
-    return text if _is_same(node.value, value) else layout.replaced(node, value)
+    there, meant = (json.dumps(one, sort_keys=True) for one in (node.value, value))
+    return text if there == meant else layout.replaced(node, value)
 
 
 def remove(text: str, path: Sequence[str]) -> str:
@@ -188,21 +189,14 @@ def _nested(path: Sequence[str], value: object) -> object:
     return value
 
 
-def _is_same(one: object, other: object) -> bool:
-    return json.dumps(one, sort_keys=True) == json.dumps(other, sort_keys=True)
-
-
 class _Layout:
     """How a text is laid out, and the text with a piece of it changed."""
 
     def __init__(self, text: str, unit: str) -> None:
         self._text = text
         self._eol = "\r\n" if "\r\n" in text else "\n"
-        self._unit = self._own_unit() or unit
-
-    def _own_unit(self) -> str:
-        first = re.search(r"[{,][ \t]*\r?\n(?:[ \t]*//[^\n]*\n)*([ \t]+)\"", self._text)
-        return first[1] if first else ""
+        own = re.search(r"[{,][ \t]*\r?\n(?:[ \t]*//[^\n]*\n)*([ \t]+)\"", text)
+        self._unit = own[1] if own else unit
 
     def begun(self, value: object) -> str:
         """The text, which has comments at most, with its first value behind it."""
@@ -218,14 +212,19 @@ class _Layout:
 
     def added(self, node: Node, key: str, value: object) -> str:
         """With a further member at the end of an object."""
-        if not node.members:
-            return self._filled(node, key, value)
-        text, last = self._text, node.members[-1]
+        text, base = self._text, self._indent_at(node.start)
+        if not node.members:  # but it may hold comments
+            inside = text[: node.end - 1].rstrip(" \t\r\n")
+            member = self._member(key, value, base + self._unit)
+            return f"{inside}{self._eol}{member}{self._eol}{base}{text[node.end - 1 :]}"
+        last = node.members[-1]
         if "\n" not in text[node.start : node.end]:
             end = last.node.end
             return f"{text[:end]}, {_inline({key: value})[1:-1]}{text[end:]}"
         comma = self._comma_behind(last.node.end)
-        base, indent = self._indent_at(node.start), self._indent_of(node, last)
+        # The last member shows the indentation, unless it stands behind the brace.
+        is_below = "\n" in text[node.start : last.start]
+        indent = self._indent_at(last.start) if is_below else base + self._unit
         begin = last.node.end if comma is None else comma + 1
         line_end = _matched_to(_REST_OF_LINE, text, begin)
         member = self._member(key, value, indent) + ("" if comma is None else ",")
@@ -235,13 +234,6 @@ class _Layout:
             spaces = text[len(text[:line_end].rstrip(" \t")) : line_end]
             return f"{before}{spaces}{self._eol}{member}{text[line_end:]}"
         return f"{before}{self._eol}{member}{self._eol}{base}{text[line_end:]}"
-
-    def _filled(self, node: Node, key: str, value: object) -> str:
-        """With the first member of an object, which may hold comments."""
-        text, base = self._text, self._indent_at(node.start)
-        inside = text[: node.end - 1].rstrip(" \t\r\n")
-        member = self._member(key, value, base + self._unit)
-        return f"{inside}{self._eol}{member}{self._eol}{base}{text[node.end - 1 :]}"
 
     def removed(self, node: Node, member: Member) -> str:
         """Without a member, its comma, and the line that is then empty."""
@@ -272,12 +264,6 @@ class _Layout:
         """The blanks at the beginning of the line of a place."""
         line = self._text.rfind("\n", 0, at) + 1
         return self._text[line : _matched_to(_INDENT, self._text, line)]
-
-    def _indent_of(self, node: Node, member: Member) -> str:
-        """The indentation of a member that stands behind this one."""
-        if "\n" in self._text[node.start : member.start]:
-            return self._indent_at(member.start)
-        return self._indent_at(node.start) + self._unit
 
     def _member(self, key: str, value: object, indent: str) -> str:
         return f"{indent}{_inline(key)}: {self._rendered(value, indent)}"

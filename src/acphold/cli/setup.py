@@ -142,7 +142,18 @@ def _checked(agent: str | None, program: Sequence[str]) -> list[Meant]:
     named = [agent_command(agent)] if agent is not None else _all_of_the_file()
     for found in named:
         wrap_arguments(found, wrap_parser())  # which says what cannot be used
-        _warn_of_path(found)
+        started, *arguments = found.command
+        if os.path.isabs(started):
+            continue
+        # Editors often have a shorter PATH than the shell in which this runs.
+        words = ", ".join(f'"{word}"' for word in (_found(started, f"{found.name}: "), *arguments))
+        print(
+            visible(
+                f"acphold: {found.name} is started by {started!r}, which an editor may not find; "
+                f"safer in {folder(settings_path())}: command = [{words}]"
+            ),
+            file=sys.stderr,
+        )
     return [Meant(found.name, (found.name,), found.command) for found in named]
 
 
@@ -182,35 +193,15 @@ def _name_of(program: Sequence[str]) -> str:
     return agent_key(program).split()[-1].rpartition("/")[2]
 
 
-def _warn_of_path(agent: NamedAgent) -> None:
-    """Editors often have a shorter PATH than the shell in which this runs."""
-    program, *arguments = agent.command
-    if os.path.isabs(program):
-        return
-    found = _found(program, f"{agent.name}: ")
-    words = ", ".join(f'"{word}"' for word in (found, *arguments))
-    print(
-        visible(
-            f"acphold: {agent.name} is started by {program!r}, which an editor may not find; safer "
-            f"in {folder(settings_path())}: command = [{words}]"
-        ),
-        file=sys.stderr,
-    )
-
-
 def _served(agent: Meant, title: str | None) -> Served:
     """The agent as an editor starts it."""
-    return Served(agent.name, title, (*written_command(), "wrap", *agent.words), _carried())
-
-
-def _carried() -> dict[str, str]:
-    """Variables of this shell without which acphold would use other files than here."""
+    # Variables of this shell without which acphold would use other files than here.
     env: dict[str, str] = {}
     if os.environ.get(SETTINGS_VARIABLE):
         env[SETTINGS_VARIABLE] = settings_path()
     if named := os.environ.get(JOURNAL_VARIABLE):
         env[JOURNAL_VARIABLE] = stores.named(named)
-    return env
+    return Served(agent.name, title, (*written_command(), "wrap", *agent.words), env)
 
 
 def written_command() -> tuple[str, ...]:
@@ -283,11 +274,20 @@ def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool
     if after == (before or ""):
         print(visible(f"Nothing to do: {folder(path)} {already.removesuffix('.')}."))
         return None
-    _show(path, before, after)
+    shown, screen = folder(path), console()
+    for line in unified_diff(
+        (before or "").splitlines(),
+        after.splitlines(),
+        shown if before is not None else "(not there yet)",
+        shown,
+        lineterm="",
+    ):
+        style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
+        screen.print(Text(visible(line), style), soft_wrap=True)
     if not sure and not _confirmed(path):
         return Exit.ERROR
     kept = _write(path, before, after)
-    print(visible(f"Written: {folder(path)}{f'; as it was: {folder(kept)}' if kept else ''}"))
+    print(visible(f"Written: {shown}{f'; as it was: {folder(kept)}' if kept else ''}"))
     return Exit.OK
 
 
@@ -301,22 +301,6 @@ def _read(path: str) -> str | None:
         raise SettingsError(f"{path} is not UTF-8 text: byte {error.start}") from None
     except OSError as error:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
-
-
-def _show(path: str, before: str | None, after: str) -> None:
-    """The change, as patches show it."""
-    shown = folder(path)
-    lines = unified_diff(
-        (before or "").splitlines(),
-        after.splitlines(),
-        shown if before is not None else "(not there yet)",
-        shown,
-        lineterm="",
-    )
-    screen = console()
-    for line in lines:
-        style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
-        screen.print(Text(visible(line), style), soft_wrap=True)
 
 
 def _confirmed(path: str) -> bool:
