@@ -22,13 +22,14 @@ import asyncio
 import itertools
 import uuid
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Final, NamedTuple
 
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
 from acphold.agents.capabilities import asking_for_positions
-from acphold.errors import ConnectionLostError
+from acphold.errors import ConnectionLostError, InvalidParamsError
 from acphold.hub.forks import FORK_SESSION
 from acphold.schema import (
     INITIALIZE,
@@ -114,7 +115,7 @@ def session_in_result(line: bytes) -> str | None:
 
 
 class EventStream:
-    """What one GET is answered with, event by event. `is_taken` while somebody reads it."""
+    """What one GET is answered with, event by event; `size` is bytes that were not written yet."""
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
@@ -160,11 +161,13 @@ class EventStream:
         finally:
             if self._reader == mine:
                 self._reader = -mine
+                self._changed()
 
     def forget(self) -> None:
         """What was not written is not to be."""
         self._events.clear()
         self.size = 0
+        self._changed()
 
     def end(self) -> None:
         """Nobody reads it any more."""
@@ -209,9 +212,10 @@ class HttpTransport:
             id_, session_id = bytes(message.id), message.session_id
             self._asked[id_] = Asked(message.method, session_id, bytes(message.params))
             if message.method == INITIALIZE.name:
-                # For the ids of the events.
-                params = asking_for_positions(bytes(message.params) or b"{}")
-                line = splice(line, {"params": params}) + b"\n"
+                with suppress(InvalidParamsError):  # which it is told by who reads it
+                    # For the ids of the events.
+                    params = asking_for_positions(bytes(message.params) or b"{}")
+                    line = splice(line, {"params": params}) + b"\n"
                 answer = self._answered[id_] = asyncio.get_running_loop().create_future()
         self._take(line)
         while self._posted_bytes > POSTED_BYTES and not self.is_over:
