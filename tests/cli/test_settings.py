@@ -420,7 +420,7 @@ def test_check_takes_a_name(write: Write, acphold: CommandLine) -> None:
 def test_names_complete_where_a_command_takes_one(write: Write) -> None:
     write(table("clever", ["x"]) + '[agents."no shell takes this"]\ncommand = ["x"]')
     assert Candidate("clever") in candidates(["wrap", "cl"])
-    assert Candidate("claude") in candidates(["wrap", "cl"])
+    assert Candidate("claude", "Claude Code") in candidates(["wrap", "cl"])
     assert all("shell" not in found.word for found in candidates(["wrap", ""]))
     write("broken")
     assert Candidate("clever") not in candidates(["wrap", "cl"])

@@ -68,7 +68,7 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
         (["--no-such"], ["--no-such", "--help"]),
         (["--journal"], ["--journal", "--help"]),
         (["-x"], ["-x", "--help"]),
-        (["gemini"], ["behind `--`", "wrap -- gemini "]),
+        (["gemini"], ["gemini and the command behind `--` are two agents", "name one"]),
     ],
 )
 def test_a_value_that_cannot_be_used_is_told_in_a_sentence_with_exit_code_2(
