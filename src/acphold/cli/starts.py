@@ -97,12 +97,13 @@ def _remember(start: Start) -> None:
     path = _path(start.mark)
     if os.path.exists(path) or not (start.agent or start.command):
         return
-    from acphold.redaction.detector import secrets  # an agent waits for what is imported above
+    # Nowhere to keep it, or no descriptor is free: then the person is asked for the command.
+    with suppress(OSError):
+        from acphold.redaction.detector import secrets  # an agent waits for what is imported above
 
-    words = " ".join((*start.options, *start.command))
-    if "\ufffd" in words or secrets(words):  # what was no text cannot be said again
-        return
-    with suppress(OSError):  # nowhere to keep it: then the person is asked for the command
+        words = " ".join((*start.options, *start.command))
+        if "\ufffd" in words or secrets(words):  # what was no text cannot be said again
+            return
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         beside = f"{path}.{os.getpid()}"
         with open(os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
