@@ -138,24 +138,20 @@ async def index_beside(path: str) -> None:
             # Whoever found another at work relies on that one: it looks again once it has let go.
             while (held := alone(path)) is not None:
                 try:
-                    await _follow(journal)
+                    is_left = False
+                    while (lagging := await journal.catch_up(STEP_SECONDS)) or not is_left:
+                        if not is_left and (is_left := _has_ended()):
+                            os.nice(NICENESS)
+                            async for _ in reading_on(journal):
+                                pass
+                        elif not lagging:
+                            await asyncio.sleep(LOOK_SECONDS)
+                    while await journal.tidy(STEP_SECONDS):
+                        pass
                 finally:
                     os.close(held)
                 if not await journal.catch_up(0):
                     return
-
-
-async def _follow(journal: Journal) -> None:
-    is_left = False
-    while (lagging := await journal.catch_up(STEP_SECONDS)) or not is_left:
-        if not is_left and (is_left := _has_ended()):
-            os.nice(NICENESS)
-            async for _ in reading_on(journal):
-                pass
-        elif not lagging:
-            await asyncio.sleep(LOOK_SECONDS)
-    while await journal.tidy(STEP_SECONDS):
-        pass
 
 
 async def reading_on(journal: Journal) -> AsyncIterator[int]:

@@ -77,7 +77,22 @@ async def _serve(
 
 def log_to_file(path: str) -> None:
     """Let all that this process prints go to its log, whoever prints it; raises OSError."""
-    log = os.open(_log_path(path), os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    folder = state_folder()
+    try:
+        os.makedirs(folder, 0o700, exist_ok=True)
+    except OSError as exc:
+        raise OSError(
+            f"cannot make the folder for logs, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
+            "another folder, or leave out --background"
+        ) from None
+    name = os.path.basename(path).rpartition(".")[0]
+    file = os.path.join(folder, f"{name}.log")
+    try:
+        if os.path.getsize(file) > LOG_BYTES:
+            os.replace(file, f"{file}.old")
+    except FileNotFoundError:
+        pass  # the first time
+    log = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     os.dup2(log, 2)
     os.close(log)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the terminal may go, and the login
@@ -100,23 +115,3 @@ async def _short_log(path: str) -> AsyncIterator[None]:
     finally:
         looking.cancel()
         await asyncio.wait([looking])
-
-
-def _log_path(path: str) -> str:
-    """Where an owner logs that was given no file: one for each socket's name."""
-    folder = state_folder()
-    try:
-        os.makedirs(folder, 0o700, exist_ok=True)
-    except OSError as exc:
-        raise OSError(
-            f"cannot make the folder for logs, {folder}: {exc.strerror}; set XDG_STATE_HOME to "
-            "another folder, or leave out --background"
-        ) from None
-    name = os.path.basename(path).rpartition(".")[0]
-    file = os.path.join(folder, f"{name}.log")
-    try:
-        if os.path.getsize(file) > LOG_BYTES:
-            os.replace(file, f"{file}.old")
-    except FileNotFoundError:
-        pass  # the first time
-    return file

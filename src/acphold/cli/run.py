@@ -20,8 +20,6 @@ from acphold.serve_options import AgentOptions
 from acphold.transports.late_tls import load_asyncio
 
 if TYPE_CHECKING:
-    from types import ModuleType
-
     from acphold.library.agent import Agent
 
 
@@ -80,6 +78,8 @@ def load_agent(target: str) -> Agent:
 
     Raises DeclarationError with what is wrong; what the module raised is its cause.
     """
+    from importlib.util import find_spec, module_from_spec, spec_from_file_location
+
     from acphold.library.agent import Agent, definition_of, imported_only
 
     source, _, name = target.rpartition(":") if ":" in target else (target, "", "agent")
@@ -87,7 +87,21 @@ def load_agent(target: str) -> Agent:
         raise DeclarationError(f"there is no file {os.path.abspath(source)}")
     try:
         with imported_only():
-            module = _from_file(source) if source.endswith(".py") else _by_name(source)
+            if source.endswith(".py"):
+                folder, file = os.path.split(os.path.abspath(source))
+                sys.path.insert(0, folder)  # as for `python path/to/file.py`
+                called = file.removesuffix(".py")
+                spec = spec_from_file_location(called, source)
+                if spec is None or spec.loader is None:
+                    raise FileNotFoundError(source)
+                module = sys.modules[called] = module_from_spec(spec)
+                spec.loader.exec_module(module)
+            else:
+                # The folder that we are in may be anybody's: only for what is nowhere else it is
+                # looked into, as for `python -m name`.
+                if find_spec(source.partition(".")[0]) is None:
+                    sys.path.insert(0, os.getcwd())
+                module = importlib.import_module(source)
     except (Exception, SystemExit) as exc:
         raise DeclarationError(f"{source} cannot be imported: {_failure(exc)}") from exc
     found = getattr(module, name, None)
@@ -96,29 +110,6 @@ def load_agent(target: str) -> Agent:
         raise DeclarationError(f"{source} {is_not} called {name!r}: an acphold.Agent is wanted")
     definition_of(found)  # one without a prompt handler is refused before it is asked
     return found
-
-
-def _from_file(path: str) -> ModuleType:
-    from importlib.util import module_from_spec, spec_from_file_location
-
-    folder, file = os.path.split(os.path.abspath(path))
-    sys.path.insert(0, folder)  # as for `python path/to/file.py`
-    name = file.removesuffix(".py")
-    spec = spec_from_file_location(name, path)
-    if spec is None or spec.loader is None or not os.path.exists(path):
-        raise FileNotFoundError(path)
-    module = sys.modules[name] = module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-def _by_name(name: str) -> ModuleType:
-    from importlib.util import find_spec
-
-    # The folder that we are in may be anybody's: only for what is nowhere else it is looked into.
-    if find_spec(name.partition(".")[0]) is None:
-        sys.path.insert(0, os.getcwd())  # as for `python -m name`
-    return importlib.import_module(name)
 
 
 def _failure(error: BaseException) -> str:

@@ -84,16 +84,11 @@ def settings_path() -> str:
     """Where the file is, or would be; an absolute path."""
     if named := os.environ.get(VARIABLE):
         return os.path.abspath(os.path.expanduser(named))
-    return os.path.join(_config_folder(), "acphold", "settings.toml")
-
-
-def _config_folder() -> str:
     # The XDG base directory specification says to ignore a relative path.
-    if os.path.isabs(folder := os.environ.get("XDG_CONFIG_HOME", "")):
-        return folder
-    if sys.platform == "darwin":
-        return os.path.expanduser("~/Library/Application Support")
-    return os.path.expanduser("~/.config")
+    if not os.path.isabs(folder := os.environ.get("XDG_CONFIG_HOME", "")):
+        is_mac = sys.platform == "darwin"
+        folder = os.path.expanduser("~/Library/Application Support" if is_mac else "~/.config")
+    return os.path.join(folder, "acphold", "settings.toml")
 
 
 def read_settings(path: str) -> dict[str, object] | None:

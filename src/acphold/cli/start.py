@@ -13,11 +13,7 @@ from acphold.processes.program import Program, become, launch
 
 TYPE_CHECKING = False  # as typing has it; importing that would take longer than the start
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from acphold.cli.settings import NamedAgent
-
-    Wrap = Callable[[list[str], list[str], Program | None, tuple[int, int], NamedAgent | None], int]
 
 
 def start_wrap(arguments: list[str]) -> int:
@@ -46,11 +42,20 @@ def start_named(arguments: list[str]) -> int:
         agent = agent_command(name)
     except SettingsError as exc:
         # A person is told on the terminal; to an editor it is the answer to what it asks.
-        return _other(arguments) if _on_terminal() else _refuse(exc)
+        if _on_terminal():
+            return _other(arguments)
+        from acphold.transports.stdio import claim_stdio
+
+        streams = claim_stdio()
+        from acphold.cli.wrap import refuse_all
+
+        return refuse_all(exc, streams)
     if _on_terminal() and not _are_ours(options):
         agent.enter()
         _become([*agent.command, *options])
-    if _in_background(agent, options):
+    # The command line goes over the settings file.
+    asked = [word for word in options if word in ("--background", "--no-background")]
+    if asked[-1] == "--background" if asked else agent.options.get("background") is True:
         from acphold.cli.thin_wrap import start_thin_wrap
 
         return start_thin_wrap(arguments, {**agent.env}, agent.command)
@@ -90,21 +95,6 @@ def start_owner(path: str, words: list[str]) -> int:
     return serve_sessions(path, held, settings, launched)
 
 
-def _refuse(error: SettingsError) -> int:
-    from acphold.transports.stdio import claim_stdio
-
-    streams = claim_stdio()
-    from acphold.cli.wrap import refuse_all
-
-    return refuse_all(error, streams)
-
-
-def _in_background(agent: NamedAgent, options: list[str]) -> bool:
-    """Whether the settings file or the command line says so; the latter goes over the former."""
-    asked = [word for word in options if word in ("--background", "--no-background")]
-    return asked[-1] == "--background" if asked else agent.options.get("background") is True
-
-
 def _other(arguments: list[str]) -> int:
     """What is not to serve anybody: help, and a command line that cannot be used."""
     from acphold.cli.main import main
@@ -133,20 +123,7 @@ def _start(options: list[str], command: list[str], agent: NamedAgent | None = No
     from acphold.transports.stdio import claim_stdio
 
     streams = claim_stdio()  # from here on nothing that prints disturbs the protocol
-    return _load()(options, command, launched, streams, agent)
-
-
-def _launched(command: list[str]) -> Program | None:
-    if not command:
-        return None
-    try:
-        return launch(command)
-    except AgentStartError:
-        return None  # the answer to `initialize` tells it: editors show that
-
-
-def _load() -> Wrap:
-    """Import the rest, while the agent does the same."""
+    # The rest is imported while the agent does the same.
     import gc
 
     from acphold.transports.late_tls import load_asyncio
@@ -157,7 +134,16 @@ def _load() -> Wrap:
 
     gc.freeze()  # what was imported stays: no collection is to look at it, now or ever
     gc.enable()
-    return wrap
+    return wrap(options, command, launched, streams, agent)
+
+
+def _launched(command: list[str]) -> Program | None:
+    if not command:
+        return None
+    try:
+        return launch(command)
+    except AgentStartError:
+        return None  # the answer to `initialize` tells it: editors show that
 
 
 def _become(command: list[str]) -> None:

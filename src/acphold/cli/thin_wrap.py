@@ -60,16 +60,11 @@ def owner_socket(words: list[str], command: Sequence[str] = ()) -> str:
     `command` is that of the agent, where the words only name it.
     """
     surroundings = [os.environ.get(name, "") for name in (*SURROUNDINGS, *FILES)]
-    own, behind = (words, command) if command else _parted(words)
-    if mean_files_here(own, behind):
+    place = words.index("--") if "--" in words and not command else len(words)
+    if mean_files_here(words[:place], command or words[place + 1 :]):
         surroundings.append(os.getcwd())
     key = "\0".join([*words, "", *surroundings]).encode(errors="surrogateescape")
     return background_socket(f"{crc32(key):08x}{adler32(key):08x}")
-
-
-def _parted(words: list[str]) -> tuple[list[str], list[str]]:
-    place = words.index("--") if "--" in words else len(words)
-    return words[:place], words[place + 1 :]
 
 
 def start_thin_wrap(
@@ -84,20 +79,17 @@ def start_thin_wrap(
     if sys.stdin is not None and sys.stdin.isatty():
         print("acphold wrap: waits for an editor on stdin", file=sys.stderr)
     try:
-        return _handed_over(owner_socket(words, command), words, env or {})
+        path = owner_socket(words, command)
+        deadline = time.monotonic() + START_SECONDS
+        # Find an owner, or start one, until one takes the editor.
+        while (code := _hand_over(_reached(path) or _started(path, words, env or {}))) is None:
+            if time.monotonic() > deadline:
+                raise OSError("each background process ends before it takes the editor")
+        return code
     except AcpholdError as exc:
         return _refuse(exc)
     except OSError as exc:
         return _refuse(AgentStartError(str(exc)))
-
-
-def _handed_over(path: str, words: list[str], env: dict[str, str]) -> int:
-    """Find an owner, or start one, that takes the editor; the exit code. Raises OSError."""
-    deadline = time.monotonic() + START_SECONDS
-    while (code := _hand_over(_reached(path) or _started(path, words, env))) is None:
-        if time.monotonic() > deadline:
-            raise OSError("each background process ends before it takes the editor")
-    return code
 
 
 def _refuse(error: AcpholdError) -> int:
@@ -145,13 +137,6 @@ def _peer(connection: socket.socket) -> tuple[int, int, int]:
     return pid, user, group
 
 
-def _called(connection: socket.socket) -> str:
-    pid = _peer(connection)[0] if sys.platform == "linux" else 0
-    if not pid:  # it has none here: it is in another container
-        return "the background process"
-    return f"the background process, number {pid}, which `kill -9 {pid}` ends,"
-
-
 def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
     """Start the owner and connect; raises OSError with the reason when that fails.
 
@@ -188,22 +173,17 @@ def _start(path: str, words: list[str], env: dict[str, str]) -> str:
             start_detached(own_command("owner", path, *words), {READY: tells}, surroundings)
         finally:
             os.close(tells)
-        return _read_line(told)
+        line = b""
+        deadline = time.monotonic() + START_SECONDS
+        while not line.endswith(b"\n"):
+            if not _is_readable(told, deadline - time.monotonic()):
+                return "the background process does not begin to listen; its log says why"
+            if not (piece := os.read(told, 4096)):
+                break
+            line += piece
+        return line.decode(errors="replace").strip()
     finally:
         os.close(told)
-
-
-def _read_line(descriptor: int) -> str:
-    line = b""
-    deadline = time.monotonic() + START_SECONDS
-    while not line.endswith(b"\n"):
-        if not _is_readable(descriptor, deadline - time.monotonic()):
-            return "the background process does not begin to listen; its log says why"
-        piece = os.read(descriptor, 4096)
-        if not piece:
-            break
-        line += piece
-    return line.decode(errors="replace").strip()
 
 
 def _is_readable(source: int | socket.socket, seconds: float) -> bool:
@@ -226,7 +206,10 @@ def _hand_over(connection: socket.socket) -> int | None:
     try:
         connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         if not _is_readable(connection, TAKE_SECONDS):
-            return _refuse(AgentStartError(f"{_called(connection)} does not answer"))
+            pid = _peer(connection)[0] if sys.platform == "linux" else 0
+            # It has no number here when it is in another container.
+            called = f", number {pid}, which `kill -9 {pid}` ends," if pid else ""
+            return _refuse(AgentStartError(f"the background process{called} does not answer"))
         is_taken = bool(connection.recv(1))
         if is_taken and connection.recv(1):
             return OK

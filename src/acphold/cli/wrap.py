@@ -185,7 +185,11 @@ def read_settings(
     try:
         if not program:
             _without_program()
-        given = [] if agent is None else _given(agent)
+        given: list[str] = []
+        if agent is not None:  # whose options stand before those that go over them
+            from acphold.cli.settings import wrap_arguments
+
+            given = wrap_arguments(agent, parser())
         read: dict[str, Any] = parser().read([*given, *arguments, "--", *program])
         del read["agent"]  # it has been looked up, which gave `agent` and `program`
         # The parser has looked at each.
@@ -209,13 +213,6 @@ def refuse_all(error: AcpholdError, streams: tuple[int, int]) -> int:
     print(visible(f"acphold wrap: {error}"), file=sys.stderr)
     asyncio.run(answer())
     return Exit.USAGE
-
-
-def _given(agent: NamedAgent) -> list[str]:
-    """Its options, before those of the command line, which go over them."""
-    from acphold.cli.settings import wrap_arguments
-
-    return wrap_arguments(agent, parser())
 
 
 def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
