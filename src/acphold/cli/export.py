@@ -121,7 +121,12 @@ def export(
             f"`acphold export{host_typed} … > FILE` writes here"
         )
     names_some = (agent, cwd, since) != (None, None, None)
-    _refuse_what_makes_no_sense(session_ids, everything, names_some, report, redact)
+    if (everything and session_ids) or not (everything or session_ids or on_terminal()):
+        raise UsageError("name the sessions, or say --all; see `acphold export --help`")
+    if names_some and not everything:
+        raise UsageError("--agent, --cwd and --since go with --all")
+    if report is not None and not redact:
+        raise UsageError("--report goes with --redact")
     place = _place(output, form, several=everything or len(session_ids) > 1)
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
@@ -130,17 +135,6 @@ def export(
     if redaction:
         _tell(redaction, report)
     return Exit.OK
-
-
-def _refuse_what_makes_no_sense(
-    session_ids: list[str], everything: bool, names_some: bool, report: str | None, redact: bool
-) -> None:
-    if (everything and session_ids) or not (everything or session_ids or on_terminal()):
-        raise UsageError("name the sessions, or say --all; see `acphold export --help`")
-    if names_some and not everything:
-        raise UsageError("--agent, --cwd and --since go with --all")
-    if report is not None and not redact:
-        raise UsageError("--report goes with --redact")
 
 
 class _Place(Struct, frozen=True):
@@ -157,17 +151,13 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
     is_folder = path is not None and (
         os.path.isdir(path)
         or path.endswith(os.sep)
-        or (several and told is None and not _is_device(path))
+        # A device or a pipe takes all in a row.
+        or (several and told is None and (os.path.isfile(path) or not os.path.exists(path)))
     )
     chosen = FORMS[form] if form else told or FORMS["markdown"]
     if several and chosen.has_pages and not is_folder:
         raise UsageError("several pages need a folder: --output FOLDER/")
     return _Place(chosen, path, is_folder)
-
-
-def _is_device(path: str) -> bool:
-    """Whether this is a device or a pipe, which takes all in a row."""
-    return os.path.exists(path) and not os.path.isfile(path)
 
 
 # -- writing ------------------------------------------------------------------------------------

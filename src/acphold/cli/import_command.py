@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
@@ -93,13 +93,6 @@ def parser() -> Parser:
         default=0.0,
         help="only those changed since: 2026-01-31, or 12h, 30d, 8w ago",
     )
-    _add_manner(made)
-    add_journal(made)
-    return made
-
-
-def _add_manner(made: Parser) -> None:
-    """How they are taken in."""
     made.add_argument(
         "--session",
         metavar="ID",
@@ -120,6 +113,8 @@ def _add_manner(made: Parser) -> None:
     made.add_argument(
         "--json", dest="as_json", action="store_true", help="one JSON object for each agent"
     )
+    add_journal(made)
+    return made
 
 
 def import_conversations(
@@ -291,11 +286,7 @@ class _Run:
         if indexing is not None and sum(source.size for source in new) >= WORTH_LISTING:
             await intake.list_first(new)
             indexing.begin(intake)
-        await self._take_changed(intake, changed, progress)
 
-    async def _take_changed(
-        self, intake: Intake, changed: Mapping[str, list[Source]], progress: _Progress
-    ) -> None:
         async def take(source: Source, telling: Telling) -> None:
             tally = self._tallies[source.reader]
             was_quiet = is_quiet(source)
@@ -345,15 +336,16 @@ class _Run:
         for failure in [*noted, *unreadable]:
             tally.failed(failure, str(self._home.path))
         tally.compressed = sum(source.paths[0].endswith(COMPRESSED) for source in found)
-        return list(self._with_branches(reading, found)) if self._branches else found
-
-    def _with_branches(self, reading: Reader, found: Iterable[Source]) -> Iterator[Source]:
+        if not self._branches or reading.branches is None:
+            return found
+        whole: list[Source] = []
         for source in found:
-            yield source
+            whole.append(source)
             try:
-                yield from reading.branches(source) if reading.branches is not None else ()
+                whole.extend(reading.branches(source))
             except Exception as error:
-                self._tallies[reading.name].failed(fault(error), source.paths[0])
+                tally.failed(fault(error), source.paths[0])
+        return whole
 
     def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:
         """Print what became of the sources; with `only_news`, only where there was something."""

@@ -109,7 +109,13 @@ def made_server(journal: str, cwd: str | None) -> Server[Any]:
     async def call_tool(_: object, params: types.CallToolRequestParams) -> types.CallToolResult:
         try:
             async with one_at_a_time:
-                text = await _answer(journal, params.name, params.arguments or {}, cwd)
+                if (tool := TOOLS.get(params.name)) is None:
+                    raise UsageError(f"no tool {params.name!r}; there are {', '.join(TOOLS)}")
+                request = msgspec.convert(params.arguments or {}, tool.request)
+                if not exists(journal):
+                    raise UsageError("there are no sessions yet")
+                async with opened(journal) as found:
+                    text = await tool.answer(found, request, cwd)
             failed = False
         except (UsageError, AcpholdError, msgspec.ValidationError) as error:
             text, failed = str(error), True
@@ -117,15 +123,3 @@ def made_server(journal: str, cwd: str | None) -> Server[Any]:
         return types.CallToolResult(content=[content], is_error=failed)
 
     return Server("acphold", version=__version__, on_list_tools=list_tools, on_call_tool=call_tool)
-
-
-async def _answer(journal: str, name: str, arguments: dict[str, Any], cwd: str | None) -> str:
-    """What the tool of this name answers; the errors say to a model what to do."""
-    if name not in TOOLS:
-        raise UsageError(f"no tool {name!r}; there are {', '.join(TOOLS)}")
-    tool = TOOLS[name]
-    request = msgspec.convert(arguments, tool.request)
-    if not exists(journal):
-        raise UsageError("there are no sessions yet")
-    async with opened(journal) as found:
-        return await tool.answer(found, request, cwd)
