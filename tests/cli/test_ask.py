@@ -144,7 +144,7 @@ def test_the_exit_code_says_how_the_turn_ended(
     ("step", "code", "said"),
     [
         ({"error": {"code": -32603, "message": "overloaded"}}, Exit.AGENT, "overloaded"),
-        ({"error": {"code": -32000, "message": "no key"}}, Exit.SIGN_IN, "sign in: no key"),
+        ({"error": {"code": -32000, "message": "no key"}}, Exit.SIGN_IN, "says: no key"),
         ({"exit": 3}, Exit.AGENT, "exit status 3"),
     ],
 )

@@ -91,6 +91,7 @@ def test_a_page_has_no_class_of_an_agents_choice_and_its_words_stay_its_own(
     assert classes <= {
         *("skip", "bar", "turn", "when", "block", "message", "user", "told", "agent", "text"),
         *("prose", "tool", "plan", "unknown", "mark", "beside", "notice", "mode", "end"),
+        *("entry", "place"),
     }
     assert [had["class"] for tag, had in page.tags if tag == "article"].count(
         "block message user"

@@ -75,7 +75,7 @@ def test_a_few_lines_that_stay_stand_around_a_change() -> None:
 def test_of_a_very_long_file_it_is_said_that_it_changed_unless_all_is_wanted() -> None:
     old = list(map(str, range(DIFF_LINES + 1)))
     assert lines_of(old, [*old, "x"]) == [
-        f"@@ {DIFF_LINES + 1} lines became {DIFF_LINES + 2} lines @@"
+        f"@@ {DIFF_LINES + 1:,} lines became {DIFF_LINES + 2:,} lines @@"
     ]
     assert patched(old, lines_of(old, [*old, "x"], whole=True)) == [*old, "x"]
 
