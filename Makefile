@@ -50,7 +50,8 @@ conformance: $(VENV)/.installed
 
 check: lint types test conformance
 
-# Real agents and clients of others: some hundred megabytes of downloads, kept in .interop.
+# Real agents and clients of others, some hundred megabytes of downloads, kept in .interop; and the
+# film of the README.
 interop: $(VENV)/.installed
 	$(BIN)/python -m pytest -m interop $(PYTEST)
 

@@ -22,6 +22,7 @@ def masked(text: str) -> str:
     return re.sub(r"ready · .*", "ready", text)
 
 
+@pytest.mark.interop  # it takes as long as the film does
 def test_what_the_pictures_show_is_what_a_run_gives() -> None:
     made, keys = pictures()
     assert {*made} == {picture.name for picture in PICTURES}

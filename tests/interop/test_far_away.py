@@ -17,7 +17,7 @@ from tests.interop.test_official_sdks import load, python_agent, talk
 from tests.interop.wire import PROGRAMS
 from tests.npm import installed, node
 
-pytestmark = pytest.mark.timeout(300)  # the first run downloads the packages
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]  # the first run downloads packages
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 WS = "ws@8.18.3"

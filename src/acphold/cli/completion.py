@@ -12,11 +12,11 @@ from typing import NamedTuple, TypeVar
 from acphold.cli.command_line import LEVELS, Exit, Parser, UsageError
 from acphold.cli.journals import exists, opened, rows_of, sessions
 from acphold.cli.main import COMMANDS, parser_of
-from acphold.cli.settings import agent_names
+from acphold.cli.settings import agent_name, agent_names
 from acphold.cli.terminal_text import cut, on_one_line
 from acphold.errors import AcpholdError
 from acphold.journal import Journal, ListFilter, SessionRow
-from acphold.known_agents import KNOWN_AGENTS, short_name
+from acphold.known_agents import KNOWN_AGENTS
 
 MOST = 200
 """Candidates among sessions, or programs: more than that nobody reads."""
@@ -190,7 +190,7 @@ async def _live(journal: Journal) -> list[Candidate]:
 
 async def _agents_of_sessions(journal: Journal) -> list[str]:
     rows = sessions(journal, ListFilter(archived="include"), MOST)
-    return [short_name(row.agent) async for row in rows]
+    return [agent_name(row.agent) async for row in rows]
 
 
 def _session(row: SessionRow) -> Candidate:

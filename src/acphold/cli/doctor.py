@@ -32,6 +32,7 @@ from acphold.cli.journal_findings import checked_journal, repaired_journal
 from acphold.cli.journals import exists, opened
 from acphold.cli.settings import (
     NamedAgent,
+    agent_name,
     chosen_agent,
     named_agents,
     read_settings,
@@ -52,7 +53,7 @@ from acphold.errors import (
 )
 from acphold.imports import Home, Intake, Reader, Source, deletions, forecast, reader
 from acphold.journal.stores import engine_has_search, engine_version
-from acphold.known_agents import KNOWN_AGENTS, short_name
+from acphold.known_agents import KNOWN_AGENTS
 from acphold.processes.own_program import own_command
 from acphold.processes.program import launch, on_path
 from acphold.schema import (
@@ -149,7 +150,7 @@ async def checked_processes() -> list[Finding]:
     for process in answered:
         where = "in the background" if process.is_background else "for an editor or a program"
         count = counted(len(process.sessions), "session")
-        called = on_one_line(short_name(process.agent))
+        called = on_one_line(agent_name(process.agent))
         found.append(Finding(f"process {process.pid}: {called}, {where}, {count} live"))
     for silent in silent_processes(answered):
         what, _, advice = silent.words.partition("; ")

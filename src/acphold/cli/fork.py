@@ -9,11 +9,11 @@ from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_j
 from acphold.cli.journals import opened
 from acphold.cli.list import short_id
 from acphold.cli.places import place
+from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.hub.forks import Forked
 from acphold.hub.forks import fork as forked
 from acphold.journal import Journal, SessionRow
-from acphold.known_agents import short_name
 
 
 def parser() -> Parser:
@@ -78,6 +78,6 @@ async def told(journal: Journal, source: SessionRow, made: Forked) -> str:
         what += f"; {counted(made.left_out, 'later turn')} left out"
     short = await short_id(journal, made.session_id)
     return visible(
-        f"  {what}\n  in the list of {on_one_line(short_name(row.agent))}; "
+        f"  {what}\n  in the list of {on_one_line(agent_name(row.agent))}; "
         f"`acphold show {short}` shows it"
     )

@@ -14,13 +14,12 @@ from msgspec.structs import replace
 from acphold.cli.command_line import UsageError
 from acphold.cli.journals import exists, is_live, opened
 from acphold.cli.places import named
-from acphold.cli.settings import agent_names, startable
+from acphold.cli.settings import agent_name, agent_names, startable
 from acphold.cli.starts import Start, known_start
 from acphold.cli.terminal_text import cut, folder, on_one_line
 from acphold.errors import UnknownSessionError
 from acphold.journal import ListFilter, RowChange, SessionRow
 from acphold.journal.location import is_same_folder
-from acphold.known_agents import short_name
 
 
 async def meant(journal: str | None, session_id: str | None, cwd: str) -> SessionRow | None:
@@ -47,7 +46,7 @@ def start_of(row: SessionRow) -> Start:
         if not start.agent or start.agent in names:
             return start
         return replace(start, agent="", options=(*start.options, "--name", row.agent))
-    for name in (short_name(row.agent), row.agent):
+    for name in (agent_name(row.agent), row.agent):
         if name in names:
             return Start("wrap", name, ())
     raise UsageError(

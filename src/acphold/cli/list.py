@@ -21,7 +21,7 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, pages, path_of, rows_of
-from acphold.cli.settings import agent_keys
+from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     cell_width,
@@ -38,7 +38,6 @@ from acphold.cli.terminal_text import (
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow, Sessions
 from acphold.journal.location import is_same_folder
-from acphold.known_agents import short_name
 from acphold.server.neighbours import LiveSession, Process, processes
 
 TERMINAL_LIMIT = 30
@@ -236,7 +235,7 @@ class _Wanted(msgspec.Struct, frozen=True):
             or (asked.cwd is not None and not is_same_folder(asked.cwd, row.cwd))
         ):
             return False
-        searched = f"{row.title}\0{short_name(row.agent)}\0{folder(row.cwd)}".casefold()
+        searched = f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}".casefold()
         return all(word in searched for word in self.words)
 
 
@@ -362,7 +361,7 @@ def cells(
         state,
         short_age(row.updated_at, now),
         folder(row.cwd) if whole_folder else folder(row.cwd).rpartition("/")[2] or "/",
-        on_one_line(short_name(row.agent)),
+        on_one_line(agent_name(row.agent)),
         f"{row.message_count:,}",
     ]
 

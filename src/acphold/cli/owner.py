@@ -15,6 +15,7 @@ from contextlib import asynccontextmanager, suppress
 from acphold.cli.alert_settings import AlertFile
 from acphold.cli.command_line import Exit
 from acphold.cli.log import start_log
+from acphold.cli.settings import agent_name
 from acphold.cli.starts import remembered
 from acphold.cli.thin_wrap import READY
 from acphold.cli.wrap import WrapSettings, served
@@ -64,7 +65,7 @@ async def _serve(
     launched: Program | None,
     log_file: str | None,
 ) -> None:
-    async with alerting(AlertFile()) as alerts, _short_log(path):
+    async with alerting(AlertFile(), agent_name) as alerts, _short_log(path):
         await serve_background(
             path,
             served(settings, launched, log_file, alerts),

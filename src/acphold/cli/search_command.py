@@ -23,7 +23,7 @@ from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, path_of, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
 from acphold.cli.places import place_name
-from acphold.cli.settings import agent_keys
+from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     console,
@@ -39,7 +39,6 @@ from acphold.cli.terminal_text import (
 from acphold.history.times import now_ms
 from acphold.journal import Journal, Part, SearchHit, Sought
 from acphold.journal.hits import terms
-from acphold.known_agents import short_name
 
 LIMIT = 20
 """Hits that are shown unless more are asked for."""
@@ -214,7 +213,7 @@ class _Plain:
     """In a pipe or a file: nothing is cut or wrapped."""
 
     def where(self, hit: SearchHit) -> str:
-        return f"  {on_one_line(short_name(hit.agent))} in {folder(hit.cwd)}"
+        return f"  {on_one_line(agent_name(hit.agent))} in {folder(hit.cwd)}"
 
     def fitting(self, text: str, beside: int) -> str:
         return text
@@ -231,7 +230,7 @@ class _Coloured:
 
     def where(self, hit: SearchHit) -> str:
         last = folder(hit.cwd).rpartition("/")[2] or "/"
-        return f"  {cut(on_one_line(short_name(hit.agent)), 20)} in {cut(last, 20)}"
+        return f"  {cut(on_one_line(agent_name(hit.agent)), 20)} in {cut(last, 20)}"
 
     def fitting(self, text: str, beside: int) -> str:
         return cut(text, max(LEAST_TITLE, self._console.width - beside))

@@ -126,12 +126,13 @@ async def _serve(
     tell: Callable[[Serving], None],
 ) -> int:
     from acphold.cli.alert_settings import AlertFile
+    from acphold.cli.settings import agent_name
     from acphold.server.alert_commands import alerting
     from acphold.server.service import stop_at_signals
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
-    async with alerting(AlertFile()) as alerts:
+    async with alerting(AlertFile(), agent_name) as alerts:
         services = {
             agent.name or "agent": _service(agent, journal, log_file, alerts) for agent in agents
         }

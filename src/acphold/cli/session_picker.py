@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from acphold.cli.command_line import UsageError
 from acphold.cli.journals import entries, exists, opened, pages, rows_of, searched
 from acphold.cli.list import Live, live_sessions
+from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
 from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
 from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sought
 from acphold.journal.location import resolved_folder
-from acphold.known_agents import short_name
 from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Line, Picked, Picker
 from acphold.server.neighbours import LiveSession
 
@@ -101,7 +101,7 @@ class _Sessions:
                 hit.session_id,
                 on_one_line(hit.title or "(no title)"),
                 "",
-                on_one_line(short_name(hit.agent)),
+                on_one_line(agent_name(hit.agent)),
                 folder(hit.cwd),
                 short_age(hit.at, now_ms()),
                 SAID,
@@ -139,7 +139,7 @@ class _SessionsOfAgent:
                     info.session_id,
                     on_one_line(info.title or "(no title)"),
                     "",
-                    on_one_line(short_name(self._agent.name)),
+                    on_one_line(agent_name(self._agent.name)),
                     folder(info.cwd),
                     short_age(milliseconds(info.updated_at), now) if info.updated_at else "",
                     HERE if resolved_folder(info.cwd) == here else ELSEWHERE,
@@ -162,7 +162,7 @@ def _line(row: SessionRow, *, now: int, here: str, live: LiveSession | None = No
         row.session_id,
         on_one_line(row.title or "(no title)"),
         "" if live is None else live.state,
-        on_one_line(short_name(row.agent)),
+        on_one_line(agent_name(row.agent)),
         folder(row.cwd),
         short_age(row.updated_at, now),
         group,

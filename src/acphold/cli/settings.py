@@ -21,7 +21,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from acphold.errors import SettingsError
-from acphold.known_agents import KNOWN_AGENTS, KnownAgent, keys_of
+from acphold.known_agents import KNOWN_AGENTS, KnownAgent, keys_of, short_name
 from acphold.processes.program import on_path
 
 if TYPE_CHECKING:
@@ -214,6 +214,34 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
                 keys += known.keys
         keys.append(str(own.get("name", name)))
     return tuple(dict.fromkeys(keys))
+
+
+def agent_name(key: str) -> str:
+    """What a person calls the agent whose sessions are kept under `key`.
+
+    The name that the settings file has for it, where it has one alone; else that of the table.
+    """
+    if (path := settings_path()) not in _NAMES:
+        _NAMES[path] = _names_by_key()
+    return _NAMES[path].get(key.casefold()) or short_name(key)
+
+
+_NAMES: Final[dict[str, dict[str, str]]] = {}
+"""What `_names_by_key` found in a file, once it was looked for: functools takes its time."""
+
+
+def _names_by_key() -> dict[str, str]:
+    """The names of the settings file by what they stand for; "" where two do for the same."""
+    found: dict[str, str] = {}
+    try:
+        path = settings_path()
+        own = table_of(read_settings(path) or {}, "agents", path)
+    except SettingsError:  # who only looks is not kept from it
+        return {}
+    for name in own:
+        for key in {key.casefold() for key in agent_keys(name)}:
+            found[key] = name if key not in found else ""
+    return found
 
 
 def _agent(

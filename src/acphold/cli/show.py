@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place, place_name
+from acphold.cli.settings import agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     age,
@@ -24,7 +25,6 @@ from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
 from acphold.journal import Journal, SessionRow
-from acphold.known_agents import short_name
 
 if TYPE_CHECKING:
     from acphold.reports.transcript import Scene
@@ -148,16 +148,16 @@ def _facts(row: SessionRow) -> list[str]:
     for origin in reversed(row.origins):
         from_where = place_name(origin.session_id, origin.seq)
         if origin.session_id == row.session_id:
-            origins.append(f"held with {short_name(origin.agent)} up to {from_where}")
+            origins.append(f"held with {agent_name(origin.agent)} up to {from_where}")
         elif origin.agent == later:
             origins.append(f"forked from {from_where}")
         else:
-            origins.append(f"handed over from {short_name(origin.agent)}, {from_where}")
+            origins.append(f"handed over from {agent_name(origin.agent)}, {from_where}")
         later = origin.agent
     dates = f"begun {local(row.created_at)}, last active {age(row.updated_at, now_ms())}"
     return [
         f"session {on_one_line(row.session_id)}",
-        f"{on_one_line(short_name(row.agent))} in {folder(row.cwd)}",
+        f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}",
         f"{counted(row.message_count, 'message')}, {dates}",
         *map(on_one_line, origins),
         *(["archived"] if row.archived else []),

@@ -14,10 +14,10 @@ from msgspec.structs import replace
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.places import named
+from acphold.cli.settings import agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import counted, on_one_line, visible
 from acphold.journal import At, Silent
-from acphold.known_agents import short_name
 from acphold.server.neighbours import Process, processes, silent_processes
 from acphold.transports.addresses import pid_at, unix_address
 from acphold.transports.runtime_folder import is_held, is_running, lock
@@ -71,7 +71,7 @@ async def _stop(session_id: str | None, everything: bool, journal: str | None) -
         told += "and an ID the one that has that session:"
         for each in behind:
             ids = ", ".join(on_one_line(session.session_id) for session in each.sessions)
-            called = on_one_line(short_name(each.agent))
+            called = on_one_line(agent_name(each.agent))
             told += f"\n  {called} (process {each.pid}): {ids or 'no session'}"
         raise UsageError(told)
     code = await _end(behind)
@@ -142,7 +142,7 @@ async def _end(found: Sequence[Process]) -> int:
                 file=sys.stderr,
             )
         else:
-            print(visible(f"Stopped {short_name(process.agent)} with {told}."))
+            print(visible(f"Stopped {agent_name(process.agent)} with {told}."))
     return Exit.ERROR if left else code
 
 

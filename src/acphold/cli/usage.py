@@ -15,7 +15,7 @@ from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import caught_up, exists, opened, path_of
 from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT, short_id
-from acphold.cli.settings import agent_keys
+from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
     cell_width,
@@ -29,7 +29,6 @@ from acphold.cli.terminal_text import (
 )
 from acphold.journal import Sessions
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
-from acphold.known_agents import short_name
 
 CATCH_UP_SECONDS = 3.0
 """How long what was imported is first looked through, when that was not done yet."""
@@ -146,7 +145,7 @@ def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
     """One sum for each agent that people know by one name, whatever its releases called it."""
     named: dict[str, UsageSum] = {}
     for sum_ in sums:
-        name = short_name(sum_.name)
+        name = agent_name(sum_.name)
         before = named.get(name, UsageSum(name))
         both = zip(astuple(before.tokens), astuple(sum_.tokens), strict=True)
         counts = (a if b is None else b if a is None else a + b for a, b in both)
@@ -287,7 +286,7 @@ def _remark(found: UsageSums, limit: int | None) -> None:
         print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
     for name in sorted(LAST_REQUEST_ONLY & found.by_request):
         print(
-            f"{short_name(name)} reports only the last request of each turn: it used more than "
+            f"{agent_name(name)} reports only the last request of each turn: it used more than "
             "that.",
             file=sys.stderr,
         )

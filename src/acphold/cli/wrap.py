@@ -23,6 +23,7 @@ from acphold.cli.command_line import (
     add_start_timeout,
 )
 from acphold.cli.log import start_log
+from acphold.cli.settings import agent_name
 from acphold.cli.starts import Start, made_here, remembered
 from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, SettingsError
@@ -236,7 +237,7 @@ async def _serve(
             await asyncio.to_thread(launched.abandon)
 
     log_file = start_log(settings.log_level, settings.log_file)
-    async with alerting(AlertFile()) as alerts:
+    async with alerting(AlertFile(), agent_name) as alerts:
         service = served(settings, launched, log_file, alerts)
         await serve(PipeTransport(*streams), service, stop=stop_at_signals(), give_up=give_up)
 

@@ -47,9 +47,14 @@ LAST_WORDS = 1.0
 
 
 @asynccontextmanager
-async def alerting(rules: Callable[[], AlertRules]) -> AsyncIterator[Alerts]:
-    """Alerts for a hub, by these rules, for the block; behind it no command is left."""
-    commands = AlertCommands()
+async def alerting(
+    rules: Callable[[], AlertRules], called: Callable[[str], str] = short_name
+) -> AsyncIterator[Alerts]:
+    """Alerts for a hub, by these rules, for the block; behind it no command is left.
+
+    `called` is what a person calls the agent that sessions are kept under.
+    """
+    commands = AlertCommands(called=called)
     try:
         yield Alerts(rules, commands.run)
     finally:
@@ -59,8 +64,11 @@ async def alerting(rules: Callable[[], AlertRules]) -> AsyncIterator[Alerts]:
 class AlertCommands:
     """The commands that run now; to be closed in every case."""
 
-    def __init__(self, seconds: float = COMMAND_SECONDS) -> None:
+    def __init__(
+        self, seconds: float = COMMAND_SECONDS, called: Callable[[str], str] = short_name
+    ) -> None:
         self._seconds = seconds
+        self._called = called
         self._running: set[asyncio.Task[None]] = set()
 
     def run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
@@ -86,7 +94,9 @@ class AlertCommands:
         try:
             if look_up is not None:
                 alert = replace(alert, question=await look_up())
-            program = await self._launched(command, {**os.environ, **variables(alert)})
+            program = await self._launched(
+                command, {**os.environ, **variables(alert, self._called)}
+            )
             said, ended = await self._followed(program, stdin_json(alert))
         except TimeoutError:
             log.warning("%s did not end within %g s; it was ended", name, self._seconds)
@@ -135,7 +145,7 @@ async def _read(process: ChildProcess, printed: bytearray) -> None:
         del printed[:-OUTPUT_BYTES]
 
 
-def variables(alert: Alert) -> dict[str, str]:
+def variables(alert: Alert, called: Callable[[str], str] = short_name) -> dict[str, str]:
     """What the command is told in its environment: no NUL, and each on one line, cut.
 
     One line, because people put them into headers of a message, and agents make up what stands
@@ -144,7 +154,7 @@ def variables(alert: Alert) -> dict[str, str]:
     told = {
         "ACPHOLD_EVENT": alert.event,
         "ACPHOLD_SESSION": alert.session_id,
-        "ACPHOLD_AGENT": short_name(alert.agent),
+        "ACPHOLD_AGENT": called(alert.agent),
         "ACPHOLD_CWD": alert.cwd,
         "ACPHOLD_TITLE": _on_one_line(alert.title),
         "ACPHOLD_QUESTION": _on_one_line(alert.question),
