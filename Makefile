@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 CODE := src tests bench examples docs
 
-.PHONY: demo pictures test format lint types docs conformance check interop soak bench clean
+.PHONY: demo pictures test format lint types docs conformance check slow interop soak bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -14,7 +14,7 @@ demo: $(VENV)/.installed
 # Some hundred programs are started, each of which compiles what it imports if that is not kept.
 test: export PYTHONDONTWRITEBYTECODE =
 test: $(VENV)/.installed
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not interop" $(PYTEST)
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not interop and not slow" $(PYTEST)
 
 format: $(VENV)/.installed
 	$(BIN)/ruff format $(CODE)
@@ -48,7 +48,12 @@ conformance: $(VENV)/.installed
 	$(CHECKED) -- $(ACPHOLD) run examples/echo.py; \
 	$(CHECKED) -- $(ACPHOLD) wrap -- $(ACPHOLD) run examples/echo.py
 
-check: lint types test conformance
+check: lint types test slow conformance
+
+# Processes that are killed, stopped and flooded, and files of hundreds of megabytes.
+slow: export PYTHONDONTWRITEBYTECODE =
+slow: $(VENV)/.installed
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow $(PYTEST)
 
 # Real agents and clients of others, some hundred megabytes of downloads, kept in .interop; and the
 # film of the README.

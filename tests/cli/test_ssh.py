@@ -22,6 +22,8 @@ from tests.cli.conversation import ended, prompt, remember
 from tests.cli.screen_terminal import terminal
 from tests.editor import DEADLINE, SCRIPTED, introduced, scripted_agent, wrapped
 
+pytestmark = pytest.mark.slow
+
 SSH = """\
 #!/bin/sh
 # As sshd does it: what stands behind the host is one string for the login shell.

@@ -476,6 +476,7 @@ print(count, peak)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["claude", "codex"])
 def test_a_transcript_of_200_megabytes_is_told_in_less_than_100(tmp_path: Path, name: str) -> None:
     words = "word " * 400

@@ -22,7 +22,7 @@ from tests.interop.place import Place
 from tests.interop.wire import PROGRAMS, Json
 from tests.npm import node
 
-pytestmark = pytest.mark.timeout(300)  # the first run downloads the package
+pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]  # the first run downloads the package
 
 Command = list[str]
 

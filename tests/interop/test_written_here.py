@@ -21,6 +21,8 @@ from tests.interop.wire import read_record, recorded
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 
+pytestmark = pytest.mark.interop
+
 BOTH = pytest.mark.parametrize("client", [python_client, ts_client], ids=["python", "typescript"])
 
 

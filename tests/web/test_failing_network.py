@@ -17,6 +17,8 @@ from tests.web.conftest import Served, serving
 from tests.web.network import Network, network
 from tests.web.soak import soak
 
+pytestmark = pytest.mark.slow
+
 
 @pytest_asyncio.fixture
 async def failing() -> AsyncIterator[Network]:
