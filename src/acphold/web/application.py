@@ -25,7 +25,7 @@ from acphold.web.endpoints import Endpoints
 from acphold.web.exchange import Exchange
 from acphold.web.gate import COOKIE, SUBPROTOCOL, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
-from acphold.web.pairing import Pairing
+from acphold.web.pairing_codes import Pairing
 from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
 
 log = logging.getLogger(__name__)

@@ -28,7 +28,7 @@ from acphold.web.application import Application, application
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import LOOK_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
-from acphold.web.pairing import Pairing
+from acphold.web.pairing_codes import Pairing
 
 log = logging.getLogger(__name__)
 
