@@ -98,7 +98,7 @@ def test_who_does_not_sign_in_keeps_the_prompt_and_is_told_the_command(
         one.type("hello\r")
         one.until("a key, then Enter")
         one.type("n\r")
-        one.until("sign in first: `acphold sign-in -- ", "ready")
+        one.until("sign in first: `acphold sign-in", "ready")
 
 
 def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
@@ -114,7 +114,7 @@ def test_ctrl_c_gives_up_a_sign_in_that_the_agent_does_not_end(
         one.type("1\r")
         one.until("the agent signs you in (Ctrl-C gives up)")
         one.type("\x03")
-        one.until("sign in first: `acphold sign-in -- ", "ready")
+        one.until("sign in first: `acphold sign-in", "ready")
 
 
 def test_ask_offers_the_ways_and_answers_then(
