@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +12,13 @@ import pytest
 import acphold
 import acphold.sync
 from acphold.client import PermissionQuestion
-from acphold.errors import AgentExitedError, AgentStartError, CapabilityError, ConnectionLostError
+from acphold.errors import (
+    AgentExitedError,
+    AgentStartError,
+    AgentTimeoutError,
+    CapabilityError,
+    ConnectionLostError,
+)
 from acphold.schema import AgentMessageChunk
 from tests.conftest import Until
 from tests.editor import scripted_agent
@@ -82,6 +89,30 @@ def test_a_turn_is_cancelled_between_two_updates() -> None:
         for _ in turn:
             session.cancel()
         assert turn.stop_reason == "cancelled"
+
+
+THINKS = '[{"say": "a"}, {"until": "cancel"}, {"stop": "cancelled"}]'
+
+
+def test_a_turn_may_have_a_deadline() -> None:
+    with acphold.sync.connect(*scripted_agent()) as agent:
+        session = agent.new_session()
+        with pytest.raises(AgentTimeoutError):
+            session.prompt(THINKS, timeout=0.01).wait()
+        assert session.prompt('[{"say": "on"}]').wait().text == "on"
+
+
+def test_ctrl_c_cancels_the_turn_that_is_waited_for() -> None:
+    def interrupt(session_id: str, update: bytes) -> None:
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    with acphold.sync.connect(*scripted_agent(), on_update=interrupt) as agent:
+        session = agent.new_session()
+        turn = session.prompt(THINKS)
+        with pytest.raises(KeyboardInterrupt):
+            turn.wait()
+        assert turn.stop_reason == "cancelled"
+        assert not session.state.open_tools
 
 
 def test_errors_are_raised_where_they_are_waited_for() -> None:

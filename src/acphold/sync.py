@@ -105,12 +105,24 @@ class _Background:
         if threading.current_thread() is self._thread:
             work.close()
             raise RuntimeError("a callback must not call acphold.sync: it would wait for itself")
-        future = asyncio.run_coroutine_threadsafe(work, loop)
+        ended = threading.Event()
+
+        async def to_its_end() -> T:
+            try:
+                return await work
+            finally:
+                ended.set()
+
+        future = asyncio.run_coroutine_threadsafe(to_its_end(), loop)
         try:
             return future.result(seconds)
         except CancelledError:
             raise ConnectionLostError("the connection was closed") from None
-        except BaseException:  # Ctrl-C, too: nobody waits for it any more
+        except KeyboardInterrupt:  # what is cancelled has an end, too: that of a turn, for one
+            future.cancel()
+            ended.wait(CLOSE_SECONDS)
+            raise
+        except BaseException:  # nobody waits for it any more
             future.cancel()
             raise
 
@@ -290,9 +302,12 @@ class RemoteSession:
         """What `load_session` replayed, apart from what comes live."""
         return self._session.replay
 
-    def prompt(self, *content: Content) -> RemoteTurn:
-        """Begin a turn: the prompt is on its way when this returns."""
-        return RemoteTurn(_look(lambda: self._session.prompt(*content)))
+    def prompt(self, *content: Content, timeout: float | None = None) -> RemoteTurn:
+        """Begin a turn: the prompt is on its way when this returns.
+
+        One that is not over after `timeout` seconds is cancelled, and ends with AgentTimeoutError.
+        """
+        return RemoteTurn(_look(lambda: self._session.prompt(*content, timeout=timeout)))
 
     def cancel(self) -> None:
         """Cancel the turn that runs; from another thread, or between two updates of it."""
@@ -362,7 +377,10 @@ class RemoteTurn:
         return self._updates
 
     def wait(self) -> RemoteTurn:
-        """Pass the updates over until the turn ends; the turn itself. Raises what ended it."""
+        """Pass the updates over until the turn ends; the turn itself. Raises what ended it.
+
+        Ctrl-C cancels the turn, and is raised when it is over.
+        """
 
         async def over() -> None:
             await self._turn

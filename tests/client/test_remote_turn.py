@@ -11,6 +11,7 @@ import pytest
 from acphold.errors import (
     AcpholdError,
     AgentBusyError,
+    AgentTimeoutError,
     AuthRequiredError,
     ConnectionLostError,
     RemoteError,
@@ -215,3 +216,97 @@ async def test_an_agent_that_leaves_in_a_turn_ends_it_with_an_error() -> None:
             await session.prompt("again")
         with pytest.raises(ConnectionLostError):
             await agent.new_session("/tmp")
+
+
+# -- nobody waits for it any more --------------------------------------------------------------
+
+
+async def until_cancelled(agent: FarAgent, params: dict[str, Any]) -> Any:
+    agent.say("s1", "I think")
+    await agent.cancelled.wait()
+    agent.cancelled.clear()
+    agent.say("s1", " no more")
+    return {"stopReason": "cancelled"}
+
+
+def one_that_thinks() -> FarAgent:
+    """At its first prompt until it is cancelled."""
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        del agent.acts["session/prompt"]
+        return await until_cancelled(agent, params)
+
+    return far
+
+
+async def test_whoever_is_cancelled_while_it_awaits_a_turn_cancels_the_turn() -> None:
+    far = one_that_thinks()
+    async with in_session(far) as session:
+        turn = session.prompt("go")
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.01):
+                await turn
+        assert (turn.stop_reason, turn.text) == ("cancelled", "I think no more")
+        assert (await session.prompt("again")).text == "heard again"
+    assert far.methods().count("session/cancel") == 1
+
+
+async def test_a_task_that_awaits_a_turn_can_be_cancelled_also_with_a_deaf_agent() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        await asyncio.Event().wait()
+
+    async with in_session(far, cancel_grace=0.01) as session:
+
+        async def run() -> None:
+            await session.prompt("go")
+
+        task = asyncio.create_task(run())
+        await far.until("session/prompt")
+        task.cancel()
+        await asyncio.wait([task])
+        assert task.cancelled()
+        with pytest.raises(AgentBusyError, match="is cancelled, but not over"):
+            session.prompt("again")  # the agent would lose it
+
+
+async def test_a_turn_that_takes_longer_than_it_may_is_cancelled_and_says_so() -> None:
+    async with in_session(one_that_thinks()) as session:
+        turn = session.prompt("go", timeout=0.01)
+        updates, error = await read(turn)
+        assert isinstance(error, AgentTimeoutError)
+        assert (error.method, error.seconds) == ("session/prompt", 0.01)
+        assert texts(updates) == ["I think", " no more"]
+        assert turn.stop_reason == "cancelled"
+        assert (await session.prompt("again", timeout=30)).text == "heard again"
+
+
+async def test_a_turn_in_which_the_agent_is_silent_for_too_long_is_cancelled() -> None:
+    async with in_session(one_that_thinks(), silence=0.05) as session:
+        with pytest.raises(AgentTimeoutError):
+            await session.prompt("go")
+        assert (await session.prompt("again")).text == "heard again"
+
+
+async def test_an_agent_that_waits_for_a_person_is_not_silent() -> None:
+    far = FarAgent()
+
+    @far.on("session/prompt")
+    async def _(agent: FarAgent, params: dict[str, Any]) -> Any:
+        tool = {"toolCallId": "t", "title": "Read"}
+        options = [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}]
+        await agent.ask(
+            "session/request_permission", sessionId="s1", toolCall=tool, options=options
+        )
+        return {"stopReason": "end_turn"}
+
+    async def decide(_: object) -> bool:
+        await asyncio.sleep(0.2)  # as a person thinks
+        return True
+
+    async with in_session(far, silence=0.02, on_permission=decide) as session:
+        assert (await session.prompt("go")).stop_reason == "end_turn"

@@ -99,9 +99,10 @@ async def connect(
     `capabilities` says instead what is offered.
 
     With `reconnect` an agent that is lost is started again by the next request, and its sessions
-    are loaded. `start_timeout` is the time for `initialize`, `silence` the time without any word
-    from the agent after which a request is given up, `cancel_grace` the time to end a turn that
-    was cancelled, all in seconds.
+    are loaded. Times are in seconds: `start_timeout` for `initialize`; `silence` without any word
+    from an agent that does not wait for us either, after which a request is given up and a turn is
+    cancelled, by default 120 for requests and without end for turns, as models think in silence;
+    `cancel_grace` to end a turn that was cancelled.
 
     Raises AgentStartError.
     """
@@ -167,6 +168,7 @@ async def connected_to(
         reconnect=options.get("reconnect", False),
         start_timeout=options.get("start_timeout", START_TIMEOUT),
         silence=options.get("silence", SILENCE),
+        turn_silence=options.get("silence"),
         cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
         limit=options.get("max_message", MAX_MESSAGE),
     )

@@ -36,6 +36,11 @@ class Flow:
         finally:
             self._waiting -= 1
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether nothing is read now: somebody reads more slowly than the agent talks."""
+        return bool(self._full) and not self._waiting
+
     def mark(self, inbox: Inbox, *, full: bool) -> None:
         """An inbox has become full, or has room again."""
         if full:
@@ -49,7 +54,7 @@ class Flow:
 
     async def room(self) -> None:
         """Wait until more may be read."""
-        while self._full and not self._waiting:
+        while self.is_stopped:
             self._changed.clear()
             await self._changed.wait()
 

@@ -15,11 +15,9 @@ from acphold.client.turn_feed import typed
 from acphold.errors import ConnectionLostError
 from acphold.history.raw_update import encode_object
 from acphold.schema import (
-    CANCEL,
     CLOSE_SESSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
-    CancelNotification,
     CloseSessionRequest,
     SessionConfigBoolean,
     SessionConfigSelect,
@@ -86,16 +84,19 @@ class RemoteSession:
 
     # -- turns ----------------------------------------------------------------------------
 
-    def prompt(self, *content: Content) -> RemoteTurn:
+    def prompt(self, *content: Content, timeout: float | None = None) -> RemoteTurn:
         """Begin a turn: the prompt is on its way when this returns.
 
         Texts, paths, `(bytes, media type)` or content blocks. A path is sent as the most that the
         agent takes of it: an image or a text file whole, else as a link. Raises CapabilityError
         for content that the agent did not say it takes, MissingFileError for a path that leads
         nowhere, and AgentBusyError while another turn of this session runs: agents lose one of
-        the two.
+        the two. A turn that is not over after `timeout` seconds is cancelled; it ends with
+        AgentTimeoutError.
         """
         turn = self._feed.begin(encode(self.blocks(*content)))
+        if timeout is not None and not turn.is_over:
+            turn.limit(timeout)
         if not turn.is_over:
             with suppress(ConnectionLostError):  # then whoever waits for the turn sees to it
                 turn.send()
@@ -118,11 +119,7 @@ class RemoteSession:
         Tool calls that are not finished are `cancelled` in the state at once, and what the agent
         waits for is answered so. An agent that does not answer in time is not waited for.
         """
-        self._feed.live.cancel_tools()
-        self._uplink.tell(CANCEL.name, encode(CancelNotification(session_id=self.id)))
-        if self._feed.turn is not None:
-            self._feed.turn.cancel(self._uplink.settings.cancel_grace)
-        self._uplink.cancel_questions(self.id)
+        self._feed.cancel()
 
     def updates(self) -> UpdateStream:
         """All updates from now on, in turns and between them, for whoever shows the session.

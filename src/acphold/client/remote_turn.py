@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Generator, Iterator, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, overload
 
 from acphold.client.turn_feed import Stage, TurnFeed, typed
+from acphold.errors import AcpholdError
 from acphold.history.timeline import Message
 
 if TYPE_CHECKING:
     from acphold.client.inbox import Inbox
-    from acphold.errors import AcpholdError
     from acphold.history.timeline import Item
     from acphold.schema import Update
 
@@ -23,9 +25,11 @@ class RemoteTurn:
 
     or await it, which passes the updates over and returns the turn itself. Either way raises what
     ended the turn in place of an answer, behind the last update: RemoteError,
-    AuthRequiredError, AgentExitedError, ConnectionLostError.
+    AuthRequiredError, AgentExitedError, ConnectionLostError, AgentTimeoutError.
 
-    Who stops reading may read on later. Until then the turn goes on; when a megabyte is unread, the
+    Who awaits it and is cancelled, by `asyncio.timeout` for instance, cancels the turn: when the
+    `await` is left, the agent has ended it, or has had its time to. Who iterates and stops reading
+    may read on later. Until then the turn goes on; when a megabyte is unread, the
     agent has to wait, unless this program waits for something else of it.
     """
 
@@ -91,8 +95,16 @@ class RemoteTurn:
         return self._over().__await__()
 
     async def _over(self) -> RemoteTurn:
-        while await self.take_all():
-            pass
+        try:
+            while await self.take_all():
+                pass
+        except asyncio.CancelledError:
+            # Its end is awaited, which has a bound: the next prompt would be refused until then.
+            self._feed.stop()
+            with suppress(AcpholdError):
+                while await self.take_all():
+                    pass
+            raise
         return self
 
 

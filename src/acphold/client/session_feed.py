@@ -17,6 +17,7 @@ from acphold.client.uplink import Uplink, update_of
 from acphold.errors import AgentBusyError, ConnectionLostError
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import PROMPT_BEGUN
+from acphold.schema import CANCEL, CancelNotification, encode
 
 if TYPE_CHECKING:
     from acphold.errors import AcpholdError
@@ -75,10 +76,18 @@ class SessionFeed:
         if self.turn is not None:
             doing = "is cancelled, but not over" if self.turn.is_over else "is running"
             raise AgentBusyError(f"a turn of session {self.id!r} {doing}; await it, or cancel it")
-        self._turn = turn = TurnFeed(self._uplink, lambda: self.live, self.id, prompt)
+        self._turn = turn = TurnFeed(self._uplink, lambda: self.live, self.id, prompt, self.cancel)
         if self._is_over:
             turn.lost(self._loss or ConnectionLostError(f"session {self.id!r} was closed"))
         return turn
+
+    def cancel(self) -> None:
+        """Cancel what runs; see `RemoteSession.cancel`."""
+        self.live.cancel_tools()
+        self._uplink.tell(CANCEL.name, encode(CancelNotification(session_id=self.id)))
+        if self.turn is not None:
+            self.turn.cancel(self._uplink.settings.cancel_grace)
+        self._uplink.cancel_questions(self.id)
 
     # -- readers --------------------------------------------------------------------------
 

@@ -18,8 +18,14 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from acphold.client.inbox import Inbox
-from acphold.errors import AcpholdError, ConnectionLostError, InvalidParamsError
+from acphold.errors import (
+    AcpholdError,
+    AgentTimeoutError,
+    ConnectionLostError,
+    InvalidParamsError,
+)
 from acphold.history.raw_update import members, string, update_kind
+from acphold.rpc.pending_call import LOOKS
 from acphold.schema import PROMPT, decode_update
 from acphold.schema.updates import UnknownUpdate
 
@@ -47,11 +53,16 @@ class TurnFeed:
     """See the module.
 
     `holds_agent` is true from the prompt until its answer: also when the turn was given up before,
-    for the agent would lose a second prompt.
+    for the agent would lose a second prompt. `cancel` cancels what runs in the session.
     """
 
     def __init__(
-        self, uplink: Uplink, live: Callable[[], LiveState], session_id: str, prompt: bytes
+        self,
+        uplink: Uplink,
+        live: Callable[[], LiveState],
+        session_id: str,
+        prompt: bytes,
+        cancel: Callable[[], None],
     ) -> None:
         self.inbox = Inbox(uplink.flow)
         self.stage = Stage.WAITING
@@ -63,9 +74,11 @@ class TurnFeed:
         self._state: LiveState | None = None  # from when it has begun
         self._session_id = session_id
         self._prompt = prompt
+        self._cancel_all = cancel
         self._first = 0
         self._behind: int | None = None
-        self._grace: asyncio.TimerHandle | None = None
+        self._overdue: AcpholdError | None = None  # why it was cancelled, if that was our doing
+        self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
     def is_over(self) -> bool:
@@ -92,6 +105,8 @@ class TurnFeed:
         params = b'{"sessionId":%b,"prompt":%b}' % (session, self._prompt)
         self._uplink.begin(PROMPT.name, params, self._answered)
         self.stage, self.holds_agent = Stage.QUEUED, True
+        if (silence := self._uplink.settings.turn_silence) is not None:
+            self._listen(silence, 0, self._uplink.signs_of_life())
         if not self._uplink.tells_begun:
             self.begun()
 
@@ -126,14 +141,38 @@ class TurnFeed:
         """Updates of it came; called in the inbound lane."""
         self.inbox.put(raws)
 
+    def stop(self) -> None:
+        """Nobody waits for it any more: it is cancelled, if it is not over."""
+        if not self.is_over:
+            self._cancel_all()
+
+    def limit(self, seconds: float) -> None:
+        """It is cancelled when it takes longer than this, which is its error then."""
+        self._later("limit", seconds, self._give_up, AgentTimeoutError(PROMPT.name, seconds))
+
+    def _listen(self, silence: float, looks: int, before: int) -> None:
+        """The same when the agent says nothing at all for so long, in steps: see `PendingCall`."""
+        now = self._uplink.signs_of_life()
+        looks = 0 if now != before else looks + 1
+        if looks > LOOKS:
+            self._give_up(AgentTimeoutError(PROMPT.name, silence))
+        else:
+            self._later("silence", silence / LOOKS, self._listen, silence, looks, now)
+
+    def _give_up(self, error: AcpholdError) -> None:
+        self._overdue = self._overdue or error
+        self.stop()
+
+    def _later(self, what: str, seconds: float, do: Callable[..., None], *args: object) -> None:
+        self._timers[what] = asyncio.get_running_loop().call_later(seconds, do, *args)
+
     def cancel(self, grace: float) -> None:
         """The agent has been told to stop; it has `grace` seconds to answer."""
         if self.stage is Stage.WAITING:
             self._end("cancelled", None)
         elif self.stage in (Stage.QUEUED, Stage.RUNNING):
             self.stage = Stage.CANCELLING
-            loop = asyncio.get_running_loop()
-            self._grace = loop.call_later(grace, self._end, "cancelled", None)
+            self._later("grace", grace, self._end, "cancelled", None)
 
     def lost(self, error: AcpholdError) -> None:
         """The agent has gone, and nothing more will come."""
@@ -157,8 +196,9 @@ class TurnFeed:
     def _end(self, stop_reason: str | None, error: AcpholdError | None) -> None:
         if self.is_over:
             return
-        if self._grace is not None:
-            self._grace.cancel()
+        for timer in self._timers.values():
+            timer.cancel()
+        error = error or self._overdue
         if self._state is not None:
             # As a journal has it.
             end: object = {"stopReason": stop_reason}

@@ -68,7 +68,8 @@ START_TIMEOUT = 60.0
 SILENCE = 120.0
 """Seconds without any word from the agent after which a request that waits is given up.
 
-A session with many MCP servers or a long replay takes its time, but not in silence.
+A session with many MCP servers or a long replay takes its time, but not in silence. A turn does,
+while a model thinks or a command runs: its silence has a bound only where one is given.
 """
 
 SIGN_IN_SECONDS = 1800.0
@@ -148,6 +149,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     reconnect: bool = False
     start_timeout: float = START_TIMEOUT
     silence: float = SILENCE
+    turn_silence: float | None = None
     cancel_grace: float = CANCEL_GRACE
     limit: int = MAX_MESSAGE
 
@@ -170,7 +172,8 @@ class Uplink:
         self._children: dict[str, str] = {}  # sub-agents, by their ids, to the sessions they are of
         self._early: list[Updates] = []
         self._making = 0
-        self._heard = 0  # how often
+        self._answering = 0
+        self._signs = 0
 
     @property
     def name(self) -> str:
@@ -330,7 +333,7 @@ class Uplink:
         assert peer is not None
         try:
             with self.flow.awaited():
-                return await call.answer(lambda: peer.withdraw(id_), silence, lambda: self._heard)
+                return await call.answer(lambda: peer.withdraw(id_), silence, self.signs_of_life)
         except TimeoutError:
             raise AgentTimeoutError(method, silence) from None
 
@@ -394,7 +397,7 @@ class Uplink:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         """Called by the Peer."""
-        self._heard += 1
+        self._signs += 1
         for event in runs(batch):
             if isinstance(event, Updates):
                 if self.settings.on_update is not None:
@@ -451,12 +454,22 @@ class Uplink:
 
     async def on_request(self, request: Request) -> bytes:
         """Called by the Peer; what a sub-agent asks is asked by its session."""
-        self._heard += 1
+        self._signs += 1
         asking = session_id_in(request.params) or ""
         session = self._sessions.get(asking)
         if session is None:
             session = self._sessions.get(self._children.get(asking, ""))
-        return await self._duties.answer(request.method, request.params, session)
+        self._answering += 1
+        try:
+            return await self._duties.answer(request.method, request.params, session)
+        finally:
+            self._answering -= 1
+
+    def signs_of_life(self) -> int:
+        """Another number than before, unless the agent is silent, and does not wait for us either:
+        for an answer, or to be read on."""
+        self._signs += bool(self._answering) or self.flow.is_stopped
+        return self._signs
 
     def cancel_questions(self, session_id: str) -> None:
         """The turn was cancelled: what it has asked is answered so."""
