@@ -40,7 +40,7 @@ SECTIONS = {
     "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit Outcome"
     " PermissionOption ToolCallLocation",
     "Files and commands": "SessionFiles PendingCommand RunningCommand CommandOutput CommandExit",
-    "A session and its past": "Session Store SessionState Message PastToolCall TurnEnd",
+    "A session and its past": "Session Severity Store SessionState Message PastToolCall TurnEnd",
     "MCP servers": "TurnServers mcp.Connection mcp.Tool mcp.CallResult mcp.Prompt"
     " mcp.PromptArgument mcp.Progress mcp.offers.Resource mcp.offers.MadePrompt"
     " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable HttpHeader",
@@ -63,6 +63,7 @@ ALIASES = {
     "Value": "library/agent.py",
     "Location": "library/tools.py",
     "Outcome": "library/form.py",
+    "Severity": "library/author_session.py",
     "Policy": "client/policy.py",
     "AskPermission": "client/policy.py",
     "PermissionAnswer": "client/policy.py",

@@ -42,7 +42,7 @@ async def call(turn: acphold.Turn, server: str, name: str, text: str) -> None:
         await turn.say(f"The arguments are no JSON: {error}")
         return
     question, remember = f"Call {name} of {server}?", f"{server}/{name}"
-    if not await turn.allowed(question, input=arguments, remember=remember):
+    if not await turn.ask_permission(question, input=arguments, remember=remember):
         return
     try:
         result = await turn.mcp.call(server, name, arguments)

@@ -73,7 +73,7 @@ async def review_file(turn: acphold.Turn, name: str) -> None:
 async def fix_file(turn: acphold.Turn, name: str, text: str, mended: str) -> None:
     call = turn.tool(f"Mend {name}", kind="edit", locations=[name])
     await call.diff(name, mended, text)
-    if not await turn.allowed(f"Mend {name}?", tool=call, remember="mend"):
+    if not await turn.ask_permission(f"Mend {name}?", tool=call, remember="mend"):
         await turn.say(f"- {name} stays as it is\n")
         return
     async with call:
@@ -89,7 +89,7 @@ async def count(turn: acphold.Turn, words: str) -> None:
 @agent.command("test", "Run a command, for instance the tests", hint="make test")
 async def test(turn: acphold.Turn, words: str) -> None:
     async with turn.tool(f"Run {words}", kind="execute", input={"command": words}) as call:
-        if not await turn.allowed(f"Run {words}?", tool=call):
+        if not await turn.ask_permission(f"Run {words}?", tool=call):
             return
         async with turn.terminal("/bin/sh", "-c", words) as running:
             await call.terminal(running)

@@ -54,7 +54,7 @@ async def begin(
     """
     if turn.session.mode == "plan":
         raise acphold.AcpholdError("In plan mode nothing is changed or run.")
-    if not freely and not await turn.allowed(what, tool=call):
+    if not freely and not await turn.ask_permission(what, tool=call):
         raise acphold.AcpholdError("The person did not allow this. Do not try another way.")
     await call.start()
 

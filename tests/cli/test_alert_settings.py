@@ -147,7 +147,7 @@ agent = acphold.Agent("asks", version="1")
 
 @agent.prompt
 async def ask(turn):
-    await turn.allowed("Run make?")
+    await turn.ask_permission("Run make?")
 """
 
 

@@ -27,7 +27,7 @@ async def answer(turn: acphold.Turn) -> None:
             await turn.say(f"It says: {text.strip()}.")
         case ["Mend", name]:
             async with turn.tool(f"Mend {name}", kind="edit") as call:
-                if not await turn.allowed(f"Mend {name}", tool=call):
+                if not await turn.ask_permission(f"Mend {name}", tool=call):
                     return
                 await turn.files.write(name, "no weed here\n")
             await turn.say("Mended.")

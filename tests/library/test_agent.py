@@ -145,10 +145,11 @@ SEEN = {
     """,
     acphold.Session: """
         call client_capabilities client_info forget_permissions history mode notice options roots
-        set_mode set_option tell
+        notify set_mode set_option
     """,
     acphold.Turn: """
-        allowed ask files history mcp notice plan say terminal text think title tool usage visit
+        ask_form ask_page ask_permission files history mcp notice plan say terminal text think title
+        tool usage
     """,
     acphold.RunningTool: """
         announce complete content diff fail location output over progress rename start terminal

@@ -20,7 +20,7 @@ NAME = {"name": {"type": "string", "title": "Your name"}}
 
 
 async def ask(turn: acphold.Turn) -> None:
-    answer = await turn.ask("Who?", {"properties": NAME, "required": ["name"]})
+    answer = await turn.ask_form("Who?", {"properties": NAME, "required": ["name"]})
     await turn.say(f"{answer.outcome} {bool(answer)} {dict(answer)}")
 
 
@@ -47,7 +47,7 @@ async def test_a_form_that_is_declined_and_one_that_is_dismissed_differ(
 
 async def test_a_form_without_values_that_is_accepted_is_an_answer() -> None:
     async def work(turn: acphold.Turn) -> None:
-        await turn.say(str(bool(await turn.ask("Nothing?", {"a": {"type": "string"}}))))
+        await turn.say(str(bool(await turn.ask_form("Nothing?", {"a": {"type": "string"}}))))
 
     assert (await one_turn(work, form=lambda request: {})).text == "True"
 
@@ -71,7 +71,7 @@ async def test_a_value_outside_of_what_its_field_allows_is_refused(
     field: dict[str, Any], value: str | int
 ) -> None:
     async def work(turn: acphold.Turn) -> None:
-        await turn.ask("Which?", {"it": field})
+        await turn.ask_form("Which?", {"it": field})
 
     async with connect(agent_that(work), form=lambda request: {"it": value}) as client:
         with pytest.raises(acphold.RemoteError, match="filled the form in badly: it"):
@@ -84,7 +84,7 @@ async def test_a_value_outside_of_what_its_field_allows_is_refused(
 async def test_a_schema_that_no_form_can_show_raises_at_the_line(fields: dict[str, Any]) -> None:
     async def work(turn: acphold.Turn) -> None:
         with pytest.raises(acphold.DeclarationError):
-            await turn.ask("What?", fields)
+            await turn.ask_form("What?", fields)
         await turn.say("told")
 
     assert (await one_turn(work, form=lambda request: {})).text == "told"
@@ -101,8 +101,8 @@ async def test_without_forms_nothing_is_asked() -> None:
 async def test_a_person_is_sent_to_a_page_and_the_client_told_when_it_is_done() -> None:
     async def work(turn: acphold.Turn) -> None:
         with pytest.raises(acphold.DeclarationError, match="begins with https"):
-            await turn.visit("Sign in", "javascript:alert(1)")
-        visit = await turn.visit("Sign in", "https://example.org/sign-in")
+            await turn.ask_page("Sign in", "javascript:alert(1)")
+        visit = await turn.ask_page("Sign in", "https://example.org/sign-in")
         await turn.say(str(visit.agreed))
         await visit.done()
 

@@ -274,7 +274,7 @@ async def test_extension_methods_and_notifications_go_both_ways() -> None:
     hears = asyncio.Event()
 
     async def work(turn: acphold.Turn) -> None:
-        await turn.session.tell("_test/told", {"n": 1})
+        await turn.session.notify("_test/told", {"n": 1})
         answer = await turn.session.call("_test/asked", {"n": 2})
         await turn.say(str(answer))
 

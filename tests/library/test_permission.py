@@ -12,7 +12,7 @@ from tests.library.test_turn import agent_that
 
 async def ask(turn: acphold.Turn) -> None:
     for question in turn.text.split(","):
-        await turn.say(f"{bool(await turn.allowed(question))} ")
+        await turn.say(f"{bool(await turn.ask_permission(question))} ")
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ async def test_other_questions_and_other_sessions_are_asked() -> None:
 async def test_questions_with_one_key_are_one_question() -> None:
     async def work(turn: acphold.Turn) -> None:
         for name in ("a", "b"):
-            await turn.allowed(f"Write {name}?", remember="write")
+            await turn.ask_permission(f"Write {name}?", remember="write")
         turn.session.forget_permissions()
-        await turn.allowed("Write c?", remember="write")
+        await turn.ask_permission("Write c?", remember="write")
 
     async with connect(agent_that(work), permission="allow_always") as client:
         await (await client.new_session()).prompt("go")
@@ -65,7 +65,7 @@ async def test_questions_with_one_key_are_one_question() -> None:
 async def test_a_call_that_is_asked_about_is_shown_first_and_fails_when_rejected() -> None:
     async def work(turn: acphold.Turn) -> None:
         call = turn.tool("Write a", kind="edit", input={"path": "a"})
-        if await turn.allowed("May I?", tool=call):
+        if await turn.ask_permission("May I?", tool=call):
             async with call:
                 await turn.say("written")
 
@@ -88,7 +88,7 @@ async def test_authors_offer_options_of_their_own() -> None:
     ]
 
     async def work(turn: acphold.Turn) -> None:
-        decision = await turn.allowed("May I?", options=options)
+        decision = await turn.ask_permission("May I?", options=options)
         await turn.say(f"{bool(decision)} {decision.option_id}")
 
     async with connect(agent_that(work), permission=["sure", "never"]) as client:
@@ -105,7 +105,7 @@ async def test_the_option_that_was_chosen_for_always_is_told_without_asking_agai
     ]
 
     async def work(turn: acphold.Turn) -> None:
-        await turn.say(f"{await turn.allowed('Write?', options=options)}")
+        await turn.say(f"{await turn.ask_permission('Write?', options=options)}")
 
     async with connect(agent_that(work), permission=["folder"]) as client:
         session = await client.new_session()
@@ -123,11 +123,11 @@ async def test_a_permission_request_shows_the_whole_command_arguments_and_diff()
 
     async def work(turn: acphold.Turn) -> None:
         run = turn.tool(command, kind="execute", input={"command": command})
-        await turn.allowed("Run it?", tool=run)
+        await turn.ask_permission("Run it?", tool=run)
         edit = turn.tool("Edit", kind="edit", locations=["a.txt"])
         await edit.diff("a.txt", new, old)
-        await turn.allowed("Edit it?", tool=edit)
-        await turn.allowed("Send it?", input={"text": command})
+        await turn.ask_permission("Edit it?", tool=edit)
+        await turn.ask_permission("Send it?", kind="execute", input={"text": command})
 
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
@@ -137,4 +137,8 @@ async def test_a_permission_request_shows_the_whole_command_arguments_and_diff()
     [diff] = edit.content or ()
     assert isinstance(diff, Diff)
     assert (diff.new_text, diff.old_text) == (new, old)
-    assert (asked.title, asked.raw_input) == ("Send it?", {"text": command})
+    assert (asked.title, asked.kind, asked.raw_input) == (
+        "Send it?",
+        "execute",
+        {"text": command},
+    )

@@ -114,7 +114,7 @@ async def test_a_pending_permission_is_closed_by_a_cancellation() -> None:
 
     async def work(turn: acphold.Turn) -> None:
         after.append("asked")
-        await turn.allowed("May I?")
+        await turn.ask_permission("May I?")
         after.append("answered")
 
     async with connect(agent_that(work), permission=lambda asked: None) as client:
@@ -132,10 +132,10 @@ async def test_a_pending_permission_is_closed_by_a_cancellation() -> None:
 async def test_a_permission_that_the_client_cancels_cancels_the_turn(in_task: bool) -> None:
     async def work(turn: acphold.Turn) -> None:
         if not in_task:
-            await turn.allowed("May I?")
+            await turn.ask_permission("May I?")
         else:
             async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(turn.allowed("May I?"))
+                tasks.create_task(turn.ask_permission("May I?"))
                 tasks.create_task(asyncio.Event().wait())
         await turn.say("went on")
 
@@ -148,7 +148,7 @@ async def test_what_a_task_left_waiting_asks_is_closed_with_the_turn() -> None:
     is_asked = asyncio.Event()
 
     async def work(turn: acphold.Turn) -> None:
-        left.append(asyncio.create_task(turn.allowed("Still there?")))
+        left.append(asyncio.create_task(turn.ask_permission("Still there?")))
         await is_asked.wait()
 
     async with connect(agent_that(work), permission=lambda _: is_asked.set()) as client:
@@ -162,7 +162,7 @@ async def test_what_a_task_would_ask_after_the_turns_end_is_refused() -> None:
     left: list[asyncio.Task[acphold.Decision]] = []
 
     async def work(turn: acphold.Turn) -> None:
-        left.append(asyncio.create_task(turn.allowed("Still there?")))
+        left.append(asyncio.create_task(turn.ask_permission("Still there?")))
         await asyncio.sleep(0)  # it has begun, and says what it is about
 
     async with connect(agent_that(work), permission=lambda _: None) as client:
@@ -371,7 +371,7 @@ class Deaf:
             lambda: call.content("late"),
             lambda: call.rename("late"),
             lambda: unseen.announce(),
-            lambda: turn.allowed("late?"),
+            lambda: turn.ask_permission("late?"),
         ):
             try:
                 await say()
@@ -454,7 +454,7 @@ async def test_what_is_said_in_a_session_that_was_closed_is_refused() -> None:
 
 
 async def refused_form(turn: acphold.Turn) -> None:
-    await turn.ask("Who?", {"name": {"type": "string"}})
+    await turn.ask_form("Who?", {"name": {"type": "string"}})
 
 
 async def missing_file(turn: acphold.Turn) -> None:
@@ -466,7 +466,7 @@ async def unknown_method(turn: acphold.Turn) -> None:
 
 
 async def odd_permission(turn: acphold.Turn) -> None:
-    await turn.allowed("May I?")
+    await turn.ask_permission("May I?")
 
 
 @pytest.mark.parametrize(

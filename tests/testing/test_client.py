@@ -13,7 +13,7 @@ from tests.library.test_turn import agent_that
 
 
 async def ask(turn: acphold.Turn) -> None:
-    await turn.say(str(bool(await turn.allowed(turn.text))))
+    await turn.say(str(bool(await turn.ask_permission(turn.text))))
 
 
 async def test_permissions_are_answered_by_a_script_or_a_function() -> None:

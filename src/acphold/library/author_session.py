@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -28,7 +28,10 @@ if TYPE_CHECKING:
 NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
 """How a notice begins that a client without notices is shown as a message."""
 
-SEVERITIES = ("info", "warning", "error")
+Severity: TypeAlias = Literal["info", "warning", "error"]
+"""How bad it is, what a notice tells."""
+
+SEVERITIES = get_args(Severity)
 
 
 class OpenSession:
@@ -75,11 +78,11 @@ class OpenSession:
             self._terminals = Terminals(self.folders.roots)
         return self._terminals
 
-    def notice(self, title: str, description: str = "", severity: str = "info") -> None:
+    def notice(self, title: str, description: str = "", severity: Severity = "info") -> None:
         """Say it to the person, without waiting for its delivery."""
         if not title or severity not in SEVERITIES:
             raise DeclarationError(
-                f"a notice has a title, and a severity of {', '.join(SEVERITIES)}"
+                f"a notice has a title, and a severity of {', '.join(SEVERITIES)}, not {severity!r}"
             )
         body = {"severity": severity, "title": title, "description": description}
         raw = NOTICE_START + b':{"from":%b}},%b' % (encode(self._agent), encode(body)[1:])
@@ -177,7 +180,7 @@ class Session:
         raw = await self._open.client.ask_raw(method, self._params(method, params))
         return msgspec.json.decode(raw)
 
-    async def tell(self, method: str, params: Mapping[str, Any] | None = None) -> None:
+    async def notify(self, method: str, params: Mapping[str, Any] | None = None) -> None:
         """Send the client an extension notification; otherwise like `call`."""
         await self._open.outbox.flush()
         await self._open.client.notify(method, self._params(method, params))
@@ -187,7 +190,9 @@ class Session:
             raise DeclarationError(f"{method!r}: names of extensions begin with '_'")
         return splice(encode(dict(params or {})), {"sessionId": encode(self.id)})
 
-    async def notice(self, title: str, description: str = "", *, severity: str = "info") -> None:
+    async def notice(
+        self, title: str, description: str = "", *, severity: Severity = "info"
+    ) -> None:
         """Tell the person something outside of a turn; see `Turn.notice`."""
         self._open.notice(title, description, severity)
         await self._open.outbox.flush()

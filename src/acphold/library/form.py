@@ -88,7 +88,7 @@ class Visit:
 async def ask_form(
     client: ClientSide, message: str, fields: Mapping[str, Any], tool_call_id: str | None
 ) -> FormAnswer:
-    """See `Turn.ask`."""
+    """See `Turn.ask_form`."""
     offered = client.capabilities.elicitation
     if offered is None or offered.form is None:
         raise CapabilityError("this client shows no forms (clientCapabilities.elicitation.form)")
@@ -125,8 +125,8 @@ async def ask_form(
     return FormAnswer(outcome, values)
 
 
-async def ask_to_visit(client: ClientSide, message: str, url: str) -> Visit:
-    """See `Turn.visit`."""
+async def ask_page(client: ClientSide, message: str, url: str) -> Visit:
+    """See `Turn.ask_page`."""
     offered = client.capabilities.elicitation
     if offered is None or offered.url is None:
         raise CapabilityError("this client opens no pages (clientCapabilities.elicitation.url)")

@@ -36,7 +36,7 @@ ALLOWED = "permission/"
 
 
 class Decision(Struct, frozen=True):
-    """What the person decided; true if they allow it, as in `if await turn.allowed(…):`.
+    """What the person decided; true if they allow it, as in `if await turn.ask_permission(…):`.
 
     `option_id` is the option they chose, now or earlier for always. It is None when the turn was
     cancelled before they chose, or when they chose what was not offered, which allows nothing.

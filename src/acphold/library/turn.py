@@ -40,7 +40,7 @@ from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
-    from acphold.library.author_session import OpenSession
+    from acphold.library.author_session import OpenSession, Severity
     from acphold.library.form import FormAnswer, Visit
     from acphold.library.session_files import SessionFiles
     from acphold.library.session_servers import TurnServers
@@ -235,10 +235,12 @@ class Turn:
         """
         await self._tell(SessionInfoUpdate(title=title))
 
-    async def notice(self, title: str, description: str = "", *, severity: str = "info") -> None:
+    async def notice(
+        self, title: str, description: str = "", *, severity: Severity = "info"
+    ) -> None:
         """Tell the person something that does not belong to the conversation; no replay has it.
 
-        `severity` is "info", "warning" or "error". Source: RFD session notices.
+        Source: RFD session notices.
         """
         self._scope.check()
         await self.session.notice(title, description, severity=severity)
@@ -300,11 +302,12 @@ class Turn:
 
     # -- asking ---------------------------------------------------------------------------
 
-    async def allowed(
+    async def ask_permission(
         self,
         question: str,
         *,
         tool: RunningTool | None = None,
+        kind: ToolKind = "other",
         input: Any = UNSET,
         remember: str | None = None,
         options: Sequence[PermissionOption] | None = None,
@@ -312,7 +315,8 @@ class Turn:
         """Ask the person for permission; the decision is true when it is given.
 
         The question is about `tool`, which is marked failed if the answer is no. Without a tool,
-        a call is made for the question, with `input`. The person sees the whole call: give it its
+        a call is made for the question, with `kind` and `input`. Some people have their client
+        answer by the kind of what is asked. The person sees the whole call: give it its
         whole input, and show a change as a diff before you ask. The person may answer for always:
         a question with the same `remember` (by default the question itself) is not asked again in
         this session. `options` replaces what the person can choose; `option_id` of the decision
@@ -325,7 +329,7 @@ class Turn:
         permissions = Permissions(opened.client, opened.store)
         key = remember or question
         if (decision := permissions.remembered(key)) is None:
-            asked = self.tool(question, input=input) if tool is None else tool
+            asked = self.tool(question, kind=kind, input=input) if tool is None else tool
             await asked.announce()  # a person is asked about something that can be seen
             await self._outbox.flush()
             with self._scope.waiting():
@@ -341,7 +345,7 @@ class Turn:
             await tool.fail("not allowed")
         return Decision(False) if decision is None else decision
 
-    async def ask(
+    async def ask_form(
         self, message: str, fields: Mapping[str, Any], *, tool: RunningTool | None = None
     ) -> FormAnswer:
         """Ask the person for a few values; the answer is false when they give none.
@@ -361,19 +365,19 @@ class Turn:
                 self._scope.opened.client, message, fields, None if tool is None else tool.id
             )
 
-    async def visit(self, message: str, url: str) -> Visit:
+    async def ask_page(self, message: str, url: str) -> Visit:
         """Ask the person to open a page, to sign in elsewhere for instance.
 
         `agreed` of the result says that they open it, not that they are done there: tell the
         client of that with `await visit.done()`. Raises CapabilityError when the client opens no
         pages. Source: spec v1, elicitation, "URL mode".
         """
-        from acphold.library.form import ask_to_visit
+        from acphold.library.form import ask_page
 
         self._scope.check()
         await self._outbox.flush()
         with self._scope.waiting():
-            return await ask_to_visit(self._scope.opened.client, message, url)
+            return await ask_page(self._scope.opened.client, message, url)
 
 
 def _entry(entry: str | PlanEntry) -> schema.PlanEntry:
