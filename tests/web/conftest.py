@@ -6,12 +6,13 @@ import asyncio
 import json
 import os
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE, Popen
 from tempfile import TemporaryDirectory
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -32,6 +33,7 @@ class Served:
     env: dict[str, str] = field(repr=False)
     process: Popen[str] = field(repr=False)
     words: list[str] = field(repr=False)
+    agents: list[str] = field(default_factory=list)
 
     def start_again(self) -> None:
         """Kill it, and start it as it was started; it has another code then."""
@@ -53,33 +55,44 @@ class Served:
         return self.run("token", "create", *words)
 
 
-def started(words: list[str], env: dict[str, str]) -> tuple[Popen[str], dict[str, str]]:
+def started(words: list[str], env: dict[str, str]) -> tuple[Popen[str], dict[str, Any]]:
     """A server, and what it tells once somebody may come."""
     process = Popen(words, env=env, stdout=PIPE, text=True)
     assert process.stdout is not None
-    told: dict[str, str] = json.loads(process.stdout.readline())
+    told: dict[str, Any] = json.loads(process.stdout.readline())
     return process, told
 
 
 @contextmanager
-def serving(folder: Path, *options: str, agent: tuple[str, ...] = AGENT) -> Iterator[Served]:
-    """Serve for the block."""
+def serving(
+    folder: Path,
+    *options: str,
+    agent: tuple[str, ...] = AGENT,
+    variables: Mapping[str, str] | None = None,
+) -> Iterator[Served]:
+    """Serve for the block; without an agent, those of the settings or of PATH."""
     with TemporaryDirectory(prefix="run-", dir="/tmp") as short:  # a socket's path is no long one
-        yield from _served(folder, short, options, agent)
+        yield from _served(folder, short, options, agent, variables or {})
 
 
 def _served(
-    folder: Path, short: str, options: Sequence[str], agent: Sequence[str]
+    folder: Path,
+    short: str,
+    options: Sequence[str],
+    agent: Sequence[str],
+    variables: Mapping[str, str],
 ) -> Iterator[Served]:
     env = {
         **os.environ,
         "ACPHOLD_JOURNAL": str(folder / "journal.db"),
         "XDG_STATE_HOME": str(folder / "state"),
         "XDG_RUNTIME_DIR": short,
+        **variables,
     }
-    words = [*ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", *options, "--", *agent]
+    words = [*ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", *options]
+    words += ["--", *agent] if agent else []
     process, told = started(words, env)
-    served = Served(told["url"], told["pair"], folder, env, process, words)
+    served = Served(told["url"], told["pair"], folder, env, process, words, told["agents"])
     try:
         yield served
     finally:

@@ -277,11 +277,9 @@ def add_start_timeout(parser: Parser) -> None:
     _add_seconds(parser, "--start-timeout", 60.0, "for the agent to answer `initialize`")
 
 
-def add_linger(parser: Parser) -> None:
-    """`--linger SECONDS`."""
-    _add_seconds(
-        parser, "--linger", 600.0, "that --background stays with no client, turn or question"
-    )
+def add_linger(parser: Parser, who: str = "--background") -> None:
+    """`--linger SECONDS`: how long `who` stays that nobody needs."""
+    _add_seconds(parser, "--linger", 600.0, f"that {who} stays with no client, turn or question")
 
 
 def add_log(parser: Parser) -> None:

@@ -10,7 +10,14 @@ import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal, add_log
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    add_journal,
+    add_linger,
+    add_log,
+)
 from acphold.errors import SettingsError
 
 if TYPE_CHECKING:
@@ -39,8 +46,11 @@ def parser() -> Parser:
     made.add_argument("--tls-cert", metavar="FILE", help="certificate, for TLS")
     made.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
     made.add_argument(
-        "--json", action="store_true", help="print one line with `url` and `pair`, and no picture"
+        "--json",
+        action="store_true",
+        help="print one line with `url`, `pair` and `agents`, and no picture",
     )
+    add_linger(made, "an agent")
     add_journal(made)
     add_log(made)
     return made
@@ -62,6 +72,7 @@ def serve(
     tls_cert: str | None,
     tls_key: str | None,
     json: bool,
+    linger: float,
     journal: str | None,
     log_level: str,
     log_file: str | None,
@@ -74,7 +85,9 @@ def serve(
     that are begun from there go on when the connection breaks.
 
     AGENT is a name of the settings file or one that acphold knows. Without one, all of the settings
-    file are served, each at /acp/NAME, the first one at /acp, too.
+    file are served, each at /acp/NAME, the first one at /acp, too; if it has none, those that
+    acphold knows and finds on PATH. An agent is started when somebody comes for it, and ends
+    when nobody has needed it for --linger seconds; its sessions stay.
 
     Nobody is let in without a token: `acphold token` lists and revokes them. Beyond this machine it
     has to be encrypted: --tls-cert and --tls-key, or a proxy that is named with --url.
@@ -91,7 +104,7 @@ def serve(
     agents = _agents(agent, program)
     log_file = start_log(log_level, log_file)
     tell = _tell_json if json else _tell
-    return asyncio.run(_serve(agents, listening, journal, log_file, tell))
+    return asyncio.run(_serve(agents, listening, journal, linger, log_file, tell))
 
 
 def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
@@ -103,6 +116,8 @@ def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
         read_settings,
         settings_path,
     )
+    from acphold.known_agents import KNOWN_AGENTS
+    from acphold.processes.program import on_path
 
     if program:
         return [NamedAgent(program)]
@@ -113,15 +128,27 @@ def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
     for each in found:
         if isinstance(each, SettingsError):
             raise each
-    if not found:
-        raise SettingsError(f"{path} has no agents; name one: `acphold serve claude`")
-    return [each for each in found if isinstance(each, NamedAgent)]
+    if found:
+        return [each for each in found if isinstance(each, NamedAgent)]
+    known = [
+        agent_command(known.name)
+        for known in KNOWN_AGENTS.values()
+        if any(on_path(command[0]) is not None for command in known.commands)
+    ]
+    if not known:
+        raise SettingsError(
+            f"{path} names no agents, and PATH has none that acphold knows "
+            f"({', '.join(KNOWN_AGENTS)}); install one, or give its command: "
+            "`acphold serve -- CMD`"
+        )
+    return known
 
 
 async def _serve(
     agents: list[NamedAgent],
     listening: Listening,
     journal: str | None,
+    linger: float,
     log_file: str | None,
     tell: Callable[[Serving], None],
 ) -> int:
@@ -138,7 +165,15 @@ async def _serve(
         }
         default, first = next(iter(services.items()))
         try:
-            await server.serve(services, default, listening, first.journal, ready=tell, stop=stop)
+            await server.serve(
+                services,
+                default,
+                listening,
+                first.journal,
+                ready=tell,
+                stop=stop,
+                linger=linger,
+            )
         except OSError as exc:
             told = f"{listening.host}:{listening.port} cannot be listened on: {exc.strerror}"
             raise SettingsError(told) from None
@@ -158,7 +193,8 @@ def _service(
 
 
 def _tell_json(serving: Serving) -> None:
-    print(json.dumps({"url": serving.url, "pair": serving.pair}), flush=True)
+    told = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
+    print(json.dumps(told), flush=True)
 
 
 def _tell(serving: Serving) -> None:
@@ -167,6 +203,9 @@ def _tell(serving: Serving) -> None:
         import segno
 
         segno.make(address, error="l").terminal(compact=True)
+    if len(serving.agents) > 1:
+        first, *others = serving.agents
+        print(f"Agents: {', '.join([f'{first} (default)', *others])}")
     print(f"Serving at {serving.url}; to pair a device, within ten minutes and once:\n")
     print(f"  acphold connect '{address}'\n")
     print("Ctrl-C ends it; the sessions stay.", flush=True)

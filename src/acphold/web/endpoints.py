@@ -8,27 +8,48 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Mapping
 from types import TracebackType
+from typing import Final
 
 from acphold.errors import AcpholdError
 from acphold.hub import Hub
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
-from acphold.server.service import Service, attend, open_hub, refuse, served_journal
+from acphold.server.service import (
+    LOOK_SECONDS,
+    Service,
+    attend,
+    open_hub,
+    refuse,
+    served_journal,
+)
 
 log = logging.getLogger(__name__)
+
+LINGER_SECONDS: Final = 600.0
+"""How long an agent runs on that nobody needs: see `Endpoints`."""
 
 
 class Endpoints:
     """See the module; an async context manager. `default` is the agent of a client that names none.
 
-    At the end of the block all turns and agents have ended.
+    An agent ends that for `linger` seconds has had no client, no turn and no open question; its
+    sessions stay, and who comes next has it started again. At the end of the block all have ended.
     """
 
-    def __init__(self, services: Mapping[str, Service], default: str | None) -> None:
+    def __init__(
+        self,
+        services: Mapping[str, Service],
+        default: str | None,
+        *,
+        linger: float = LINGER_SECONDS,
+    ) -> None:
         self._services = services
         self._default = default
+        self._linger = linger
+        self._coming: Counter[str] = Counter()
         self._open: dict[str, asyncio.Future[Hub]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._ending = asyncio.Event()
@@ -57,16 +78,20 @@ class Endpoints:
 
     async def attend(self, name: str, transport: Transport, principal: Principal) -> None:
         """Serve one client of this agent until it leaves; nobody's leaving ends anything."""
+        self._coming[name] += 1  # a hub that has let somebody in does not end before they leave
         try:
-            hub = await asyncio.shield(self._hub(name))
-        except AcpholdError as exc:
-            log.error("%s: %s", name, exc)
-            await refuse(transport, exc, self._ending)
-            return
-        options = self._services[name].options
-        await attend(
-            hub, transport, options.max_message, unstable=options.unstable, principal=principal
-        )
+            try:
+                hub = await asyncio.shield(self._hub(name))
+            except AcpholdError as exc:
+                log.error("%s: %s", name, exc)
+                await refuse(transport, exc, self._ending)
+                return
+            options = self._services[name].options
+            await attend(
+                hub, transport, options.max_message, unstable=options.unstable, principal=principal
+            )
+        finally:
+            self._coming[name] -= 1
 
     def _hub(self, name: str) -> asyncio.Future[Hub]:
         """That of this agent; whoever comes first has it opened."""
@@ -79,14 +104,30 @@ class Endpoints:
         return found
 
     async def _keep(self, name: str, opened: asyncio.Future[Hub]) -> None:
-        """Open the hub, and keep it until the end: what opens it has to close it."""
+        """Open the hub, and keep it while it is needed: what opens it has to close it."""
         service = self._services[name]
         try:
             async with open_hub(service, served_journal(service.journal)) as hub:
                 opened.set_result(hub)
-                await self._ending.wait()
+                needed = asyncio.create_task(self._needed(name, hub), name=f"idle {name}")
+                ending = asyncio.create_task(self._ending.wait(), name="ending")
+                await asyncio.wait({needed, ending}, return_when=asyncio.FIRST_COMPLETED)
+                needed.cancel()
+                ending.cancel()
+                await asyncio.wait({needed, ending})
         except AcpholdError as exc:
             if opened.done():
                 log.error("%s: %s", name, exc)
             else:
                 opened.set_exception(exc)
+
+    async def _needed(self, name: str, hub: Hub) -> None:
+        """Wait until nobody needs the hub; then who comes is given another one."""
+        loop = asyncio.get_running_loop()
+        since = loop.time()
+        while loop.time() < since + self._linger:
+            await asyncio.sleep(min(LOOK_SECONDS, self._linger / 4))
+            if self._coming[name] or hub.router.clients or hub.is_busy:
+                since = loop.time()
+        del self._open[name]
+        log.info("%s has ended: nobody has needed it for %g seconds", name, self._linger)

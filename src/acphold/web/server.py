@@ -25,7 +25,7 @@ from acphold.journal.access import SCOPES, Access, token_id
 from acphold.server.service import Service, served_journal
 from acphold.transports.urls import origin_of
 from acphold.web.application import Application, application
-from acphold.web.endpoints import Endpoints
+from acphold.web.endpoints import LINGER_SECONDS, Endpoints
 from acphold.web.gate import LOOK_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.pairing_codes import Pairing
@@ -87,10 +87,12 @@ class Listening(Struct, frozen=True, kw_only=True):
 
 
 class Serving(Struct, frozen=True):
-    """What is told once somebody may come: the address, and a code to pair with."""
+    """What is told once somebody may come: the address, a code to pair with, and the agents, the
+    default one first."""
 
     url: str
     pair: str
+    agents: tuple[str, ...] = ()
 
 
 async def serve(
@@ -101,6 +103,7 @@ async def serve(
     *,
     ready: Callable[[Serving], None],
     stop: asyncio.Event,
+    linger: float = LINGER_SECONDS,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of `journal`.
 
@@ -115,14 +118,14 @@ async def serve(
             pairing = Pairing(asyncio.get_running_loop().time)
             await _let_this_user_in(gate, tokens, origins)
             async with (
-                Endpoints(services, default) as endpoints,
+                Endpoints(services, default, linger=linger) as endpoints,
                 HttpClients(endpoints, gate) as http,
                 _looking(gate),
             ):
                 app = application(endpoints, gate, pairing, http)
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, limit):
-                    ready(Serving(origins[0], pairing.new_code(SCOPES)))
+                    ready(Serving(origins[0], pairing.new_code(SCOPES), tuple(services)))
                     await stop.wait()
         finally:
             await tokens.aclose()

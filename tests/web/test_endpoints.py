@@ -1,0 +1,59 @@
+"""Several agents behind one server: which are served, when each is started, and when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from subprocess import run
+
+import psutil
+
+import acphold
+from acphold.cli.command_line import Exit
+from tests.web.conftest import ACPHOLD, AGENT, Served, serving
+
+
+def program(folder: Path, name: str) -> None:
+    """A program of that name in a folder: the demo agent."""
+    folder.mkdir(exist_ok=True)
+    path = folder / name
+    path.write_text(f"#!/bin/sh\nexec {' '.join(AGENT)}\n")
+    path.chmod(0o755)
+
+
+def agents_of(served: Served) -> list[psutil.Process]:
+    """The agents that run for a server."""
+    children = psutil.Process(served.process.pid).children(recursive=True)
+    return [child for child in children if "demo-agent" in child.cmdline()]
+
+
+def test_without_agents_in_the_settings_those_on_path_are_served(tmp_path: Path) -> None:
+    for name in ("gemini", "codex-acp", "some-other"):
+        program(tmp_path / "bin", name)
+    env = {"PATH": f"{tmp_path / 'bin'}:/bin", "ACPHOLD_SETTINGS": str(tmp_path / "none.toml")}
+    with serving(tmp_path, agent=(), variables=env) as served:
+        assert served.agents == ["codex", "gemini"]
+        assert agents_of(served) == []
+
+
+def test_where_no_agent_is_known_it_says_what_to_do(tmp_path: Path) -> None:
+    env = {"PATH": str(tmp_path), "ACPHOLD_SETTINGS": str(tmp_path / "none.toml")}
+    done = run([*ACPHOLD, "serve"], env=env, capture_output=True, text=True)
+    assert done.returncode == Exit.USAGE
+    assert "`acphold serve -- CMD`" in done.stderr
+    assert "claude" in done.stderr
+
+
+async def test_an_agent_that_nobody_needs_ends_and_its_sessions_stay(tmp_path: Path) -> None:
+    with serving(tmp_path, "--linger", "0.2") as served:
+        token = served.token()
+        async with acphold.connect(served.url, token=token) as agent:
+            session = await agent.new_session(cwd=tmp_path)
+            await session.prompt("quick: hello")
+            (program,) = agents_of(served)
+        await asyncio.to_thread(program.wait, 30)
+        async with acphold.connect(served.url, token=token) as agent:
+            again = await agent.load_session(session.id, cwd=tmp_path)
+            assert "hello" in str(again.state.timeline)
+            assert "more" in (await again.prompt("quick: more")).text
+            assert agents_of(served) != []
