@@ -7,6 +7,7 @@ import re
 from acphold.conformance import CHECKS, Verdict
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from docs.rule_tables import PAGE, page
+from tests.interop.far_away import table
 
 CONFORMANCE = PAGE.with_name("conformance.md").read_text(encoding="utf-8")
 
@@ -27,3 +28,8 @@ def test_every_verdict_is_explained() -> None:
     assert {
         verdict.value for verdict in Verdict if f"| {verdict.value} |" not in CONFORMANCE
     } == set()
+
+
+def test_the_table_of_programs_far_away_is_what_the_tests_hold_to_be_so() -> None:
+    [found] = re.findall(r"<!-- table: far away -->\n(.*?)<!-- end of table -->", CONFORMANCE, re.S)
+    assert found == table()

@@ -55,7 +55,7 @@ def at_home(home: Path) -> dict[str, str]:
     }
 
 
-def _platform_package(name: str, version: str) -> Path:
+def platform_package(name: str, version: str) -> Path:
     """The npm package that has the program `name` for this machine."""
     machine = {"x86_64": "x64", "aarch64": "arm64", "arm64": "arm64"}[platform.machine()]
     package = f"{name}-{sys.platform}-{machine}"
@@ -84,7 +84,7 @@ stream_max_retries = 0
 
 
 def _codex_command() -> list[str]:
-    return [str(_platform_package("@zed-industries/codex-acp", "0.16.0") / "codex-acp")]
+    return [str(platform_package("@zed-industries/codex-acp", "0.16.0") / "codex-acp")]
 
 
 def _codex_home(home: Path, url: str) -> dict[str, str]:
@@ -99,7 +99,7 @@ def _codex_home(home: Path, url: str) -> dict[str, str]:
 
 
 def _opencode_command() -> list[str]:
-    return [str(_platform_package("opencode", "1.18.33") / "opencode"), "acp"]
+    return [str(platform_package("opencode", "1.18.33") / "opencode"), "acp"]
 
 
 def _opencode_home(home: Path, url: str) -> dict[str, str]:

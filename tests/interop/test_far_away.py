@@ -1,35 +1,32 @@
-"""Clients of others that come to `acphold serve` over a WebSocket and over Streamable HTTP."""
+"""Programs of others over a network, a WebSocket and Streamable HTTP: all that there is to do."""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from subprocess import PIPE, Popen, check_output
 
 import pytest
 
-from tests.interop.client import prompt
+import acphold
+from tests.interop.client import introduction, opening, prompt
 from tests.interop.conversation import text, timeline
-from tests.interop.official_schema import sdk_folder
+from tests.interop.far_away import (
+    CLIENTS,
+    OURS,
+    SCHEMES,
+    SERVERS,
+    TheirClient,
+    TheirServer,
+    Transport,
+)
 from tests.interop.place import Place
 from tests.interop.test_official_sdks import load, python_agent, talk
-from tests.interop.wire import PROGRAMS
-from tests.npm import installed, node
 
 pytestmark = [pytest.mark.interop, pytest.mark.timeout(300)]  # the first run downloads packages
 
 ACPHOLD = (sys.executable, "-m", "acphold")
-WS = "ws@8.18.3"
-
-
-def python_client(url: str, token: str) -> list[str]:
-    return [sys.executable, str(PROGRAMS / "python_client.py"), url, token]
-
-
-def ts_client(url: str, token: str) -> list[str]:
-    ws = str(installed(WS) / "node_modules" / "ws")
-    return [*node(), str(PROGRAMS / "ts_client.mjs"), sdk_folder(), url, token, ws]
 
 
 @pytest.fixture
@@ -47,16 +44,13 @@ def served(place: Place) -> Iterator[tuple[str, str]]:
             process.terminate()
 
 
-@pytest.mark.parametrize("transport", ["ws", "http"])
-@pytest.mark.parametrize("client", [python_client, ts_client], ids=["python", "typescript"])
-async def test_it_talks_is_asked_cancels_lists_and_loads(
-    place: Place,
-    served: tuple[str, str],
-    client: Callable[[str, str], list[str]],
-    transport: str,
+@pytest.mark.parametrize("transport", SCHEMES)
+@pytest.mark.parametrize("theirs", CLIENTS, ids=[it.name for it in CLIENTS])
+async def test_a_client_of_others_talks_is_asked_cancels_lists_and_loads(
+    place: Place, served: tuple[str, str], theirs: TheirClient, transport: Transport
 ) -> None:
     url, token = served
-    command = client(f"{url.replace('http', transport, 1)}/acp", token)
+    command = theirs.command(f"{url.replace('http', SCHEMES[transport], 1)}/acp", token)
     async with place.client(command) as first:
         session_id = await talk(first, place)
         whole = timeline(first.updates(session_id))
@@ -75,3 +69,61 @@ async def test_it_talks_is_asked_cancels_lists_and_loads(
         ended = await second.call("session/prompt", prompt(session_id, "again"))
         assert ended["stopReason"] == "end_turn"
         await second.leave()
+
+
+@pytest.mark.parametrize("transport", OURS)
+@pytest.mark.parametrize("theirs", SERVERS, ids=[it.name for it in SERVERS])
+async def test_at_a_server_of_others_our_client_talks_is_asked_cancels_lists_and_loads(
+    place: Place, theirs: TheirServer, transport: Transport
+) -> None:
+    with theirs.serving(place) as address:
+        command = [*ACPHOLD, "connect", f"{SCHEMES[transport]}://{address}"]
+        async with place.client(command) as first:
+            await first.call("initialize", introduction())
+            session_id = (await first.call("session/new", opening(place.work)))["sessionId"]
+            ended = await first.call("session/prompt", prompt(session_id, theirs.asks))
+            assert ended["stopReason"] == "end_turn"
+            assert first.asked == ["session/request_permission"]
+            said = text(first.updates(session_id))
+            assert said
+            slow = first.begin("session/prompt", prompt(session_id, theirs.slow))
+            await first.until(lambda: "tick3 " in text(first.updates(session_id)))
+            first.tell("session/cancel", {"sessionId": session_id})
+            assert (await first.answer(slow))["stopReason"] == "cancelled"
+            await first.leave()
+        async with place.client(command) as second:
+            await second.call("initialize", introduction())
+            listed = (await second.call("session/list", {}))["sessions"]
+            assert [found["sessionId"] for found in listed] == [session_id]
+            await second.call("session/load", opening(place.work, session_id))
+            replay = text(second.updates(session_id))
+            assert said in replay
+            assert "tick3 " in replay
+            ended = await second.call("session/prompt", prompt(session_id, theirs.asks))
+            assert ended["stopReason"] == "end_turn"
+            await second.leave()
+        assert first.odd == second.odd == []
+
+
+@pytest.mark.parametrize("transport", OURS)
+@pytest.mark.parametrize("theirs", SERVERS, ids=[it.name for it in SERVERS])
+async def test_at_a_server_of_others_our_library_does_the_same(
+    place: Place, theirs: TheirServer, transport: Transport
+) -> None:
+    with theirs.serving(place) as address:
+        url = f"{SCHEMES[transport]}://{address}"
+        async with acphold.connect(url, permission="allow") as first:
+            session = await first.new_session(cwd=place.work)
+            turn = await session.prompt(theirs.asks)
+            assert turn.stop_reason == "end_turn"
+            said = turn.text
+            slow = session.prompt(theirs.slow)
+            async for _ in slow:
+                if "tick3 " in slow.text:
+                    session.cancel()
+            assert slow.stop_reason == "cancelled"
+        async with acphold.connect(url, permission="allow") as second:
+            assert [info.session_id async for info in second.sessions()] == [session.id]
+            again = await second.load_session(session.id, cwd=place.work)
+            assert said in str(again.state.timeline)
+            assert (await again.prompt(theirs.asks)).stop_reason == "end_turn"

@@ -56,8 +56,8 @@ async def _serve_editor(url: str, streams: tuple[int, int]) -> int:
     return Exit.OK
 
 
-async def paired(url: str) -> str:
-    """The token for a server, which a code in the URL is exchanged for first.
+async def paired(url: str) -> str | None:
+    """The token for a server, which a code in the URL is exchanged for first; None for none.
 
     Raises RemoteRefusalError, ConnectionLostError, SettingsError.
     """

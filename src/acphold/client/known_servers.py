@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder
 
-from acphold.errors import RemoteRefusalError, SettingsError
+from acphold.errors import SettingsError
 from acphold.transports.runtime_folder import state_folder
 from acphold.transports.urls import origin_of
 
@@ -32,13 +32,10 @@ class KnownServer(Struct, frozen=True):
     token: str
 
 
-def token_for(url: str) -> str:
-    """The token for the server at a URL; RemoteRefusalError when we have not paired with it."""
-    origin = origin_of(url)
-    found = _read(_path()).get(origin)
-    if found is None:
-        raise RemoteRefusalError(origin, 401)
-    return found.token
+def token_for(url: str) -> str | None:
+    """The token for the server at a URL; None when we have not paired with it."""
+    found = _read(_path()).get(origin_of(url))
+    return None if found is None else found.token
 
 
 def remember(url: str, token: str | None) -> None:

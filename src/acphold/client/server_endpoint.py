@@ -19,7 +19,8 @@ def dialing(
 ) -> Callable[[], Awaitable[Transport]]:
     """What makes a connection to the server at a URL; see `transports.websocket.connect`.
 
-    `token` is the one that this user has paired for, if none is given.
+    `token` is the one that this user has paired for, if none is given. Without either it is tried
+    all the same: servers of others let in whoever comes, or have another way to ask.
     """
 
     async def dial() -> Transport:

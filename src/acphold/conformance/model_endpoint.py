@@ -19,7 +19,9 @@ from msgspec import Struct
 
 from acphold.conformance.record import Json
 
-ADDED_BY_AGENTS = re.compile(r"<(system-reminder|environment_context)>.*?</\1>", re.DOTALL)
+ADDED_BY_AGENTS = re.compile(
+    r"<(system-reminder|environment_context|turn-context)>.*?</\1>", re.DOTALL
+)
 """What agents put beside the person's words, for the model alone."""
 
 
@@ -233,7 +235,12 @@ def _finish(reply: ToolUse | Words) -> str:
 
 def _completion(kind: str, choice: Json, finish: str | None = None) -> Json:
     usage = {"prompt_tokens": 10, "completion_tokens": 5, "total_tokens": 15}
-    whole = {"id": "chatcmpl-1", "object": kind, "created": int(time.time()), "model": "stand-in"}
+    whole = {
+        "id": _id("chatcmpl"),
+        "object": kind,
+        "created": int(time.time()),
+        "model": "stand-in",
+    }
     choices = [{"index": 0, **choice, "finish_reason": finish}]
     return {**whole, "choices": choices, **({"usage": usage} if finish else {})}
 

@@ -23,9 +23,10 @@ CLOSE_SECONDS: Final = 2.0
 
 
 async def connect(
-    url: str, token: str, *, seconds: float, limit: int, trusted: str | None = None
+    url: str, token: str | None, *, seconds: float, limit: int, trusted: str | None = None
 ) -> MessageTransport:
     """A connection to the server at a URL; `trusted` is a file of certificates, beside the usual.
+    Without a `token` none is sent.
 
     Raises ConnectionLostError when nobody is there, SilentPeerError when nobody answers in time,
     RemoteRefusalError when we are not let in.
@@ -35,7 +36,7 @@ async def connect(
         context = ssl.create_default_context(cafile=trusted) if address[:3] == "wss" else None
         connection = await client.connect(
             address,
-            additional_headers={"Authorization": f"Bearer {token}"},
+            additional_headers={} if token is None else {"Authorization": f"Bearer {token}"},
             ssl=context,
             open_timeout=seconds,
             ping_interval=HEARTBEAT_SECONDS,

@@ -19,7 +19,7 @@ import uvicorn
 from msgspec import Struct
 
 from acphold.client.known_servers import remember, token_for
-from acphold.errors import RemoteRefusalError, SettingsError
+from acphold.errors import SettingsError
 from acphold.history.times import now_ms
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.server.service import Service, served_journal
@@ -142,8 +142,8 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
 async def _let_this_user_in(gate: Gate, tokens: Access, origins: list[str]) -> None:
     """Keep a token for the commands of this user on this machine, where they look for one."""
     origin = next(it for it in reversed(origins) if urlsplit(it).hostname == "localhost")
-    with suppress(RemoteRefusalError):
-        kept = token_for(origin)
+    kept = token_for(origin)
+    if kept is not None:
         for token in await tokens.access_tokens():
             if token.id == token_id(kept) and token.is_of(kept) and token.is_good(now_ms()):
                 return

@@ -1,0 +1,193 @@
+"""Programs of others that speak ACP over a network: how each is started, and what it can do there.
+
+The official SDKs come as clients to `acphold serve`, and serve what `acphold connect` opens; goose
+serves on the Rust crate. The table of it is in docs/conformance.md, between two marks; `make
+interop` holds each of its cells to the truth.
+"""
+
+from __future__ import annotations
+
+import socket
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from functools import partial
+from subprocess import PIPE, Popen
+from typing import Literal, NamedTuple
+
+from tests.interop.model_endpoint import running
+from tests.interop.official_schema import PACKAGE, sdk_folder
+from tests.interop.place import Place
+from tests.interop.real_agents import at_home, platform_package, python_with
+from tests.interop.wire import PROGRAMS
+from tests.npm import installed, node
+
+Transport = Literal["WebSocket", "HTTP"]
+
+SCHEMES: dict[Transport, str] = {"WebSocket": "ws", "HTTP": "http"}
+
+OPERATIONS = ("new", "prompt", "permission", "cancel", "load", "list")
+
+WS = "ws@8.18.3"
+
+SECONDS = 60.0
+"""For a server to listen."""
+
+TS = f"TypeScript SDK {PACKAGE.rpartition('@')[2]}"
+PYTHON = "Python SDK 0.12.1"
+PYTHON_NEXT = "Python SDK 1.0.0rc3"
+GOOSE = "goose 1.52.0"
+
+
+def _ws_folder() -> str:
+    return str(installed(WS) / "node_modules" / "ws")
+
+
+def _this_python() -> str:
+    return sys.executable
+
+
+def _next_python() -> str:
+    return str(python_with(f"agent-client-protocol[http]=={PYTHON_NEXT.split()[-1]}", "uvicorn"))
+
+
+# --- their clients -------------------------------------------------------------------------------
+
+
+class TheirClient(NamedTuple):
+    """A client; `command` takes a URL and a token."""
+
+    name: str
+    command: Callable[[str, str], list[str]]
+
+
+def _python_client(python: Callable[[], str], url: str, token: str) -> list[str]:
+    return [python(), str(PROGRAMS / "python_client.py"), url, token]
+
+
+def _ts_client(url: str, token: str) -> list[str]:
+    return [*node(), str(PROGRAMS / "ts_client.mjs"), sdk_folder(), url, token, _ws_folder()]
+
+
+CLIENTS = (
+    TheirClient(TS, _ts_client),
+    TheirClient(PYTHON, partial(_python_client, _this_python)),
+    TheirClient(PYTHON_NEXT, partial(_python_client, _next_python)),
+)
+
+
+# --- their servers -------------------------------------------------------------------------------
+
+
+class TheirServer(NamedTuple):
+    """A server; `serving` runs one for the block, and gives its address without the scheme.
+
+    `asks` is a prompt for which it asks for permission; `slow` one at which it says `tick0`,
+    `tick1` and so on until it is cancelled.
+    """
+
+    name: str
+    serving: Callable[[Place], AbstractContextManager[str]]
+    asks: str = "first words"
+    slow: str = "slow words"
+
+
+@contextmanager
+def _sdk_server(command: Callable[[], list[str]], place: Place) -> Iterator[str]:
+    with Popen(command(), env=place.environment(), stdout=PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield f"127.0.0.1:{int(process.stdout.readline())}/acp"
+        finally:
+            process.kill()
+
+
+def _ts_server() -> list[str]:
+    return [*node(), str(PROGRAMS / "ts_server.mjs"), sdk_folder(), _ws_folder()]
+
+
+def _python_server(python: Callable[[], str]) -> list[str]:
+    return [python(), str(PROGRAMS / "python_server.py")]
+
+
+@contextmanager
+def _goose(place: Place) -> Iterator[str]:
+    program = platform_package("@aaif/goose-binary", GOOSE.split()[-1]) / "goose"
+    with running() as model, socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+        free.close()
+        env = {
+            **place.environment(),
+            **at_home(place.home),
+            "OPENAI_HOST": model.url.removesuffix("/v1"),
+            "OPENAI_API_KEY": "none",
+            "GOOSE_PROVIDER": "openai",
+            "GOOSE_MODEL": "stand-in",
+            "GOOSE_MODE": "approve",
+            "GOOSE_DISABLE_KEYRING": "1",
+            "GOOSE_TELEMETRY_ENABLED": "false",
+            "GOOSE_SERVER__SECRET_KEY": "secret",
+        }
+        words = [str(program), "serve", "--port", str(port), "--with-builtin", "developer"]
+        with place.stderr.open("ab") as stderr:
+            process = Popen(words, env=env, cwd=place.work, stderr=stderr)
+        try:
+            _listens(port)
+            yield f"127.0.0.1:{port}/acp?token=secret"
+        finally:
+            process.kill()
+            process.wait()
+
+
+def _listens(port: int) -> None:
+    deadline = time.monotonic() + SECONDS
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            assert time.monotonic() < deadline, "it does not listen"
+            time.sleep(0.05)
+        else:
+            return
+
+
+SERVERS = (
+    TheirServer(TS, partial(_sdk_server, _ts_server)),
+    TheirServer(PYTHON, partial(_sdk_server, partial(_python_server, _this_python))),
+    TheirServer(PYTHON_NEXT, partial(_sdk_server, partial(_python_server, _next_python))),
+    TheirServer(GOOSE, _goose, asks="USE_TOOL:shell CMD=whoami", slow="SLOW words"),
+)
+
+
+# --- what is held to be so -----------------------------------------------------------------------
+
+OURS: tuple[Transport, ...] = ("WebSocket",)
+"""What our client speaks."""
+
+LACKS: dict[tuple[str, Transport, str], str] = {}
+"""By server, transport and operation: what a server of others lacks, and why."""
+
+
+def table() -> str:
+    """What docs/conformance.md says between its marks."""
+    lines = [
+        f"| | {' | '.join(name if name in WORDS else f'`{name}`' for name in OPERATIONS)} |",
+        f"|---|{'---|' * len(OPERATIONS)}",
+    ]
+    notes = list(dict.fromkeys(LACKS.values()))
+    rows = [(f"{it.name} → `acphold serve`", it.name, False) for it in CLIENTS]
+    rows += [(f"`acphold connect` → {it.name}", it.name, True) for it in SERVERS]
+    for told, name, is_server in rows:
+        for transport in OURS if is_server else SCHEMES:
+            lacks = [LACKS.get((name, transport, it)) if is_server else None for it in OPERATIONS]
+            cells = ["✓" if why is None else f"no ({notes.index(why) + 1})" for why in lacks]
+            lines.append(f"| {told}, {transport} | {' | '.join(cells)} |")
+    if notes:
+        lines.append("")
+        lines += [f"{number}. {why}" for number, why in enumerate(notes, 1)]
+    return "\n".join(lines) + "\n"
+
+
+WORDS = ("permission", "cancel")
+"""Operations that are no method of a client's; see OPERATIONS."""
