@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -234,3 +236,77 @@ def test_how_to_go_on_is_said_after_stop_too(place: Place) -> None:  # noqa: F81
         assert place.run("stop", "--all").returncode == 0
         one.until("To go on: acphold resume")
         assert one.ended() == 5
+
+
+def test_from_an_attached_session_new_and_resume_go_to_another_one(
+    place: Place,  # noqa: F811
+) -> None:
+    with in_background(place).on_terminal("chat", "mine") as one:
+        one.until("ready")
+        one.type(steps({"say": "in the first"}))
+        one.until("agent  in the first", "ready")
+        [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+        first = row["sessionId"]
+        with place.on_terminal("attach", first) as other:
+            other.until("agent  in the first", "ready")
+            other.type("/new\r")
+            other.until("Detached; the session goes on", "Starting mine", "ready")
+            other.type(steps({"say": "in the second"}))
+            other.until("agent  in the second", "ready", below="Detached")
+            other.type(f"/resume {first}\r")
+            other.until("agent  in the first", "ready", below="in the second")
+            other.type("\x04")
+            assert other.ended() == 0
+        one.type("\x04")
+        assert one.ended() == 0
+    assert len(place.run("list", "--json").stdout.splitlines()) == 2
+    place.run("stop", "--all")
+
+
+def test_a_live_session_does_not_move_to_another_folder_and_that_is_said(
+    place: Place,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    with in_background(place).on_terminal("chat", "mine") as one:
+        one.until("ready")
+        one.type(steps({"say": "here"}))
+        one.until("agent  here", "ready")
+        [row] = [json.loads(it) for it in place.run("list", "--json").stdout.splitlines()]
+        done = place.run("resume", row["sessionId"], "--cwd", str(tmp_path))
+        assert done.returncode == 2
+        assert "this session is live" in done.stderr
+        assert "does not move" in done.stderr
+    place.run("stop", "--all")
+
+
+RAISING = """
+import acphold
+
+agent = acphold.Agent("raising", version="1")
+
+@agent.prompt
+async def answer(turn):
+    raise RuntimeError("only the log knows this")
+"""
+
+
+def test_the_log_that_has_an_incident_of_the_background_is_named(
+    place: Place,  # noqa: F811
+) -> None:
+    program = place.folder / "raising.py"
+    program.write_text(RAISING)
+    settings = place.folder / "settings.toml"
+    command = json.dumps([sys.executable, "-m", "acphold", "run", str(program)])
+    settings.write_text(f"[agents.mine]\ncommand = {command}\nbackground = true\n")
+    place.env["ACPHOLD_SETTINGS"] = str(settings)
+    try:
+        with place.on_terminal("chat", "mine", columns=200) as one:
+            one.until("ready")
+            one.type("hello\r")
+            one.until("failed: ", "its traceback is in")
+            done = place.run("ask", "hello", "--continue")
+            named = re.search(r"incident [0-9a-f]{8}\); its traceback is in (\S+)", done.stderr)
+            assert named is not None, done.stderr
+            assert "only the log knows this" in Path(named[1]).read_text()
+    finally:
+        place.run("stop", "--all")

@@ -160,7 +160,9 @@ def asked(question: Question, launched: Program | None) -> int:
     output: Output = JsonLines() if question.json else Text()
     log = logging.getLogger("acphold")
     level = log.level
-    log.setLevel(logging.CRITICAL)  # what a server logs is told here as the error that it is
+    # What a server logs is told here as the error that it is; of an incident the log has more.
+    log.setLevel(logging.CRITICAL)
+    logging.getLogger("acphold.rpc.wire_errors").setLevel(logging.ERROR)
     try:
         return asyncio.run(Asking(question, launched, output).run())
     except AcpholdError as error:

@@ -11,11 +11,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from acphold.agents.identity import spoken_name
-from acphold.cli.attach import join
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
-from acphold.cli.going_on import fetched, is_startable, meant, settled_in, start_of, title_of, told
+from acphold.cli.going_on import (
+    fetched,
+    folder_of,
+    is_startable,
+    meant,
+    settled_in,
+    start_of,
+    title_of,
+    told,
+)
 from acphold.cli.journals import opened, path_of
 from acphold.cli.list import live_sessions, short_id
+from acphold.cli.live_session import Left, join
 from acphold.cli.screen_session import Seat, add_look
 from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.settings import agent_command, agent_names
@@ -27,6 +36,7 @@ from acphold.client import connected_to
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.journal import SessionRow
+from acphold.journal.location import is_same_folder
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
@@ -38,11 +48,13 @@ CHOOSE = ""
 
 class Wanted(NamedTuple):
     """The conversation that is wanted: `resume` is an id or CHOOSE, None for a new one; `cwd` is
-    None for the folder of the session, or this one."""
+    None for the folder of the session, or this one. `anew` is a new one beside that session, with
+    its agent and in its folder."""
 
     cwd: str | None
     resume: str | None
     newest: bool = False
+    anew: bool = False
 
 
 def parser() -> Parser:
@@ -118,6 +130,12 @@ def go_on(session_id: str, cwd: str | None, journal: str | None, host: str) -> i
     return _talk(None, (), Wanted(cwd, session_id), None, journal, host)
 
 
+def go_elsewhere(left: Left, code: int, journal: str | None, host: str) -> int:
+    """Go where the person went from a session; the exit code: `code`, if that is nowhere."""
+    wanted = asyncio.run(_next(left, journal))
+    return code if wanted is None else _talk(None, (), wanted, None, journal, host)
+
+
 def _talk(
     agent: str | None,
     program: Sequence[str],
@@ -128,10 +146,19 @@ def _talk(
 ) -> int:
     """Talk in the session that is wanted, and in each that the person goes to from there."""
     while True:
-        code, words = asyncio.run(_chat(agent, program, wanted, permission, journal, host))
-        if words is None or (chosen := asyncio.run(_chosen(journal, words))) is None:
+        code, left = asyncio.run(_chat(agent, program, wanted, permission, journal, host))
+        if left is None or (following := asyncio.run(_next(left, journal))) is None:
             return code
-        agent, program, wanted = None, (), Wanted(None, chosen)
+        agent, program, wanted = None, (), following
+
+
+async def _next(left: Left, journal: str | None) -> Wanted | None:
+    """The conversation that a person wants behind the one they have left; None for none."""
+    where, words = left.goes_to
+    if where == "new":
+        return Wanted(None, left.session_id, anew=True)
+    found = await _chosen(journal, words)
+    return None if found is None else Wanted(None, found)
 
 
 async def _chosen(journal: str | None, words: str) -> str | None:
@@ -150,13 +177,19 @@ async def _chat(
     permission: Rule | None,
     journal: str | None,
     host: str,
-) -> tuple[int, str | None]:
-    """The exit code; and what stood behind `/resume`, when the person went on with that."""
+) -> tuple[int, Left | None]:
+    """The exit code; and the session that the person left for another one."""
     kept = None
     if wanted.resume or (wanted.newest and agent is None and not program):
         kept = await meant(journal, wanted.resume, wanted.cwd or os.getcwd())
-        if kept is not None and kept.session_id in await live_sessions():
-            return await join(kept.session_id, journal, host), None
+        is_live = kept is not None and kept.session_id in await live_sessions()
+        if kept is not None and is_live and not wanted.anew:
+            if wanted.cwd is not None and not is_same_folder(kept.cwd, wanted.cwd):
+                raise UsageError(
+                    f"this session is live, in {folder(kept.cwd)}, and does not move: without "
+                    "--cwd you attach to it; `acphold stop` ends it"
+                )
+            return await join(kept.session_id, journal, host)
     if agent is None and not program:
         if kept is None:
             raise UsageError(
@@ -168,7 +201,10 @@ async def _chat(
         start = Start("wrap", agent or "", tuple(program))
     start = fetched(start)
     cwd = wanted.cwd or os.getcwd()
-    if kept is not None:
+    if kept is not None and wanted.anew:
+        cwd = folder_of(kept, None)
+        kept = None
+    elif kept is not None:
         cwd = await settled_in(journal, kept, wanted.cwd)
     wrap = ProgramEndpoint(
         ProgramStart(command=start.served(path_of(journal)), cwd=start.folder or cwd),
@@ -213,7 +249,8 @@ async def _chat(
             session = await seat.signed_in(there, lambda: there.new_session(cwd))
             code = await seat.sit(there, session)
     await say_how_to_go_on(session)
-    return code, seat.chat.goes_to[1] if seat.chat.goes_to is not None else None
+    goes_to = seat.chat.goes_to
+    return code, None if goes_to is None else Left(session.id, goes_to)
 
 
 async def _session(

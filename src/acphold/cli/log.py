@@ -1,16 +1,24 @@
 """The log of `wrap`, `run` and the process in the background: to stderr or a file.
 
-Writing it never waits: an editor may not read our stderr.
+Writing it never waits: an editor may not read our stderr. What went wrong in a process in the
+background is found again by the incident's id, which is all that the person there is told.
 """
 
 from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
+from contextlib import suppress
+from pathlib import Path
 
 from acphold.cli.terminal_text import VisibleLines, visible
+from acphold.transports.runtime_folder import state_folder
 from acphold.transports.stderr import Relay
+
+INCIDENT = re.compile(r"\bincident [0-9a-f]{8}\b")
+"""How an incident is named, in the log and in what the person is told."""
 
 
 def start_log(level: str, file: str | None) -> str | None:
@@ -33,6 +41,17 @@ def start_log(level: str, file: str | None) -> str | None:
     handler.setFormatter(VisibleLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     return path
+
+
+def with_log(words: str) -> str:
+    """The same; and where the traceback is, if they name an incident that a log here has."""
+    if (incident := INCIDENT.search(words)) is None:
+        return words
+    for path in sorted(Path(state_folder()).glob("*.log*")):
+        with suppress(OSError):  # one that is replaced at this moment
+            if incident[0].encode() in path.read_bytes():
+                return f"{words}; its traceback is in {path}"
+    return words
 
 
 class _Stderr(logging.Handler):

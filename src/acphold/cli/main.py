@@ -163,7 +163,9 @@ def _told(error: AcpholdError) -> str:
         case UnknownSessionError():
             return f"{error}; `acphold list --all --archived` shows those that there are"
         case RemoteError():
-            return f"the agent answered with an error: {error}"
+            from acphold.cli.log import with_log
+
+            return with_log(f"the agent answered with an error: {error}")
     return str(error)
 
 

@@ -19,6 +19,7 @@ import msgspec
 from acphold.agents.capabilities import WATCHES
 from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit, Parser
+from acphold.cli.log import with_log
 from acphold.cli.terminal_text import (
     LINE_TERMINALS,
     console,
@@ -100,6 +101,7 @@ class Seat:
             stderr=None
             if program is None
             else lambda: f"{program.stderr()}\n{self._logged.getvalue()}",
+            with_log=with_log,
             export=self._export,
         )
         self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)

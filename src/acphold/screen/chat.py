@@ -100,12 +100,14 @@ class Chat:
         goes: Collection[str] = (),
         export: Export | None = None,
         stderr: Callable[[], str] | None = None,
+        with_log: Callable[[str], str] = str,
     ) -> None:
         self.flow = flow
         self.goes_to: tuple[str, str] | None = None
         self._goes = goes
         self._export = export or _not_here
         self._stderr = stderr
+        self._with_log = with_log
         self._began = 0.0
         self._pasted: list[str] = []
         self._sign_in = sign_in
@@ -304,6 +306,9 @@ class Chat:
             return words
         if self._stderr is not None and incident[0] in self._stderr():
             return f"{words}; F4 shows its traceback"
+        found = self._with_log(words)
+        if found != words:
+            return found
         return f"{words}; its traceback is in the log of the process that has the session"
 
     def paste_picture(self) -> None:

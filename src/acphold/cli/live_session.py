@@ -1,0 +1,53 @@
+"""A session that is live in some acphold process, joined on the screen."""
+
+from __future__ import annotations
+
+import sys
+from typing import NamedTuple
+
+from acphold.cli.command_line import Exit
+from acphold.cli.journals import path_of
+from acphold.cli.screen_session import Seat
+from acphold.cli.terminal_text import on_one_line, on_terminal, visible
+from acphold.errors import ConnectionLostError
+
+
+class Left(NamedTuple):
+    """The session that a person has left for another one: `new`, or `resume` with words."""
+
+    session_id: str
+    goes_to: tuple[str, str]
+
+
+async def join(
+    session_id: str, journal: str | None, host: str, *, watch: bool = False
+) -> tuple[int, Left | None]:
+    """Attach to a session; where it is not live, say what to do. The exit code, and what was left.
+
+    `host` stands in the commands that are told: how the person came to this machine.
+    """
+    from acphold.client import connect  # late: whoever only looks does not wait for it
+
+    goes = () if watch else ("new", "resume")
+    seat = Seat(permission=None, reads_only=watch, leaving="detaches", goes=goes, journal=journal)
+    options = seat.options
+    try:
+        async with connect(session=session_id, journal=path_of(journal), **options) as agent:
+            session = await agent.load_session(session_id)
+            code = await seat.sit(agent, session)
+    except ConnectionLostError as error:
+        if "is not live" not in str(error):
+            raise
+        why = f"acphold attach: session {session_id} is not live in any process; to go on with it"
+        _say_how_to_go_on(why, session_id, host)
+        return Exit.ERROR, None
+    if on_terminal() and code == Exit.OK:
+        print(f"\nDetached; the session goes on: acphold attach{host} {on_one_line(session_id)}")
+    elif seat.chat.error is not None:
+        _say_how_to_go_on("To go on", session_id, host)
+    goes_to = seat.chat.goes_to
+    return code, None if goes_to is None else Left(session_id, goes_to)
+
+
+def _say_how_to_go_on(why: str, session_id: str, host: str) -> None:
+    print(visible(f"{why}: acphold resume{host} {session_id}"), file=sys.stderr)
