@@ -287,7 +287,9 @@ class Chat:
             while True:
                 try:
                     turn = self._turn = self._session.prompt(*said)
-                    end = _end_of(await turn)
+                    while await turn.take_all():  # awaited, it would be cancelled by who leaves
+                        pass
+                    end = _end_of(turn)
                 except AuthRequiredError as error:
                     await self._let_sign_in(error)
                 else:
