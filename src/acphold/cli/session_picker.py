@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from collections.abc import AsyncIterator, Collection, Sequence
-from functools import partial
+from functools import cache
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import UsageError
@@ -69,8 +69,11 @@ class _Sessions:
         self._journal = journal
         self._live = live
         self._among = among
-        self._here = os.path.realpath(os.curdir)
-        self._line = partial(_line, now=now_ms(), here=self._here)
+        self._here = resolved_folder(os.curdir)
+        # Of a hundred thousand sessions most share their folder with many others.
+        self._is_here = cache(lambda cwd: resolved_folder(cwd) == self._here)
+        self._folder = cache(folder)
+        self._now = now_ms()
 
     async def lines(self) -> AsyncIterator[Sequence[Line]]:
         some = self._among
@@ -89,6 +92,21 @@ class _Sessions:
             async for rows in pages(self._journal, wanted):
                 lines = (self._line(row) for row in rows if row.session_id not in self._live)
                 yield [line for line in lines if is_here or line.group != HERE]
+
+    def _line(self, row: SessionRow, live: LiveSession | None = None) -> Line:
+        if live is not None:
+            group = WAITS if live.waiting else LIVE
+        else:
+            group = HERE if self._is_here(row.cwd) else ELSEWHERE
+        return Line(
+            row.session_id,
+            on_one_line(row.title or "(no title)"),
+            "" if live is None else live.state,
+            on_one_line(agent_name(row.agent)),
+            self._folder(row.cwd),
+            short_age(row.updated_at, self._now),
+            group,
+        )
 
     async def said(self, words: str) -> Sequence[Line]:
         found = await searched(self._journal, Sought(words, limit=HITS))
@@ -151,19 +169,3 @@ class _SessionsOfAgent:
 
     async def end(self, session_id: str) -> Sequence[str]:
         return ["Only the agent knows what was said in this session."]
-
-
-def _line(row: SessionRow, *, now: int, here: str, live: LiveSession | None = None) -> Line:
-    if live is not None:
-        group = WAITS if live.waiting else LIVE
-    else:
-        group = HERE if os.path.realpath(row.cwd) == here else ELSEWHERE
-    return Line(
-        row.session_id,
-        on_one_line(row.title or "(no title)"),
-        "" if live is None else live.state,
-        on_one_line(agent_name(row.agent)),
-        folder(row.cwd),
-        short_age(row.updated_at, now),
-        group,
-    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Final, NamedTuple, Protocol
 
 from prompt_toolkit.application import Application, get_app
@@ -121,6 +122,7 @@ class Picker:
         self._does = does
         self._acts = acts
         self._known: list[list[tuple[str, Line]]] = [[] for _ in GROUPS]
+        self._fitting: list[list[Line]] = [[] for _ in GROUPS]
         self._said: Sequence[Line] = ()
         self._shown: list[Line] = []
         self._place = 0
@@ -132,7 +134,7 @@ class Picker:
         self._words = Buffer(
             document=Document(words),
             multiline=False,
-            on_text_changed=lambda _: self._filter(anew=True),
+            on_text_changed=lambda _: self._filter(),
         )
         self._app: Application[Picked | None] = self._application()
 
@@ -140,7 +142,7 @@ class Picker:
         """What the person picks; None for nothing. KeyboardInterrupt and EOFError never come."""
         self._begin(self._read())
         try:
-            return await self._app.run_async(pre_run=lambda: self._filter(anew=True))
+            return await self._app.run_async(pre_run=self._filter)
         finally:
             for task in self._work:
                 task.cancel()
@@ -150,40 +152,55 @@ class Picker:
 
     async def _read(self) -> None:
         async for lines in self._source.lines():
-            for line in lines:
-                self._known[line.group].append((line.searched, line))
-            self._filter()
+            came = [(line.searched, line) for line in lines]
+            fits = self._fits
+            for known in came:
+                self._known[known[1].group].append(known)
+                if fits(known):
+                    self._fitting[known[1].group].append(known[1])
+            self._show()
             await asyncio.sleep(0)  # keys count before the rest
         self._is_read = True
-        self._filter()
+        self._show()
 
-    def _filter(self, *, anew: bool = False) -> None:
-        """Find out what is shown; `anew` for other words, where the choice begins at the top."""
-        chosen = None if anew else self._chosen
+    @property
+    def _fits(self) -> Callable[[tuple[str, Line]], bool]:
+        """Tells whether the words that are typed fit a session."""
         words = self._words.text.casefold().split()
-        groups = self._known if self._all_folders else self._known[:ELSEWHERE]
-        self._shown = [
-            line
-            for group in groups
-            for searched, line in group
-            if all(word in searched or line.session_id.startswith(word) for word in words)
-        ]
-        if anew:
-            self._said = ()
-            if self._searching is not None:
-                self._searching.cancel()
-            if words and self._app.is_running:
-                self._searching = self._begin(self._look_for(self._words.text))
-        self._shown += self._said
-        at = [n for n, line in enumerate(self._shown) if chosen is not None and line == chosen]
-        self._place = at[0] if at else min(self._place if not anew else 0, len(self._shown) - 1)
-        self._place = max(self._place, 0)
+
+        def fits(known: tuple[str, Line]) -> bool:
+            searched, line = known
+            return all(word in searched or line.session_id.startswith(word) for word in words)
+
+        return fits
+
+    def _filter(self) -> None:
+        """Find out anew what fits the words; the choice begins at the top."""
+        fits = self._fits
+        self._fitting = [[known[1] for known in group if fits(known)] for group in self._known]
+        self._said = ()
+        if self._searching is not None:
+            self._searching.cancel()
+        if self._app.is_running and (words := self._words.text).strip():
+            self._searching = self._begin(self._look_for(words))
+        self._shown, self._place = [], 0
+        self._show()
+
+    def _show(self) -> None:
+        """Show what fits; the choice stays on its line, if that is still there."""
+        chosen = self._chosen
+        groups = self._fitting if self._all_folders else self._fitting[:ELSEWHERE]
+        self._shown = [line for group in (*groups, self._said) for line in group]
+        if chosen is not None:
+            with suppress(ValueError):
+                self._place = self._shown.index(chosen)
+        self._place = max(0, min(self._place, len(self._shown) - 1))
         self._app.invalidate()
 
     async def _look_for(self, words: str) -> None:
         await asyncio.sleep(SAID_SECONDS)
         self._said = await self._source.said(words)
-        self._filter()
+        self._show()
 
     @property
     def _chosen(self) -> Line | None:
@@ -250,7 +267,7 @@ class Picker:
         @keys.add("c-a")
         def _(_: KeyPressEvent) -> None:
             self._all_folders = not self._all_folders
-            self._filter(anew=True)
+            self._filter()
 
         for key, (action, _words) in ACTIONS.items() if self._acts else ():
 
