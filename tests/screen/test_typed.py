@@ -7,9 +7,8 @@ from pathlib import Path
 from prompt_toolkit.completion import CompleteEvent
 from prompt_toolkit.document import Document
 
-from acphold.schema import ResourceLink, TextContent
 from acphold.schema.updates import AvailableCommand
-from acphold.screen.typed import PrivateHistory, PromptCompleter, blocks, continued
+from acphold.screen.typed import PrivateHistory, PromptCompleter, continued, links
 
 COMMANDS = (
     AvailableCommand(name="review", description="Look it over"),
@@ -26,24 +25,19 @@ def completed(text: str, cwd: Path) -> list[str]:
 def test_a_file_behind_an_at_becomes_a_link_beside_the_text(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("12345")
     (tmp_path / "b c.md").write_text("")
-    text, first, second = blocks('look at @a.py and @"b c.md" and @a.py', str(tmp_path))
-    assert text == TextContent(text='look at @a.py and @"b c.md" and @a.py')
-    assert isinstance(first, ResourceLink)
+    first, second = links('look at @a.py and @"b c.md" and @a.py', str(tmp_path))
     assert (first.name, first.uri, first.size) == ("a.py", (tmp_path / "a.py").as_uri(), 5)
-    assert isinstance(second, ResourceLink)
     assert second.name == "b c.md"
 
 
 def test_what_names_no_file_stays_text(tmp_path: Path) -> None:
-    assert blocks("mail me@home or @nobody", str(tmp_path)) == (
-        TextContent(text="mail me@home or @nobody"),
-    )
+    assert links("mail me@home or @nobody", str(tmp_path)) == []
 
 
 def test_a_name_that_no_file_can_have_stays_text(tmp_path: Path) -> None:
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
     for name in ("a" * 5000, "a\0b", "loop"):
-        assert len(blocks(f"@{name}", str(tmp_path))) == 1
+        assert links(f"@{name}", str(tmp_path)) == []
 
 
 def test_a_link_that_leads_to_itself_keeps_no_other_file_from_being_offered(tmp_path: Path) -> None:

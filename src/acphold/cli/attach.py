@@ -13,6 +13,7 @@ from acphold.cli.list import live_sessions
 from acphold.cli.live_session import Left, join
 from acphold.cli.places import place
 from acphold.cli.screen_session import add_look
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.session_picker import chosen
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import on_terminal
@@ -29,22 +30,36 @@ def parser() -> Parser:
     )
     add_look(made)
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
 
 def attach(
-    *, session_id: str | None, watch: bool, no_color: bool, host: str | None, journal: str | None
+    *,
+    session_id: str | None,
+    watch: bool,
+    no_color: bool,
+    host: str | None,
+    server: str | None,
+    journal: str | None,
 ) -> int:
     """Join a session that is live in some acphold process.
 
     You see its history and what happens from then on, may prompt, and answer what the agent asks.
     Ctrl-C cancels the running turn, Ctrl-D leaves; leaving never ends anything. Without ID you
     choose from a list. In a pipe each line of stdin is a prompt.
+
+    With --server any of the sessions of that server, live or at rest. While the connection is lost
+    the status line says so; it is made again by itself, and what you send meanwhile is kept.
     """
     assert host is None, "done there"
     if no_color:
         os.environ["NO_COLOR"] = "1"
+    if (url := server_of(server, journal)) is not None:
+        from acphold.cli.far_chat import CHOOSE, FarWanted, talk  # late: it brings TLS
+
+        return asyncio.run(talk(url, None, FarWanted(session_id or CHOOSE), watch=watch))
     code, left = asyncio.run(_attach(session_id, journal, typed_host(), watch=watch))
     if left is None:
         return code

@@ -26,6 +26,7 @@ from acphold.cli.journals import opened, path_of
 from acphold.cli.list import live_sessions, short_id
 from acphold.cli.live_session import Left, join
 from acphold.cli.screen_session import Seat, add_look
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.session_picker import chosen_of, picked
 from acphold.cli.settings import agent_command, agent_names
 from acphold.cli.sign_in import sign_in_program
@@ -83,6 +84,7 @@ def parser() -> Parser:
     )
     add_look(made)
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
@@ -97,6 +99,7 @@ def chat(
     permission: Rule | None,
     no_color: bool,
     host: str | None,
+    server: str | None,
     journal: str | None,
 ) -> int:
     """Talk to an agent in the terminal.
@@ -108,10 +111,22 @@ def chat(
     `/` completes commands, `@` files, and `/help` says what can be typed and pressed. Ctrl-C
     cancels the running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and what
     needs a person's yes is rejected, unless --permission says otherwise.
+
+    With --server the agent runs there: AGENT is one that is served, by default the first, and --cwd
+    a folder over there. Without --cwd it is this folder, if there are sessions in it there, or else
+    the one that was worked in last.
     """
     assert host is None, "done there"
     if newest and resume is not None:
         raise UsageError("--continue and --resume: only one of them")
+    if (url := server_of(server, journal)) is not None:
+        if program:
+            raise UsageError("--server: the agent is one that is served there, by its name")
+        if no_color:
+            os.environ["NO_COLOR"] = "1"
+        from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
+
+        return asyncio.run(talk(url, agent, FarWanted(resume, newest, cwd), permission))
     if resume and agent is None and not program and resume in agent_names():
         agent, resume = resume, CHOOSE  # `--resume AGENT`
     if no_color:

@@ -6,6 +6,7 @@ import asyncio
 import os
 from argparse import Action
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
@@ -126,13 +127,15 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             awaited = option if option is not None and option.nargs in (None, "?") else None
         elif left and left[0].nargs in (None, "?"):
             del left[0]
+    is_far = any(word.startswith("--server") for word in before)
     if awaited is not None:
-        yield from _values(command, awaited)
+        if not (is_far and awaited.dest in SESSIONS):
+            yield from _values(command, awaited)
         if awaited.nargs is None:
             return
     if begun.startswith("-"):
         yield from _options(parser)
-    elif left:
+    elif left and not (is_far and left[0].dest in SESSIONS):
         yield from _values(command, left[0])
 
 
@@ -145,8 +148,18 @@ def _values(command: str, action: Action) -> Iterator[Candidate]:
         yield from _agents(agent_names())
     elif action.dest == "agent":
         yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
+    elif action.dest == "server":
+        yield from _servers()
     elif action.dest in SESSIONS or (command, action.dest) == ("resume", "words"):
         yield from _from_journal(_live if command in LIVE_ONLY else _newest)
+
+
+def _servers() -> Iterator[Candidate]:
+    """Those that this machine has paired with, by their names."""
+    from acphold.client.known_servers import names
+
+    with suppress(AcpholdError):  # as below
+        yield from (Candidate(name) for name in names() if set(name) <= SAFE)
 
 
 def _options(parser: Parser) -> Iterator[Candidate]:

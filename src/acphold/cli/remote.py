@@ -16,6 +16,7 @@ from acphold.client.server_endpoint import dialing
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import refuse, stop_at_signals
+from acphold.transports.obstacles import why
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
 from acphold.transports.urls import code_in, origin_of
@@ -73,7 +74,7 @@ async def paired(url: str) -> str | None:
             headers = {"Content-Type": "application/json"}
             answer = await http.post(f"{origin}/pair", content=said, headers=headers)
     except httpx2.HTTPError as exc:
-        raise ConnectionLostError(f"{origin} cannot be reached: {exc}") from None
+        raise ConnectionLostError(f"{origin} cannot be reached: {why(exc)}") from None
     if answer.status_code == 403:
         return token_for(url)  # it was paired with by this very code, a start ago; or it was not
     try:

@@ -79,6 +79,7 @@ class Seat:
         program: Program | None = None,
         goes: Sequence[str] = (),
         journal: str | None = None,
+        is_far: bool = False,
     ) -> None:
         from acphold.screen.answers import PersonAnswers
         from acphold.screen.chat import Chat
@@ -102,7 +103,8 @@ class Seat:
             if program is None
             else lambda: f"{program.stderr()}\n{self._logged.getvalue()}",
             with_log=with_log,
-            export=self._export,
+            export=None if is_far else self._export,
+            is_far=is_far,
         )
         self.answers: PersonAnswers = PersonAnswers(self.flow, reads_only=reads_only)
         self._logged = StringIO()
@@ -216,7 +218,9 @@ class Seat:
             self.flow,
             console(light=is_light(sys.stdin.fileno(), sys.stdout.fileno())),
             self.chat,
-            completer=ThreadedCompleter(PromptCompleter(lambda: session.commands, session.cwd)),
+            completer=ThreadedCompleter(
+                PromptCompleter(lambda: session.commands, self.chat.folder)
+            ),
             history=PrivateHistory(os.path.join(state_folder(), "prompts")),
             reads_only=self.reads_only,
         )

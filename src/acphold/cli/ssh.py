@@ -46,6 +46,8 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
     host = parser.read(arguments).get("host")
     if "--host" not in flags or not host:
         return None
+    if parser.read(arguments).get("server") is not None:
+        raise UsageError("--host and --server are two ways to another machine; name one")
     rest: list[str] = []
     words = iter(arguments)
     for word in words:

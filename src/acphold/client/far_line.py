@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+import time
 import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -70,8 +71,8 @@ log = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
-"""Seconds before the connection is tried again: twice as long each time, and never just as long as
-all others wait."""
+"""Seconds from one try to the next: twice as long each time, and never just as long as all others
+wait."""
 
 QUIET_SECONDS: Final = 3.0
 """How long it may be away before the person is told."""
@@ -109,6 +110,9 @@ LEAVING: Final = frozenset({CLOSE_SESSION.name, DELETE_SESSION.name})
 Dial = Callable[[], Awaitable[Transport]]
 """Makes a connection; raises ConnectionLostError, RemoteRefusalError."""
 
+OnAway = Callable[[float | None], object]
+"""Hears since when the connection is away (seconds since the epoch), and None when it is back."""
+
 
 class Opened:
     """A session that the client has open; `told` is the last position that it was told.
@@ -139,12 +143,20 @@ class Asked:
 
 class FarLine:
     """See the module. `client` leads to the client, `dial` to the server, `name` is what that is
-    called, `first` a connection to it that was made already."""
+    called, `first` a connection to it that was made already. `on_away` hears at once that it is
+    lost, of which the client is told when it takes longer."""
 
     def __init__(
-        self, client: Transport, dial: Dial, name: str, limit: int, first: Transport
+        self,
+        client: Transport,
+        dial: Dial,
+        name: str,
+        limit: int,
+        first: Transport,
+        on_away: OnAway = bool,
     ) -> None:
         self._dial = dial
+        self._on_away = on_away
         self._name = name
         self._limit = limit
         self._first: Transport | None = first
@@ -156,6 +168,9 @@ class FarLine:
         self._asked: list[Asked] = []
         self._kept: list[tuple[str, bytes]] = []
         self._is_away_told = False
+        self._away: asyncio.TimerHandle | None = None
+        self._pause = FIRST_PAUSE
+        self._tried = 0.0
 
     async def run(self) -> None:
         """Until the client leaves; raises RemoteRefusalError when the server lets us in no more."""
@@ -170,6 +185,8 @@ class FarLine:
             finally:
                 serving.cancel()
                 await asyncio.wait({serving})
+                if self._away is not None:
+                    self._away.cancel()
 
     async def _refuse_all(self, serving: asyncio.Task[None]) -> None:
         """We are let in no more: tell the client in answer to whatever it asks, and raise it."""
@@ -192,6 +209,7 @@ class FarLine:
             try:
                 async with connected(server) as pump:
                     if await self._took_up(server):
+                        self._is_back()
                         self._server = server
                         self._ask_all()
                         await asyncio.wait({pump})
@@ -199,23 +217,42 @@ class FarLine:
                 log.info("%s", exc)
             finally:
                 self._server = None
+            self._is_lost()
 
     async def _connected(self) -> Transport:
         """The next connection, however long that takes; raises RemoteRefusalError."""
         first, self._first = self._first, None
         if first is not None:
             return first
-        began, pause = asyncio.get_running_loop().time(), FIRST_PAUSE
+        now = asyncio.get_running_loop().time
         while True:
+            # From one beginning to the next: at once where it held, and without haste where we are
+            # let in and cut off again and again.
+            next_try = self._tried + self._pause * random.uniform(0.5, 1.0)
+            await asyncio.sleep(max(0.0, next_try - now()))
+            self._tried = now()
             try:
                 return await self._dial()
             except ConnectionLostError as exc:
                 log.info("%s", exc)
-            if asyncio.get_running_loop().time() - began > QUIET_SECONDS:
-                self._tell_all(AWAY, AWAY_HOW)
-                self._is_away_told = True
-            await asyncio.sleep(pause * random.uniform(0.5, 1.0))
-            pause = min(pause * 2, LONGEST_PAUSE)
+                self._pause = min(self._pause * 2, LONGEST_PAUSE)
+
+    def _is_lost(self) -> None:
+        """The connection is away from now on, unless it has been since before."""
+        if self._away is None:
+            loop = asyncio.get_running_loop()
+            self._away = loop.call_later(QUIET_SECONDS, self._tell_all, AWAY, AWAY_HOW)
+            self._on_away(time.time())
+
+    def _is_back(self) -> None:
+        """It is there, with all that the client has open."""
+        self._pause = FIRST_PAUSE
+        if self._away is not None:
+            self._away.cancel()
+            self._away = None
+            self._on_away(None)
+        if self._is_away_told:
+            self._tell_all(BACK, BACK_HOW)
 
     async def _took_up(self, server: Peer) -> bool:
         """Introduce the client again, and open what it has open; False when it is lost meanwhile.
@@ -233,9 +270,6 @@ class FarLine:
         except ConnectionLostError as exc:
             log.info("%s", exc)
             return False
-        if self._is_away_told:
-            self._is_away_told = False
-            self._tell_all(BACK, BACK_HOW)
         return True
 
     @property
@@ -366,9 +400,9 @@ class FarLine:
             await self._client.drain()
 
     def _tell_all(self, title: str, description: str) -> None:
-        if not self._is_away_told or title is BACK:
-            for session_id in self._opened:
-                self._tell(session_id, title, description)
+        self._is_away_told = title is AWAY
+        for session_id in self._opened:
+            self._tell(session_id, title, description)
 
     def _tell(self, session_id: str, title: str, description: str) -> None:
         frames = Frames(session_id, self._offer)

@@ -12,13 +12,14 @@ import json
 import os
 from contextlib import suppress
 from typing import Final
+from urllib.parse import urlsplit
 
 from msgspec import DecodeError, Struct, ValidationError
 from msgspec.json import Decoder
 
 from acphold.errors import SettingsError
 from acphold.transports.runtime_folder import state_folder
-from acphold.transports.urls import origin_of
+from acphold.transports.urls import is_url, origin_of
 
 FILE: Final = "servers.json"
 
@@ -36,6 +37,39 @@ def token_for(url: str) -> str | None:
     """The token for the server at a URL; None when we have not paired with it."""
     found = _read(_path()).get(origin_of(url))
     return None if found is None else found.token
+
+
+def names() -> list[str]:
+    """What the servers that we have paired with are called: `desk.example`, or with the port."""
+    origins = [*_read(_path())]
+    hosts = [urlsplit(origin).hostname or origin for origin in origins]
+    return [
+        host if hosts.count(host) == 1 else urlsplit(origin).netloc
+        for origin, host in zip(origins, hosts, strict=True)
+    ]
+
+
+def url_of(name: str) -> str:
+    """The URL of a server that we have paired with, by its host, with or without the port, or the
+    first word of that; a URL is one already. SettingsError when it is none or several of them."""
+    if is_url(name):
+        return name
+    origins = [*_read(_path())]
+    found = [
+        origin
+        for origin in origins
+        for parts in (urlsplit(origin),)
+        if name.lower() in (parts.netloc, parts.hostname, (parts.hostname or "").partition(".")[0])
+    ]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise SettingsError(f"{name!r} may be any of {', '.join(found)}")
+    known = f"we have paired with {', '.join(origins)}" if origins else "we have paired with none"
+    raise SettingsError(
+        f"no server is known by {name!r}: {known}; give its URL, with the code that `acphold "
+        "serve` prints there the first time"
+    )
 
 
 def remember(url: str, token: str | None) -> None:

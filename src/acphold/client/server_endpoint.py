@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from acphold.client.far_line import FarLine
+from acphold.client.far_line import FarLine, OnAway
 from acphold.client.known_servers import token_for
 from acphold.errors import AcpholdError, ConnectionLostError, DeclarationError
 from acphold.rpc import Peer, Transport
@@ -31,18 +31,30 @@ def dialing(
 
 
 class ServerEndpoint:
-    """The server at a URL; what is lost on the way to it is taken up again (`client.far_line`)."""
+    """The server at a URL; what is lost on the way to it is taken up again (`client.far_line`).
+
+    `on_away` hears when that begins, and when it is over.
+    """
 
     is_acphold = True
     is_repeatable = True
 
-    def __init__(self, url: str, token: str | None, *, seconds: float, limit: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        token: str | None,
+        *,
+        seconds: float,
+        limit: int,
+        on_away: OnAway = bool,
+    ) -> None:
         try:
             self.name = origin_of(url)
         except ValueError as exc:
             raise DeclarationError(str(exc)) from None
         self.cwd: str | None = None
         self._limit = limit
+        self._on_away = on_away
         self._dial = dialing(url, token, seconds=seconds, limit=limit)
         self._line: asyncio.Task[None] | None = None
 
@@ -50,7 +62,7 @@ class ServerEndpoint:
         await self.aclose()
         first = await self._dial()
         ours, theirs = memory_pair()
-        line = FarLine(theirs, self._dial, self.name, self._limit, first)
+        line = FarLine(theirs, self._dial, self.name, self._limit, first, self._on_away)
         self._line = asyncio.create_task(line.run(), name="far line")
         return ours
 

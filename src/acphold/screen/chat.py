@@ -6,6 +6,7 @@
 | a turn of another client | is seen as ours are; the hub tells whether it still runs |
 | a question that was answered elsewhere | goes away, and that is said |
 | the agent has ended | is told; the hub starts it again with the next prompt |
+| the line to another machine is away | is told; what is sent meanwhile goes when it is back |
 | the process that has the session has ended | is told, and the chat is over |
 """
 
@@ -20,7 +21,7 @@ from collections.abc import Awaitable, Callable, Collection, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
 from tempfile import mkstemp
-from time import monotonic
+from time import localtime, monotonic, strftime
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -32,14 +33,14 @@ from acphold.history.raw_update import PROMPT_BEGUN
 from acphold.history.timeline import TurnEnd, turn_end
 from acphold.presentation.visible_text import counted, on_one_line, visible
 from acphold.processes.clipboard import picture
-from acphold.schema import encode
+from acphold.schema import ContentBlock, ResourceLink, TextContent, encode
 from acphold.screen.answers import Face
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage
 from acphold.screen.local_commands import Local, Prompt, Shell, help_page, meant
 from acphold.screen.panels import Choice, Key
 from acphold.screen.session_options import SessionOptions, attributes, picked_of
-from acphold.screen.typed import blocks, pictures
+from acphold.screen.typed import is_picture, links, path_of
 from acphold.server.neighbours import PRESENCE, LiveSession, Process
 
 if TYPE_CHECKING:
@@ -88,7 +89,8 @@ class Chat:
     """See the module. `error` is what ended it, if the person did not; `last_end` is the end of
     the last turn that was prompted here, None before that. `goes_to` is where the person went from
     here, `new` or `resume` with the words behind it, where `goes` has that; `export` writes a
-    session into a file, and says so."""
+    session into a file, and says so. With `is_far` the session is on another machine: what `@` and
+    `!` mean is in the folder that we are in."""
 
     def __init__(
         self,
@@ -101,8 +103,11 @@ class Chat:
         export: Export | None = None,
         stderr: Callable[[], str] | None = None,
         with_log: Callable[[str], str] = str,
+        is_far: bool = False,
     ) -> None:
         self.flow = flow
+        self._is_far = is_far
+        self._away_since: float | None = None
         self.goes_to: tuple[str, str] | None = None
         self._goes = goes
         self._export = export or _not_here
@@ -239,6 +244,12 @@ class Chat:
             self._heard.set()
             self.face.changed()
 
+    def away(self, since: float | None) -> None:
+        """The connection is away since then, in seconds since the epoch; None when it is back."""
+        self._away_since = since
+        if self._session is not None:
+            self.face.changed()
+
     # -- what the person does ---------------------------------------------------------------
 
     def submit(self, text: str) -> None:
@@ -270,11 +281,7 @@ class Chat:
         self._is_prompting, self._cancelled = True, False
         self._began = monotonic()
         self.last_end = None
-        said = blocks(text, self._session.cwd)
-        for path in pictures(text, self._session.cwd):
-            with suppress(AcpholdError):  # it has gone, or is too long: then the link is sent
-                whole = self._session.blocks(path)
-                said = (*(it for it in said if getattr(it, "uri", "") != path.as_uri()), *whole)
+        said = self._said(text)
         if self.flow.is_open:  # is it a turn of another client that runs?
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
@@ -301,6 +308,35 @@ class Chat:
         if self.last_end is None:
             self._end_turn(end)
         return end
+
+    def _said(self, text: str) -> tuple[ContentBlock, ...]:
+        """The prompt: its text, and what `@` names, as a link; a picture goes whole.
+
+        To another machine all of it does, or nothing: a link would lead nowhere there.
+        """
+        assert self._session is not None
+        named: list[ContentBlock] = []
+        for link in links(text, self.folder):
+            if not (self._is_far or is_picture(link)):
+                named.append(link)
+                continue
+            try:
+                whole = self._session.blocks(path_of(link))
+            except AcpholdError:  # it has gone, or is too long
+                whole = (link,)
+            if self._is_far and isinstance(whole[0], ResourceLink):
+                self.flow.tell(
+                    f"{link.name}: it is on this machine, and the agent takes no such file"
+                )
+            else:
+                named += whole
+        return (TextContent(text=text), *named)
+
+    @property
+    def folder(self) -> str:
+        """Where the files are that `@` names, and where the shell is."""
+        assert self._session is not None
+        return os.getcwd() if self._is_far else self._session.cwd
 
     def _with_traceback(self, words: str) -> str:
         """Where the traceback of an incident is, if that is what this tells."""
@@ -484,7 +520,7 @@ class Chat:
         assert self._session is not None
         shell = os.environ.get("SHELL") or "/bin/sh"
         self.flow.put(Passage("shell", "acphold", [Text(visible(f"$ {command}"))]))
-        code = await self.face.in_front((shell, "-c", command), cwd=self._session.cwd)
+        code = await self.face.in_front((shell, "-c", command), cwd=self.folder)
         if code:
             self.flow.tell(f"it ended with {code}")
 
@@ -498,6 +534,10 @@ class Chat:
 
     def _doing(self) -> str:
         waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
+        if self._away_since is not None:
+            since = strftime("%H:%M:%S", localtime(self._away_since))
+            kept = "" if self._reads_only else "; what you send is kept"
+            return f"away since {since}, tries again{kept}{waiting}"
         if self.face.asks and not self._reads_only:
             return f"waits for your answer{waiting} (Ctrl-C cancels)"
         if self._signing_in is not None:

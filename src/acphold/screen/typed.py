@@ -16,7 +16,7 @@ from prompt_toolkit.document import Document
 from prompt_toolkit.history import FileHistory
 
 from acphold.presentation.visible_text import on_one_line
-from acphold.schema import ContentBlock, ResourceLink, TextContent
+from acphold.schema import ResourceLink
 from acphold.schema.updates import AvailableCommand
 from acphold.screen.local_commands import COMMANDS
 
@@ -31,21 +31,24 @@ ABOUT = 200
 """Letters that are shown of what a command is for, where there is room."""
 
 
-def pictures(text: str, cwd: str) -> list[Path]:
-    """The pictures that `@` names: an agent that takes such gets them whole."""
-    named = (link.uri for link in blocks(text, cwd)[1:] if isinstance(link, ResourceLink))
-    paths = [Path(url2pathname(urlsplit(uri).path)) for uri in named]
-    return [path for path in paths if (mimetypes.guess_type(path)[0] or "").startswith("image/")]
+def is_picture(link: ResourceLink) -> bool:
+    """Whether a link leads to a picture: an agent that takes such gets it whole."""
+    return (link.mime_type or "").startswith("image/")
 
 
-def blocks(text: str, cwd: str) -> tuple[ContentBlock, ...]:
-    """The blocks of a prompt: the text as it is, and a link to each file that `@` names in it."""
+def path_of(link: ResourceLink) -> Path:
+    """The file that a link leads to."""
+    return Path(url2pathname(urlsplit(link.uri).path))
+
+
+def links(text: str, cwd: str) -> list[ResourceLink]:
+    """To each file that `@` names in a prompt, which are sent beside its text."""
     found: dict[str, ResourceLink] = {}
     for match in MENTION.finditer(text):
         path = Path(os.path.join(cwd, os.path.expanduser(match[1] or match[2])))
         if (link := _link(path)) is not None:
             found.setdefault(link.uri, link)
-    return (TextContent(text=text), *found.values())
+    return [*found.values()]
 
 
 def _link(path: Path) -> ResourceLink | None:

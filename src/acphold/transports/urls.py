@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 SECURE: Final = {"http": False, "https": True, "ws": False, "wss": True}
 
@@ -31,6 +31,13 @@ def endpoint_of(url: str) -> str:
     parts, is_secure = _parts(url)
     path = parts.path if parts.path.strip("/") else ENDPOINT
     return SplitResult("wss" if is_secure else "ws", parts.netloc, path, parts.query, "").geturl()
+
+
+def at_agent(url: str, name: str) -> str:
+    """The URL of the agent of this name, on the server at a URL; ValueError."""
+    parts, _ = _parts(url)
+    path = f"{ENDPOINT}/{quote(name, safe='')}"
+    return SplitResult(parts.scheme, parts.netloc, path, parts.query, "").geturl()
 
 
 def code_in(url: str) -> str | None:

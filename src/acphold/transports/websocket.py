@@ -13,6 +13,7 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketExce
 
 from acphold.errors import ConnectionLostError, RemoteRefusalError, SilentPeerError
 from acphold.transports.messages import MessageTransport
+from acphold.transports.obstacles import why
 from acphold.transports.urls import endpoint_of, origin_of
 
 HEARTBEAT_SECONDS: Final = 20.0
@@ -46,11 +47,11 @@ async def connect(
             user_agent_header="acphold",
         )
     except InvalidStatus as exc:
-        raise RemoteRefusalError(origin, exc.response.status_code) from None
+        raise RemoteRefusalError(origin, exc.response.status_code, paired=bool(token)) from None
     except TimeoutError:
         raise SilentPeerError(f"{origin} does not answer") from None
     except (OSError, WebSocketException) as exc:
-        raise ConnectionLostError(f"{origin} cannot be reached: {exc}") from None
+        raise ConnectionLostError(f"{origin} cannot be reached: {why(exc)}") from None
     return MessageTransport(_Socket(connection))
 
 

@@ -1,0 +1,114 @@
+"""`--server`: commands over the sessions of a real `acphold serve`."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.cli.screen_terminal import terminal
+from tests.web.conftest import ACPHOLD, Served, serving
+
+SECONDS = 60
+
+
+def far(
+    served: Served, *words: str, typed: str = "", **env: str
+) -> subprocess.CompletedProcess[str]:
+    """A command on the laptop, in a pipe; it has paired with the server."""
+    return subprocess.run(
+        [*ACPHOLD, *words],
+        input=typed,
+        env=laptop(served) | env,
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+def laptop(served: Served) -> dict[str, str]:
+    """Another machine: it has no journal, and a folder for state of its own."""
+    home = served.folder / "laptop"
+    return served.env | {
+        "ACPHOLD_JOURNAL": str(home / "journal.db"),
+        "XDG_STATE_HOME": str(home),
+        "TERM": "xterm",
+    }
+
+
+def test_a_session_is_begun_gone_on_with_and_joined_over_a_server(served: Served) -> None:
+    here = str(served.folder)
+    code = f"{served.url}#pair={served.pair}"
+    begun = far(served, "chat", "--server", code, "--cwd", here, typed="quick: one\n")
+    assert begun.returncode == 0, begun.stderr
+    assert "You said: quick: one" in begun.stdout
+    # From then on the machine's name will do, or a variable.
+    on = far(served, "chat", "--continue", typed="quick: two\n", ACPHOLD_SERVER="localhost")
+    assert on.returncode == 0, on.stderr
+    assert "quick: one" in on.stdout
+    assert "You said: quick: two" in on.stdout
+    session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
+    for words in (("attach", session_id[:6]), ("chat", "--resume", session_id), ("attach", "-")):
+        joined = far(served, *words, "--server", "localhost", typed="quick: three\n")
+        assert joined.returncode == 0, joined.stderr
+        assert "You said: quick: three" in joined.stdout
+    assert len(served.run("list", "--all", "--json").splitlines()) == 1
+    unknown = far(served, "attach", "nothing", "--server", "localhost")
+    assert unknown.returncode == 3
+    assert "no session 'nothing'" in unknown.stderr
+
+
+def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Served) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        nobody = f"http://localhost:{free.getsockname()[1]}"
+    told = {
+        ("--server", served.url): "has not paired with it",
+        ("--server", f"{served.url}#pair=WRONG"): "has not paired with it",
+        ("--server", f"{nobody}#pair=X"): "does `acphold serve` run?",
+        ("--server", "cellar"): "no server is known by 'cellar'",
+        ("--server", "https://"): "is no address of a server",
+        ("--server", served.url, "--host", "desk"): "name one",
+        ("--server", served.url, "--journal", "x.db"): "--server and --journal",
+    }
+    for words, why in told.items():
+        done = far(served, "attach", "x", *words)
+        assert done.returncode in (1, 2), done
+        assert why in done.stderr
+        assert "Traceback" not in done.stderr
+    done = far(served, "chat", "--server", served.url, "--", "some-agent")
+    assert "served there" in done.stderr
+    far(served, "attach", "x", "--server", f"{served.url}#pair={served.pair}")
+    tokens = served.run("token", "list")
+    served.run("token", "revoke", *(line.split()[0] for line in tokens.splitlines()[1:]))
+    done = far(served, "attach", "x", "--server", served.url)
+    assert "it was revoked" in done.stderr
+
+
+@pytest.mark.slow
+def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it_is_back(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    with serving(tmp_path, "--listen", listen) as served:
+        code = f"{served.url}#pair={served.pair}"
+        command = [*ACPHOLD, "chat", "--server", code, "--cwd", str(tmp_path)]
+        with terminal(command, laptop(served), 120) as one:
+            one.until("ready")
+            one.type("quick: one\r")
+            one.until("You said: quick: one", "ready")
+            served.process.kill()
+            served.process.wait()
+            one.until("away since", "tries again")
+            one.type("quick: two\r")
+            one.until("you  quick: two", "is lost")
+            served.start_again()
+            one.until("You said: quick: two", "is back", "ready", but="away since")
+            one.type("\x04")
+            assert one.ended() == 0
+            assert "acphold attach --server http://localhost" in one.text
+        session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
+        assert served.run("show", session_id, "--json").count('"quick: two"') == 1
