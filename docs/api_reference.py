@@ -36,6 +36,7 @@ specification.
 SECTIONS = {
     "An agent": "Agent Value SessionHook AuthHandler SignedIn MethodHandler StopReason Refusal"
     " MaxTokens MaxTurnRequests",
+    "Many clients": "Server Visitor Principal Scope",
     "A turn": "Turn PlanEntry",
     "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit Outcome"
     " PermissionOption ToolCallLocation",
@@ -60,6 +61,7 @@ ALIASES = {
     "AuthHandler": "library/definition.py",
     "SignedIn": "library/definition.py",
     "MethodHandler": "library/definition.py",
+    "Scope": "journal/access.py",
     "Value": "library/agent.py",
     "Location": "library/tools.py",
     "Outcome": "library/form.py",
@@ -81,7 +83,9 @@ ALIASES = {
 
 SHOWN = {
     "Connection": "tools resources prompts call read_resource get_prompt error",
+    "Principal": "name scopes session_id is_here tenant",
     "SessionState": "timeline turns turn plan",
+    "Visitor": "principal client headers meta",
 }
 """What is shown of classes that also serve acphold itself: of them, and not all they say."""
 

@@ -18,16 +18,16 @@ PUBLIC = {
         AgentTimeoutError AudioContent AuthRequiredError BlobResourceContents
         CapabilityError CommandExit CommandOutput ConnectionLostError Decision
         DeclarationError EmbeddedResource EnvVariable FileAccessError FileTooLargeError
-        FormAnswer FormQuestion HttpHeader ImageContent InvalidParamsError JournalError
-        MaxTokens MaxTurnRequests McpAnswerError McpConnectError McpError McpLostError
+        ForbiddenError FormAnswer FormQuestion HttpHeader ImageContent InvalidParamsError
+        JournalError MaxTokens MaxTurnRequests McpAnswerError McpConnectError McpError McpLostError
         McpServerHttp McpServerSse McpServerStdio Message MethodNotFoundError
         MissingFileError NotTextError OutsideRootsError PageQuestion PastToolCall
-        PendingCommand PermissionOption PermissionQuestion PlanEntry Refusal RemoteAgent
+        PendingCommand PermissionOption PermissionQuestion PlanEntry Principal Refusal RemoteAgent
         RemoteError RemoteRefusalError RemoteSession RemoteTurn ResourceLink
         RunningCommand RunningTool
-        Session SessionFiles SessionState StopReason Store TerminalStartError TextContent
+        Server Session SessionFiles SessionState StopReason Store TerminalStartError TextContent
         TextResourceContents ToolCallLocation Turn TurnEnd TurnServers UnknownSessionError
-        Visit WorkspaceError __version__ connect connect_over
+        Visit Visitor WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """
         Client ClientSession Result Received connect

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         DeclarationError,
         FileAccessError,
         FileTooLargeError,
+        ForbiddenError,
         InvalidParamsError,
         JournalError,
         McpAnswerError,
@@ -56,6 +57,7 @@ if TYPE_CHECKING:
     from acphold.library.definition import MaxTokens, MaxTurnRequests, Refusal, StopReason
     from acphold.library.form import FormAnswer, Visit
     from acphold.library.permission import Decision
+    from acphold.library.server import Server
     from acphold.library.session_files import SessionFiles
     from acphold.library.session_servers import TurnServers
     from acphold.library.store import Store
@@ -77,6 +79,8 @@ if TYPE_CHECKING:
         TextResourceContents,
         ToolCallLocation,
     )
+    from acphold.server.entrance import Visitor
+    from acphold.server.principals import Principal
     from acphold.version import __version__
 
 __all__ = [
@@ -100,6 +104,7 @@ __all__ = [
     "EnvVariable",
     "FileAccessError",
     "FileTooLargeError",
+    "ForbiddenError",
     "FormAnswer",
     "FormQuestion",
     "HttpHeader",
@@ -126,6 +131,7 @@ __all__ = [
     "PermissionOption",
     "PermissionQuestion",
     "PlanEntry",
+    "Principal",
     "Refusal",
     "RemoteAgent",
     "RemoteError",
@@ -135,6 +141,7 @@ __all__ = [
     "ResourceLink",
     "RunningCommand",
     "RunningTool",
+    "Server",
     "Session",
     "SessionFiles",
     "SessionState",
@@ -149,6 +156,7 @@ __all__ = [
     "TurnServers",
     "UnknownSessionError",
     "Visit",
+    "Visitor",
     "WorkspaceError",
     "__version__",
     "connect",
@@ -165,8 +173,8 @@ _HOMES = {
     "errors": """
         AcpholdError AgentBusyError AgentError AgentExitedError AgentStartError AgentTimeoutError
         AuthRequiredError CapabilityError ConnectionLostError DeclarationError
-        FileAccessError FileTooLargeError InvalidParamsError JournalError McpAnswerError
-        McpConnectError McpError McpLostError MethodNotFoundError MissingFileError
+        FileAccessError FileTooLargeError ForbiddenError InvalidParamsError JournalError
+        McpAnswerError McpConnectError McpError McpLostError MethodNotFoundError MissingFileError
         NotTextError OutsideRootsError RemoteError RemoteRefusalError TerminalStartError
         UnknownSessionError WorkspaceError
     """,
@@ -178,6 +186,7 @@ _HOMES = {
     "library.definition": "MaxTokens MaxTurnRequests Refusal StopReason",
     "library.form": "FormAnswer Visit",
     "library.permission": "Decision",
+    "library.server": "Server",
     "library.session_files": "SessionFiles",
     "library.session_servers": "TurnServers",
     "library.store": "Store",
@@ -188,6 +197,8 @@ _HOMES = {
         ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption ResourceLink
         TextContent TextResourceContents ToolCallLocation
     """,
+    "server.entrance": "Visitor",
+    "server.principals": "Principal",
     "version": "__version__",
 }
 """Where each name is to be found."""

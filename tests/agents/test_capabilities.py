@@ -101,17 +101,18 @@ def test_capabilities_that_are_no_object_are_the_agents_to_judge(can: Any) -> No
 
 @pytest.mark.parametrize("can", [None, [], "all", {}, {"_meta": None}, {"_meta": []}])
 def test_the_owner_of_a_session_is_asked_for_positions_whatever_the_client_says(can: Any) -> None:
-    told = json.loads(told_owner(introduction(can)))["clientCapabilities"]["_meta"]
-    assert told == {"acphold/positions": True, "acphold/line": True}
+    told = json.loads(told_owner(introduction(can), "acme"))["clientCapabilities"]["_meta"]
+    assert told == {"acphold/positions": True, "acphold/line": True, "acphold/tenant": "acme"}
 
 
 def test_the_owner_of_a_session_is_told_what_the_client_asks_of_acphold() -> None:
-    told = json.loads(told_owner(introduction({"_meta": {"acphold/watches": True, "v": 1}})))
+    told = json.loads(told_owner(introduction({"_meta": {"acphold/watches": True, "v": 1}}), None))
     assert told["clientCapabilities"]["_meta"] == {
         "acphold/watches": True,
         "v": 1,
         "acphold/positions": True,
         "acphold/line": True,
+        "acphold/tenant": None,
     }
 
 

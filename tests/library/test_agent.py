@@ -141,7 +141,7 @@ def test_hovering_shows_the_name_that_authors_import(typed: list[tuple[str, str]
 SEEN = {
     acphold.Agent: """
         auth command method mode name notification on_close on_load on_logout on_new option prompt
-        run serve session signed_in
+        run serve server session signed_in
     """,
     acphold.Session: """
         call client_capabilities client_info forget_permissions history mode notice options roots

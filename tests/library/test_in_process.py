@@ -148,13 +148,13 @@ def guarded() -> tuple[acphold.Agent, list[str]]:
     agent = agent_that(lambda turn: turn.say("in"))
 
     @agent.auth("login", "Log in", "With a browser")
-    async def log_in() -> None:
+    async def log_in(visitor: acphold.Visitor) -> None:
         happened.append("in")
         if len(happened) == 1:
             raise acphold.AuthRequiredError("wrong password")
 
     @agent.on_logout
-    async def log_out() -> None:
+    async def log_out(visitor: acphold.Visitor) -> None:
         happened.append("out")
 
     return agent, happened
@@ -187,7 +187,7 @@ async def test_someone_who_is_signed_in_already_is_not_asked() -> None:
     agent, happened = guarded()
 
     @agent.signed_in
-    async def signed_in() -> bool:
+    async def signed_in(visitor: acphold.Visitor) -> bool:
         return True
 
     async with connect(agent) as client:
@@ -202,7 +202,7 @@ async def test_a_turn_may_find_that_the_sign_in_is_over() -> None:
     agent = agent_that(work)
 
     @agent.auth("login", "Log in")
-    async def log_in() -> None:
+    async def log_in(visitor: acphold.Visitor) -> None:
         pass
 
     async with connect(agent) as client:

@@ -31,6 +31,7 @@ from acphold.schema import (
     ClientCapabilities,
     InitializeRequest,
     McpCapabilities,
+    encode,
 )
 from acphold.schema.splice import splice
 from acphold.schema.update_kinds import withheld
@@ -43,6 +44,9 @@ WATCHES = "acphold/watches"
 
 LINE = "acphold/line"
 """The key there by which a process of ours says that it is a line to the owner of sessions."""
+
+TENANT = "acphold/tenant"
+"""The key there by which it says whom it has let in; null for who may see all sessions."""
 
 ADDED = ("list", "resume", "close", "delete")
 """Session capabilities that every wrapped agent has; loadSession stands beside them."""
@@ -127,7 +131,7 @@ def permitted(params: bytes, *, is_here: bool, answers: bool) -> bytes:
     asked = _object(members(can), "_meta")
     if not is_here:
         can = splice(can, {"fs": None, "terminal": None})
-        asked = splice(asked, {LINE: None})
+        asked = splice(asked, {LINE: None, TENANT: None})
     if not answers:
         asked = splice(asked, {WATCHES: b"true"})
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
@@ -152,11 +156,14 @@ def asking_for_positions(params: bytes) -> bytes:
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
-def told_owner(params: bytes) -> bytes:
-    """The same for the owner of a session, over a line, which asks for positions."""
+def told_owner(params: bytes, tenant: str | None) -> bytes:
+    """The same for the owner of a session, over a line, which asks for positions.
+
+    The owner lets in whom this process has let in, as that `tenant`.
+    """
     params = asking_for_positions(params)
     can = _object(members(params), "clientCapabilities")
-    asked = splice(_object(members(can), "_meta"), {LINE: b"true"})
+    asked = splice(_object(members(can), "_meta"), {LINE: b"true", TENANT: encode(tenant)})
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 

@@ -18,8 +18,10 @@ from msgspec.structs import asdict
 from acphold.errors import DeclarationError, UnknownSessionError
 from acphold.hub.alerts import NO_ALERTS, AlertRules
 from acphold.library.definition import AuthMethod, Definition
+from acphold.library.handshake import SignIn
 from acphold.library.in_process import InProcessAgent
 from acphold.library.selection import Option
+from acphold.library.server import Server
 from acphold.rpc import Transport
 from acphold.schema import (
     AvailableCommand,
@@ -223,9 +225,9 @@ class Agent:
     def auth(self, id: str, name: str, description: str | None = None) -> Callable[[A], A]:
         """Declare a way to sign in, and decorate the coroutine that does it.
 
-        Sessions are refused with `auth_required` until a sign-in has succeeded. The coroutine
-        refuses by raising; `acphold.AuthRequiredError("why")` tells the person why. Source: spec
-        v1, authentication.
+        On each connection everything is refused with `auth_required` until a sign-in has
+        succeeded on that one. The coroutine gets the `acphold.Visitor`, and refuses by raising;
+        `acphold.AuthRequiredError("why")` tells the person why. Source: spec v1, authentication.
         """
         if any(method.id == id for method in self._definition.auth_methods):
             raise DeclarationError(f"agent {self.name!r} has a way to sign in {id!r} already")
@@ -238,15 +240,18 @@ class Agent:
         return decorate
 
     def signed_in(self, handler: I) -> I:
-        """Decorate the coroutine that says whether the person is signed in already.
+        """Decorate the coroutine that says whether a visitor is signed in already.
 
-        It is called when a session opens.
+        It gets the `acphold.Visitor` with the first request of each connection.
         """
         self._definition.signed_in = _coroutine(handler)
         return handler
 
     def on_logout(self, handler: A) -> A:
-        """Decorate the coroutine that `logout` calls; sessions need a new sign-in afterwards."""
+        """Decorate the coroutine that `logout` calls, with the `acphold.Visitor`.
+
+        The connection has no session open afterwards, and needs a new sign-in.
+        """
         self._definition.logout = _coroutine(handler)
         return handler
 
@@ -313,15 +318,27 @@ class Agent:
     @_taking(ServedOn)
     async def serve(self, served: ServedOn) -> None:
         """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
+        await serve(served.transport, self._service(served), stop=served.stop or asyncio.Event())
+
+    @_taking(AgentOptions)
+    def server(self, options: AgentOptions) -> Server:
+        """Serve many clients: `async with agent.server() as server:` and `server.attend` for each.
+
+        The options are those of `run`. Raises JournalError, and DeclarationError when there is no
+        prompt coroutine.
+        """
+        return Server(self._service(options))
+
+    def _service(self, options: AgentOptions) -> Service:
         definition = definition_of(self)
-        service = Service(
+        return Service(
             make_agent=lambda listener, kept: InProcessAgent(
-                definition, listener, kept, mcp_timeout=served.mcp_timeout, start=self._start
+                definition, listener, kept, mcp_timeout=options.mcp_timeout, start=self._start
             ),
-            options=served,
+            options=options,
             alerts=self._alerts,
+            door=SignIn(definition) if definition.auth_methods else None,
         )
-        await serve(served.transport, service, stop=served.stop or asyncio.Event())
 
 
 def run_on(

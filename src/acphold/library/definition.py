@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from acphold.library.author_session import Session
     from acphold.library.turn import Turn
     from acphold.schema import AvailableCommand, SessionMode
+    from acphold.server.entrance import Visitor
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
 """What a prompt coroutine may return; None is `end_turn`. `cancelled` is the client's to cause."""
@@ -32,11 +33,11 @@ CommandHandler: TypeAlias = "Callable[[Turn, str], Awaitable[StopReason | None]]
 SessionHook: TypeAlias = "Callable[[Session], Awaitable[None]]"
 """Gets a session that was made, loaded or closed."""
 
-AuthHandler: TypeAlias = "Callable[[], Awaitable[None]]"
-"""Signs the person in or out; raises to refuse."""
+AuthHandler: TypeAlias = "Callable[[Visitor], Awaitable[None]]"
+"""Signs a visitor in or out; raises to refuse."""
 
-SignedIn: TypeAlias = "Callable[[], Awaitable[bool]]"
-"""Says whether the person is signed in, from an earlier time for instance."""
+SignedIn: TypeAlias = "Callable[[Visitor], Awaitable[bool]]"
+"""Says whether a visitor is signed in, from an earlier time for instance."""
 
 MethodHandler: TypeAlias = "Callable[[Any], Awaitable[Any]]"
 """Answers an extension method: JSON values in and out."""

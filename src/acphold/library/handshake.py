@@ -7,14 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from acphold.errors import AuthRequiredError, InvalidParamsError, MethodNotFoundError
+from acphold.errors import InvalidParamsError, MethodNotFoundError
 from acphold.rpc.wire_errors import guarded
 from acphold.schema import (
     LOGOUT,
     PROTOCOL_VERSION,
     AgentAuthCapabilities,
     AgentCapabilities,
-    AuthenticateRequest,
     AuthMethodAgent,
     Implementation,
     InitializeResponse,
@@ -25,52 +24,36 @@ from acphold.schema import (
     SessionCapabilities,
     SessionCloseCapabilities,
     SessionResumeCapabilities,
-    decode,
     encode,
 )
 from acphold.schema.splice import members, splice
 
 if TYPE_CHECKING:
     from acphold.library.definition import Definition
+    from acphold.server.entrance import Visitor
 
 
 class SignIn:
-    """Whether the person is signed in, as far as this process knows."""
+    """The author's ways to sign in, as what lets visitors in (`server.entrance.Door`)."""
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
-        self._done = False
 
-    async def require(self) -> None:
-        """Raise AuthRequiredError if a sign-in is wanted and there was none."""
-        if self._done or not self._definition.auth_methods:
-            return
+    async def tenant(self, visitor: Visitor) -> str | None:
         asked = self._definition.signed_in
-        self._done = asked is not None and await guarded(asked())
-        if not self._done:
-            raise AuthRequiredError("sign in first: see authMethods")
+        return "" if asked is not None and await guarded(asked(visitor)) else None
 
-    def lost(self) -> None:
-        """The sign-in is good for nothing any more."""
-        self._done = False
-
-    async def authenticate(self, params: bytes) -> bytes:
-        """`authenticate`: raises what the author's handler refuses with."""
-        method_id = decode(AuthenticateRequest, params).value.method_id
+    async def sign_in(self, visitor: Visitor, method_id: str) -> str:
         for method in self._definition.auth_methods:
             if method.id == method_id:
-                await guarded(method.handler())
-                self._done = True
-                return b"{}"
+                await guarded(method.handler(visitor))
+                return ""
         raise InvalidParamsError(f"methodId: no way to sign in is {method_id!r}", field="methodId")
 
-    async def log_out(self, params: bytes) -> bytes:
-        """`logout`."""
+    async def sign_out(self, visitor: Visitor) -> None:
         if self._definition.logout is None:
             raise MethodNotFoundError(LOGOUT.name)
-        await guarded(self._definition.logout())
-        self._done = False
-        return b"{}"
+        await guarded(self._definition.logout(visitor))
 
 
 def introduction(definition: Definition, capabilities: AgentCapabilities) -> bytes:

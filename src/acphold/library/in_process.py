@@ -25,7 +25,7 @@ from acphold.errors import (
 from acphold.journal import session_of
 from acphold.library.author_session import OpenSession
 from acphold.library.client_side import ClientSide
-from acphold.library.handshake import SignIn, capabilities_of, introduction
+from acphold.library.handshake import capabilities_of, introduction
 from acphold.library.outbox import Outbox, fresh_id
 from acphold.library.selection import Selection
 from acphold.library.slash_commands import SlashCommands
@@ -35,10 +35,8 @@ from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.wire_errors import as_remote, guarded, incident
 from acphold.schema import (
-    AUTHENTICATE,
     CANCEL,
     CLOSE_SESSION,
-    LOGOUT,
     NEW_SESSION,
     PROMPT,
     PROTOCOL_VERSION,
@@ -103,7 +101,6 @@ class InProcessAgent:
         self._journal = journal
         self._mcp_timeout = mcp_timeout
         self._client = InitializeRequest(protocol_version=PROTOCOL_VERSION)
-        self._sign_in = SignIn(definition)
         self._sessions: dict[str, OpenSession] = {}
         self._turns: dict[str, TurnTask] = {}
         self._telling: set[asyncio.Task[None]] = set()
@@ -140,8 +137,6 @@ class InProcessAgent:
                 answer = await turn.run()
                 if self._turns.get(opened.id) is turn:
                     del self._turns[opened.id]
-                if turn.wants_sign_in:
-                    self._sign_in.lost()
                 await self._report(call, answer)
 
             if (deaf := self._turns.get(opened.id)) is not None:
@@ -215,10 +210,6 @@ class InProcessAgent:
 
     async def _answer(self, method: str, params: bytes) -> bytes:
         match method:
-            case AUTHENTICATE.name:
-                return await self._sign_in.authenticate(params)
-            case LOGOUT.name:
-                return await self._sign_in.log_out(params)
             case CLOSE_SESSION.name:
                 closing = decode(CloseSessionRequest, params).value
                 await self._end_session(self._held(closing.session_id))
@@ -250,7 +241,6 @@ class InProcessAgent:
 
     async def _opened(self, method: str, params: bytes) -> tuple[OpenSession, bytes]:
         """A session that is new, or was before; and the answer."""
-        await self._sign_in.require()
         if method == NEW_SESSION.name:
             opened = self._session(fresh_id("sess"), params)
             answer = await self._open(opened, self.definition.new_hooks)

@@ -40,7 +40,6 @@ class TurnTask:
     """One prompt from its arrival to its answer, in the task that runs it.
 
     A cancellation reaches the author's code and nothing else: what ends the turn is not cut short.
-    `wants_sign_in` is set when the code said that the person has to sign in.
     """
 
     def __init__(
@@ -49,7 +48,6 @@ class TurnTask:
         opened: OpenSession,
         prompt: tuple[ContentBlock, ...],
     ) -> None:
-        self.wants_sign_in = False
         self.task: asyncio.Task[object]
         self._definition = definition
         self._opened = opened
@@ -112,7 +110,6 @@ class TurnTask:
                 case StopTurn(reason=reason):
                     return stopped(reason)
                 case AcpholdError() as meant:
-                    self.wants_sign_in = isinstance(meant, AuthRequiredError)
                     log.warning("a turn failed: %s%s", meant, _raised_at(meant))
                     return failure(meant)
             return as_remote(incident(exc))

@@ -6,13 +6,24 @@ process owns goes there (`server.remote_sessions`).
 
 from __future__ import annotations
 
+import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Literal
 
-from acphold.agents.capabilities import Offer, in_version_1, offer_of, told_client
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from acphold.agents.capabilities import (
+    TENANT,
+    Offer,
+    in_version_1,
+    offer_of,
+    told_client,
+    told_owner,
+)
 from acphold.errors import (
     AcpholdError,
     AgentError,
@@ -32,6 +43,7 @@ from acphold.mcp.servers import provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.request import Request
 from acphold.schema import (
+    AUTHENTICATE,
     CANCEL,
     CLOSE_SESSION,
     COMPLETE_ELICITATION,
@@ -40,6 +52,7 @@ from acphold.schema import (
     INITIALIZE,
     LIST_SESSIONS,
     LOAD_SESSION,
+    LOGOUT,
     NEW_SESSION,
     PROMPT,
     PROTOCOL_VERSION,
@@ -63,13 +76,14 @@ from acphold.server.checked_params import (
     prompt_in,
     session_id_of,
 )
+from acphold.server.entrance import Door, Entrance, Visitor
 from acphold.server.homes import LocalHome, RemoteHome, SessionHome
 from acphold.server.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
 from acphold.server.open_pages import OpenPages
 from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
 from acphold.server.positions import known_prompts_in, position_in, without_position
-from acphold.server.principals import THIS_USER, Principal
+from acphold.server.principals import NEIGHBOUR, THIS_USER, Principal
 from acphold.server.remote_sessions import RemoteSessions
 from acphold.server.sent_prompts import SentPrompt
 from acphold.server.unstable import UnstableMethods, archive_filter
@@ -92,6 +106,8 @@ class Connection:
         limit: int = MAX_MESSAGE,
         unstable: bool = False,
         principal: Principal = THIS_USER,
+        door: Door | None = None,
+        headers: Mapping[str, str] | None = None,
     ) -> None:
         self.offer = Offer()
         self.info = b""
@@ -100,6 +116,9 @@ class Connection:
         self.send: Callable[[bytes], None] = self.peer.send
         self._hub = hub
         self._principal = principal
+        self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
+        self._entering = asyncio.Lock()
+        self._introduced = b"{}"
         self._pages = OpenPages()
         self._introduction: Introduction = "awaited"
         self._openings = Openings()
@@ -129,6 +148,11 @@ class Connection:
         self._fork = methods.fork
         if unstable:
             self._handlers |= methods.handlers
+        if door is not None:
+            self._handlers |= {AUTHENTICATE.name: self._authenticate, LOGOUT.name: self._log_out}
+            if principal is not NEIGHBOUR:  # it is no process of ours, whatever it says
+                for method in NEIGHBOURS:
+                    del self._handlers[method]
 
     # -- as the hub sees it ---------------------------------------------------------------
 
@@ -157,6 +181,19 @@ class Connection:
                 raise InvalidRequestError(f"{request.method} before initialize; initialize first")
             self._introduction = "over"  # it takes the version that it was answered
         self._principal.check(request.method, request.params)
+        is_known = self._entrance.is_in and not self._entering.locked()
+        if is_known or (request.method in BEFORE_ENTRY and request.method in self._handlers):
+            return self._handle(request)
+        return self._once_in(request)
+
+    async def _once_in(self, request: Request) -> bytes | None:
+        """Handle a request of a client that has to be let in first: in the order of the wire."""
+        async with self._entering:
+            await self._require_entry()
+            work = self._handle(request)
+        return None if work is None else await work
+
+    def _handle(self, request: Request) -> Awaitable[bytes | None] | None:
         handler = self._handlers.get(request.method)
         if handler is None:
             return self._extension(request)
@@ -171,6 +208,9 @@ class Connection:
             method, params = notification.method, notification.params
             try:
                 self._principal.check(method, params)
+                if not self._entrance.is_in or self._entering.locked():
+                    async with self._entering:
+                        await self._require_entry()
                 if method == CANCEL.name:
                     await self._cancel(params)
                 else:
@@ -200,14 +240,58 @@ class Connection:
         except AgentError as exc:
             log.error("%s", exc)  # also for whoever has only the log to look at
             raise
-        self._remote.introduction = params
+        self._introduced = params
+        self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
+        vouched = (introduction.client_capabilities.meta or {}).get(TENANT, UNSET)
+        if self._principal is NEIGHBOUR and isinstance(vouched, str | None):
+            self._entrance.let_in(vouched)  # by that process, which has found out who it is
+        if self._entrance.is_in:
+            self._entered()
         if self._hub.agent.can_fork:
             self._handlers[FORK_SESSION] = self._fork
-        if self not in self._hub.router.clients:
-            self._hub.router.clients.append(self)
         is_same = introduction.protocol_version == PROTOCOL_VERSION
         self._introduction = "over" if is_same or anew else "answered in another version"
         return told_client(answer, unstable=self._unstable, begun=self.offer.begun)
+
+    # -- who is there ---------------------------------------------------------------------
+
+    async def _require_entry(self) -> None:
+        """Have the client be in; raises AuthRequiredError."""
+        if not self._entrance.is_in:
+            before = self._entrance.tenant
+            await self._entrance.require()
+            await self._let_in(before)
+
+    async def _authenticate(self, request: Request) -> bytes:
+        before = self._entrance.tenant
+        await self._entrance.sign_in(request.params)
+        await self._let_in(before)
+        return b"{}"
+
+    async def _let_in(self, before: str | None) -> None:
+        """It has signed in, and may have been somebody else before."""
+        if before not in (None, self._entrance.tenant):
+            await self._leave_sessions()
+        self._entered()
+
+    def _entered(self) -> None:
+        if self not in self._hub.router.clients:
+            self._hub.router.clients.append(self)
+        self._remote.introduction = told_owner(self._introduced, self._entrance.tenant)
+
+    async def _log_out(self, _: Request) -> bytes:
+        await self._entrance.sign_out()
+        await self._leave_sessions()
+        return b"{}"
+
+    async def _leave_sessions(self) -> None:
+        """What it has open is not its own any more."""
+        self.detach()
+        await self._remote.leave()
+
+    def _sign_in_lost(self) -> None:
+        """The agent wants whoever prompts here to sign in: the sign-in is good for nothing."""
+        self._entrance.is_in = False
 
     async def _signed_in(self, _: Request) -> bytes:
         await self._hub.signed_in_outside()
@@ -356,7 +440,8 @@ class Connection:
         """Where a session is that is open, or is not open to this client at all."""
         line = None if session_id is None else self._remote.line(session_id)
         if session_id is None or line is None:
-            return LocalHome(self._hub, self, self.peer, session_id, self._shown)
+            lost = self._sign_in_lost if self._entrance.wants_sign_in else None
+            return LocalHome(self._hub, self, self.peer, session_id, self._shown, lost)
         return RemoteHome(line, self.peer, session_id, self._prompt_again)
 
     def _at_home(self, ask: AskHome) -> Handler:
@@ -450,6 +535,12 @@ HOMES = 5
 OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""
 
+NEIGHBOURS = (PRESENCE, CHANGED, SIGNED_IN)
+"""What other processes of ours ask."""
+
 BEFORE_INITIALIZE = frozenset({INITIALIZE.name, PRESENCE, CHANGED})
 """What is answered to whoever has not introduced itself; the last two, to another process of ours.
 """
+
+BEFORE_ENTRY = BEFORE_INITIALIZE | {AUTHENTICATE.name, SIGNED_IN}
+"""What is answered to whoever has not been let in."""

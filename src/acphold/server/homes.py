@@ -15,7 +15,7 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import InterruptedTurnError, RemoteError
+from acphold.errors import AUTH_REQUIRED, InterruptedTurnError, RemoteError
 from acphold.hub import Client, Conversation, Hub
 from acphold.hub.prompt_turn import Turn
 from acphold.hub.router import Asker
@@ -60,7 +60,8 @@ class SessionHome(Protocol):
 class LocalHome:
     """This process. Without a session, what is asked is asked of the agent itself.
 
-    `shown` makes a result fit for the client.
+    `shown` makes a result fit for the client; `sign_in_lost` is called when the agent wants the
+    person who prompts to sign in, if each connection has to do that by itself.
     """
 
     def __init__(
@@ -70,12 +71,14 @@ class LocalHome:
         peer: Peer,
         session_id: str | None,
         shown: Callable[[bytes], bytes],
+        sign_in_lost: Callable[[], None] | None = None,
     ) -> None:
         self._hub = hub
         self._client = client
         self._peer = peer
         self._session_id = session_id
         self._shown = shown
+        self._sign_in_lost = sign_in_lost
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         conversation = self._hub.held(self._session_id or "")
@@ -97,9 +100,19 @@ class LocalHome:
     ) -> None:
         author = conversation.session.attachment_of(self._client)
         params = request.params if sent is None else without_position(request.params)
-        turn = Turn(params, prompt, author, request.reply, "" if sent is None else sent.id)
+        reply = request.reply if self._sign_in_lost is None else self._watched(request)
+        turn = Turn(params, prompt, author, reply, "" if sent is None else sent.id)
         self._may_give_up(conversation, request, turn)
         conversation.prompt(turn, is_cancelled=is_cancelled)
+
+    def _watched(self, request: Request) -> Callable[[bytes | Exception], None]:
+        def reply(answer: bytes | Exception) -> None:
+            is_refusal = isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED
+            if is_refusal and self._sign_in_lost is not None:
+                self._sign_in_lost()
+            request.reply(answer)
+
+        return reply
 
     def _joined(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
         """Whether the prompt is here already, and waits or runs; this request gets its answer."""

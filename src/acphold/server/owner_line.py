@@ -16,7 +16,6 @@ from contextlib import suppress
 import msgspec
 from msgspec import Struct, field
 
-from acphold.agents.capabilities import told_owner
 from acphold.agents.runs import session_of
 from acphold.errors import (
     ConnectionLostError,
@@ -101,12 +100,11 @@ class OwnerLine:
         self._pump: asyncio.Task[None] | None = None
 
     async def start(self, introduction: bytes) -> None:
-        """Introduce the client; SilentPeerError when the owner does not answer."""
+        """Introduce the client, as `capabilities.told_owner` has it; SilentPeerError when the owner
+        does not answer."""
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
-            await self.peer.call_raw(
-                INITIALIZE.name, told_owner(introduction), seconds=REACH_SECONDS
-            )
+            await self.peer.call_raw(INITIALIZE.name, introduction, seconds=REACH_SECONDS)
         except SilentPeerError:
             raise SilentPeerError("the process that has the session does not answer") from None
 

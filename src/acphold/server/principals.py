@@ -58,16 +58,18 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     `session_id` is the only session that there is for them, None for all. Where they are on another
     machine, `is_here` is False: neither their files nor their terminals are those of the session.
+    `tenant` is whose sessions there are for them, "" for those that are nobody's; None for all.
     """
 
     name: str
-    scopes: frozenset[Scope]
+    scopes: frozenset[Scope] = frozenset(SCOPES)
     session_id: str | None = None
     is_here: bool = True
+    tenant: str | None = None
 
     def check(self, method: str, params: bytes) -> None:
         """Refuse what they may not ask; raises ForbiddenError, UnknownSessionError."""
-        if self is THIS_USER or method == INITIALIZE.name:
+        if self in (THIS_USER, NEIGHBOUR) or method == INITIALIZE.name:
             return
         if self.session_id is not None:
             session_id = session_id_in(params)
@@ -89,5 +91,9 @@ class Principal(Struct, frozen=True, kw_only=True):
             raise ForbiddenError(wanted, scope)
 
 
-THIS_USER: Final = Principal(name="this user", scopes=frozenset(SCOPES))
-"""Whoever the kernel says is the user we run as, and the editor that started us."""
+THIS_USER: Final = Principal(name="this user")
+"""The editor that started us, or whoever else has the other end of our pipe."""
+
+NEIGHBOUR: Final = Principal(name="a process of this user")
+"""Whoever came over the Unix socket, and the kernel says is the user we run as. A process of ours
+may say there whom it has let in itself (`server.entrance`)."""

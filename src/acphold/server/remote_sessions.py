@@ -88,7 +88,10 @@ OpenThere = Callable[[OwnerLine, int], Awaitable[None]]
 
 
 class RemoteSessions:
-    """See the module. `reopen` is called for each session whose owner has ended."""
+    """See the module. `reopen` is called for each session whose owner has ended.
+
+    `introduction` is what owners are told of the client: `capabilities.told_owner`.
+    """
 
     def __init__(
         self, hub: Hub, client: Client, limit: int, reopen: Callable[[str, Opened], Awaitable[None]]
@@ -393,17 +396,21 @@ class RemoteSessions:
         self._client.send(frames.live(Segment(0, 0, UPDATE, 0, update)))
 
     async def aclose(self) -> None:
-        """Leave every owner."""
+        """The client has gone."""
         self._is_over = True
         if self._watching is not None:
             self._watching.cancel()
             await asyncio.wait([self._watching])
+        await self.leave()
+        self._tasks.close()
+
+    async def leave(self) -> None:
+        """Leave every owner."""
         reopening = [task for task, _ in self._reopening.values()]
         for task in reopening:  # all in one step: none is to attach a client that has gone
             task.cancel()
         if reopening:
             await asyncio.wait(reopening)
-        self._tasks.close()
         if self._ending:
             await asyncio.wait(self._ending)
         lines = tuple(self._lines.values())

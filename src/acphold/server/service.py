@@ -10,7 +10,7 @@ import asyncio
 import logging
 import os
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
@@ -31,7 +31,8 @@ from acphold.rpc.request import Request
 from acphold.schema import PROMPT
 from acphold.serve_options import ServeOptions
 from acphold.server.connection import Connection
-from acphold.server.principals import THIS_USER, Principal
+from acphold.server.entrance import Door
+from acphold.server.principals import NEIGHBOUR, THIS_USER, Principal
 from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening
@@ -55,10 +56,14 @@ MakeAgent = Callable[["Listener", "Journal"], "Agent"]
 
 
 class Service(Struct, frozen=True, kw_only=True):
-    """What is served, and how: the agent that `make_agent` makes."""
+    """What is served, and how: the agent that `make_agent` makes.
+
+    With a `door`, each connection is let in by that before anything is answered on it.
+    """
 
     make_agent: MakeAgent
     options: ServeOptions
+    door: Door | None = None
     alerts: Alerts = NO_ALERTS
 
     @property
@@ -95,9 +100,8 @@ async def serve(
         log.error("%s", exc)
         await refuse(transport, exc, stop, give_up)
         return
-    limit, unstable = service.options.max_message, service.options.unstable
     async with open_hub(service, journal) as hub:
-        await attend(hub, transport, limit, stop, unstable=unstable)
+        await attend(hub, service, transport, stop)
 
 
 @asynccontextmanager
@@ -108,7 +112,7 @@ async def open_hub(service: Service, journal: Journal) -> AsyncIterator[Hub]:
     """
     try:
         hub = service.hub(journal)
-        async with hub.open(), _reachable(hub, journal, service.options.max_message):
+        async with hub.open(), _reachable(hub, service, journal):
             yield hub
             await hub.end_turns()  # others may be here still
     finally:
@@ -133,7 +137,7 @@ async def serve_background(
     journal = served_journal(service.journal)
 
     async def one(transport: Transport) -> None:
-        await attend(hub, transport, service.options.max_message, unstable=service.options.unstable)
+        await attend(hub, service, transport, principal=NEIGHBOUR)
 
     try:
         hub = service.hub(journal)
@@ -192,19 +196,29 @@ def served_journal(location: str) -> Journal:
 
 async def attend(
     hub: Hub,
+    service: Service,
     transport: Transport,
-    limit: int,
     stop: asyncio.Event | None = None,
     *,
-    unstable: bool = False,
     principal: Principal = THIS_USER,
+    headers: Mapping[str, str] | None = None,
 ) -> None:
     """Serve one client until it leaves; what it asked last is answered.
+
+    `headers` are those of the request by which it came, if it did so over HTTP.
 
     With `stop` it is the one for whom this process is there: its end, or `stop`, ends all turns.
     Who ends the task of another one has ended the turns before.
     """
-    connection = Connection(hub, transport, limit=limit, unstable=unstable, principal=principal)
+    connection = Connection(
+        hub,
+        transport,
+        limit=service.options.max_message,
+        unstable=service.options.unstable,
+        principal=principal,
+        door=service.door,
+        headers=headers,
+    )
     try:
         async with connected(connection.peer) as pump:
             try:
@@ -226,12 +240,14 @@ async def attend(
 
 
 @asynccontextmanager
-async def _reachable(hub: Hub, journal: Owners, limit: int) -> AsyncIterator[None]:
+async def _reachable(hub: Hub, service: Service, journal: Owners) -> AsyncIterator[None]:
     """Let other processes of this user attach to the sessions of `hub` for the block."""
     async with AsyncExitStack() as stack:
         try:
             attending = listening(
-                own_socket(), lambda transport: attend(hub, transport, limit), _telling(journal)
+                own_socket(),
+                lambda transport: attend(hub, service, transport, principal=NEIGHBOUR),
+                _telling(journal),
             )
             await stack.enter_async_context(attending)
         except (RuntimeFolderError, OSError) as exc:

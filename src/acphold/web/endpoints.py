@@ -86,10 +86,7 @@ class Endpoints:
                 log.error("%s: %s", name, exc)
                 await refuse(transport, exc, self._ending)
                 return
-            options = self._services[name].options
-            await attend(
-                hub, transport, options.max_message, unstable=options.unstable, principal=principal
-            )
+            await attend(hub, self._services[name], transport, principal=principal)
         finally:
             self._coming[name] -= 1
 

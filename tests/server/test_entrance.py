@@ -1,0 +1,251 @@
+"""Nothing is answered on a connection before it is known who is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acphold
+from acphold.rpc import Transport
+from acphold.transports import unix
+from acphold.transports.memory import memory_pair
+from acphold.transports.runtime_folder import sockets
+from tests.editor import Talker, open_params
+
+SIGN_IN = -32000
+
+
+class Caller(Talker):
+    """A client at one end of a transport."""
+
+    def __init__(self, transport: Transport) -> None:
+        super().__init__()
+        self._transport = transport
+        self._unread = b""
+
+    def send_line(self, line: bytes) -> None:
+        self._transport.send(line + b"\n")
+
+    async def read_line(self) -> bytes:
+        while b"\n" not in self._unread:
+            if not (chunk := await self._transport.receive()):
+                return b""
+            self._unread += chunk
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line + b"\n"
+
+    async def leave(self) -> None:
+        await self._transport.aclose()
+
+
+class Calls:
+    """The clients of a test, each introduced."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._callers: list[Caller] = []
+
+    async def to(self, server: acphold.Server) -> Caller:
+        """A client in memory."""
+        near, far = memory_pair()
+        self._tasks.create_task(server.attend(far))
+        return await self.over(near)
+
+    async def over(self, transport: Transport) -> Caller:
+        """A client with this end of a connection."""
+        caller = Caller(transport)
+        self._callers.append(caller)
+        self._tasks.create_task(caller.read())
+        await caller.initialize()
+        return caller
+
+    async def leave(self) -> None:
+        for caller in self._callers:
+            await caller.leave()
+
+
+@pytest.fixture
+async def calls() -> AsyncIterator[Calls]:
+    async with asyncio.TaskGroup() as tasks:
+        made = Calls(tasks)
+        yield made
+        await made.leave()
+
+
+def vault() -> acphold.Agent:
+    """An agent that wants a sign-in, and tells what it knows."""
+    agent = acphold.Agent("vault", version="1.0")
+    agent.mode("calm")
+    agent.option("loud", default=False)
+
+    @agent.auth("key", "Key")
+    async def sign_in(visitor: acphold.Visitor) -> None:
+        if visitor.meta.get("key") != "right":
+            raise acphold.AuthRequiredError("that is not the key")
+
+    @agent.on_logout
+    async def sign_out(visitor: acphold.Visitor) -> None:
+        pass
+
+    @agent.method("_vault/peek")
+    async def peek(params: dict[str, Any]) -> str:
+        return "gold"
+
+    @agent.prompt
+    async def tell(turn: acphold.Turn) -> None:
+        await turn.say(f"the secret of {turn.text}")
+        if turn.text == "wait":
+            await asyncio.Event().wait()
+
+    return agent
+
+
+@asynccontextmanager
+async def served(journal: Path) -> AsyncIterator[acphold.Server]:
+    async with vault().server(journal=journal, unstable=True) as server:
+        yield server
+
+
+async def sign_in(caller: Caller) -> Caller:
+    await caller.call("authenticate", {"methodId": "key", "_meta": {"key": "right"}})
+    return caller
+
+
+def asked_of(session: str) -> dict[str, dict[str, Any]]:
+    """Everything one can ask about a session of somebody else."""
+    of = {"sessionId": session}
+    return {
+        "session/new": {"cwd": "/", "mcpServers": []},
+        "session/list": {},
+        "session/load": open_params(session, "/"),
+        "session/resume": open_params(session, "/"),
+        "session/fork": open_params(session, "/"),
+        "session/prompt": of | {"prompt": [{"type": "text", "text": "hello"}]},
+        "session/set_mode": of | {"modeId": "calm"},
+        "session/set_config_option": of | {"configId": "loud", "type": "boolean", "value": True},
+        "session/set_title": of | {"title": "mine"},
+        "session/archive": of,
+        "session/unarchive": of,
+        "session/status": of,
+        "session/close": of,
+        "session/delete": of,
+        "logout": {},
+        "_vault/peek": of,
+        "_acphold/presence": {},
+        "_acphold/changed": of,
+        "_acphold/signedIn": {},
+    }
+
+
+async def test_who_has_not_signed_in_gets_no_answer_but_that(journal: Path, calls: Calls) -> None:
+    async with served(journal) as server:
+        owner = await sign_in(await calls.to(server))
+        session = await owner.talk("gold")
+        turn = owner.begin_prompt(session, "wait")
+        stranger = await calls.to(server)
+        for method, params in asked_of(session).items():
+            assert (await stranger.refused(method, params)).code == SIGN_IN, method
+        stranger.tell("session/cancel", {"sessionId": session})
+        await stranger.refused("session/list")  # comes behind the cancel
+        assert not turn.done()
+        assert stranger.updates() == []
+        owner.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}
+
+
+async def test_a_wrong_sign_in_leaves_the_door_shut(journal: Path, calls: Calls) -> None:
+    async with served(journal) as server:
+        stranger = await calls.to(server)
+        wrong = {"methodId": "key", "_meta": {"key": "wrong"}}
+        assert (await stranger.refused("authenticate", wrong)).message == "that is not the key"
+        assert (await stranger.refused("session/list")).code == SIGN_IN
+
+
+async def test_a_logout_takes_everything_that_was_open_away(journal: Path, calls: Calls) -> None:
+    async with served(journal) as server:
+        one, other = [await sign_in(await calls.to(server)) for _ in range(2)]
+        session = await one.talk("gold")
+        await other.load(session)
+        await other.call("logout")
+        said = len(other.updates())
+        await one.prompt(session, "silver")
+        assert (await other.refused("session/list")).code == SIGN_IN
+        await sign_in(other)
+        error = await other.refused("session/set_mode", {"sessionId": session, "modeId": "calm"})
+        assert "not attached" in error.message or "not open" in error.message
+        assert len(other.updates()) == said
+
+
+async def test_a_client_of_the_unix_socket_signs_in_like_any_other(
+    journal: Path, calls: Calls
+) -> None:
+    before = set(sockets())
+    async with served(journal) as server:
+        owner = await sign_in(await calls.to(server))
+        session = await owner.talk("gold")
+        [path] = set(sockets()) - before
+        stranger = await calls.over(await unix.connect(path, 10.0))
+        for method in ("session/list", "session/load", "session/prompt"):
+            error = await stranger.refused(method, asked_of(session)[method])
+            assert error.code == SIGN_IN, method
+        await stranger.leave()
+
+
+async def test_another_process_asks_its_own_clients_to_sign_in_and_vouches_for_them(
+    journal: Path, calls: Calls
+) -> None:
+    async with served(journal) as here, served(journal) as elsewhere:
+        owner = await sign_in(await calls.to(here))
+        session = await owner.talk("gold")
+        visitor = await calls.to(elsewhere)
+        for method in ("session/list", "session/load", "session/resume"):
+            error = await visitor.refused(method, asked_of(session)[method])
+            assert error.code == SIGN_IN, method
+        await sign_in(visitor)
+        await visitor.load(session)
+        await visitor.prompt(session, "silver")
+        assert "the secret of silver" in owner.text()
+
+
+async def test_a_client_of_no_process_of_ours_vouches_for_nobody(
+    journal: Path, calls: Calls
+) -> None:
+    async with served(journal) as server:
+        near, far = memory_pair()
+        attending = asyncio.create_task(server.attend(far))
+        liar = Caller(near)
+        reading = asyncio.create_task(liar.read())
+        await liar.initialize(_meta={"acphold/line": True, "acphold/tenant": None})
+        assert (await liar.refused("session/list")).code == SIGN_IN
+        await liar.leave()
+        await asyncio.wait([attending, reading])
+
+
+async def test_what_comes_while_it_is_found_out_who_is_there_keeps_its_order(
+    journal: Path, calls: Calls
+) -> None:
+    agent = vault()
+    may_say = asyncio.Event()
+
+    @agent.signed_in
+    async def signed_in(visitor: acphold.Visitor) -> bool:
+        await may_say.wait()
+        return True
+
+    async with agent.server(journal=journal) as server:
+        first = await calls.to(server)
+        may_say.set()
+        session = await first.talk("gold")
+        may_say.clear()
+        second = await calls.to(server)
+        loading = second.begin("session/load", open_params(session, "/"))
+        turn = second.begin_prompt(session, "wait")
+        second.tell("session/cancel", {"sessionId": session})
+        may_say.set()
+        assert await loading
+        assert await turn == {"stopReason": "cancelled"}
