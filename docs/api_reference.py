@@ -48,10 +48,10 @@ SECTIONS = {
     "Content of messages": "TextContent ImageContent AudioContent ResourceLink EmbeddedResource"
     " TextResourceContents BlobResourceContents",
     "A client": "connect connect_over client.Options RemoteAgent RemoteSession RemoteTurn"
-    " client.UpdateStream client.Replay Content Folder PermissionQuestion Policy PermissionAnswer"
-    " AskPermission FormQuestion AskForm Filled PageQuestion AskPage Handler",
-    "Tests of an agent": "testing.connect Permission Form Answer testing.Client"
-    " testing.ClientSession testing.Received testing.Result",
+    " client.UpdateStream client.Replay Content Folder PermissionQuestion Policy Kind"
+    " PermissionAnswer AskPermission FormQuestion AskForm Filled PageQuestion AskPage Handler",
+    "Tests of an agent": "testing.connect testing.WatchedAgent testing.WatchedSession"
+    " testing.WatchedTurn testing.Received",
 }
 """Everything but the errors, which are found by themselves."""
 
@@ -75,9 +75,7 @@ ALIASES = {
     "Folder": "client/advertised.py",
     "Content": "client/prompt_content.py",
     "Handler": "client/duties.py",
-    "Permission": "testing/person.py",
-    "Form": "testing/person.py",
-    "Answer": "testing/person.py",
+    "Kind": "client/policy.py",
 }
 """Names of types that are no classes, and where they are defined."""
 
@@ -214,6 +212,8 @@ def _members(found: type) -> Iterator[Function]:
     """The public methods and properties that say what they are for, inherited ones too."""
     seen: set[str] = set()
     for kind in _kinds(found):
+        if kind.name != found.__name__ and kind.name in acphold.__all__:
+            return  # what it inherits from there stands there
         for node in kind.body:
             if isinstance(node, Function) and node.name not in seen and _is_public(node):
                 seen.add(node.name)

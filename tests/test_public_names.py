@@ -30,7 +30,7 @@ PUBLIC = {
         Visit Visitor WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """
-        Client ClientSession Result Received connect
+        Received WatchedAgent WatchedSession WatchedTurn connect
     """,
     "acphold.agents": """
         Agent Answered Asked Call Event Exchange Listener Notified Unheard Updates ask

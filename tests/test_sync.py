@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
+import subprocess
+import sys
 import threading
+import time
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 import pytest
 
 import acphold
 import acphold.sync
-from acphold.client import PermissionQuestion
+from acphold.client import Options, PermissionQuestion
 from acphold.errors import (
     AgentExitedError,
     AgentStartError,
@@ -19,6 +24,7 @@ from acphold.errors import (
     CapabilityError,
     ConnectionLostError,
 )
+from acphold.processes.own_program import own_python
 from acphold.schema import AgentMessageChunk
 from tests.conftest import Until
 from tests.editor import scripted_agent
@@ -103,14 +109,28 @@ def test_a_turn_may_have_a_deadline() -> None:
 
 
 def test_ctrl_c_cancels_the_turn_that_is_waited_for() -> None:
-    def interrupt(session_id: str, update: bytes) -> None:
-        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+    main = threading.main_thread().ident
+    assert main is not None
 
-    with acphold.sync.connect(*scripted_agent(), on_update=interrupt) as agent:
+    def interrupt_once_it_waits() -> None:
+        while True:
+            innermost = sys._current_frames()[main]
+            frame: FrameType | None = innermost
+            while frame is not None and frame.f_code is not acphold.sync.RemoteTurn.wait.__code__:
+                frame = frame.f_back
+            if frame is not None and innermost.f_code is threading.Condition.wait.__code__:
+                signal.pthread_kill(main, signal.SIGINT)
+                return
+            time.sleep(0.001)  # it is in another thread
+
+    with acphold.sync.connect(*scripted_agent()) as agent:
         session = agent.new_session()
         turn = session.prompt(THINKS)
+        interrupting = threading.Thread(target=interrupt_once_it_waits)
+        interrupting.start()
         with pytest.raises(KeyboardInterrupt):
             turn.wait()
+        interrupting.join()
         assert turn.stop_reason == "cancelled"
         assert not session.state.open_tools
 
@@ -180,3 +200,55 @@ def test_leaving_in_the_middle_of_a_turn_ends_the_agent_within_seconds(
         agent.new_session().prompt(spawn)
         until(lambda: len(pid_file.read_text().split()) == 2, 30)
     assert not any(runs(int(pid)) for pid in pid_file.read_text().split())
+
+
+# -- without a block ---------------------------------------------------------------------------
+
+
+def test_a_connection_can_be_closed_without_a_block() -> None:
+    agent = acphold.sync.connect(*scripted_agent())
+    session = agent.new_session()
+    turn = session.prompt('[{"say": "hello"}]').wait()
+    assert turn.text == "hello"
+    agent.close()
+    agent.close()
+    assert threads() == []
+    assert repr(turn) == "<RemoteTurn end_turn: 'hello'>"
+    assert repr(session) == f"<RemoteSession {session.id!r} in {session.cwd!r}>"
+    assert "that is lost" in repr(agent)
+    with pytest.raises(ConnectionLostError, match="was closed"):
+        agent.new_session()
+
+
+@pytest.mark.parametrize("options", ["", ", durable=True"])
+def test_a_program_that_closes_nothing_leaves_nothing_behind(
+    options: str, journal: Path, tmp_path: Path
+) -> None:
+    if options:
+        options += f", journal={str(journal)!r}"
+    command = [*scripted_agent()]
+    script = f"""
+import acphold.sync
+agent = acphold.sync.connect(*{command!r}{options})
+print(agent.new_session().prompt('[{{"say": "hello"}}]').wait().text)
+"""
+    ended = subprocess.run(
+        [*own_python(), "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("hello\n", "", 0)
+
+
+@pytest.mark.parametrize("name", ["RemoteAgent", "RemoteSession", "RemoteTurn"])
+def test_the_plain_client_has_the_same_names(name: str) -> None:
+    def names(module: object) -> set[str]:
+        return {it for it in dir(getattr(module, name)) if not it.startswith("_")}
+
+    awaited = {"take_all"}  # for who reads a turn in batches
+    assert names(acphold) - names(acphold.sync) <= awaited
+    assert names(acphold.sync) - names(acphold) <= {"close", "wait"}
+
+
+def test_the_plain_client_takes_the_same_options() -> None:
+    taken = inspect.signature(acphold.connect).parameters
+    plain = acphold.sync.ConnectOptions.__annotations__.keys() - Options.__annotations__.keys()
+    assert {*taken} - {"command", "options"} == plain

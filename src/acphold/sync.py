@@ -7,6 +7,7 @@
         for update in session.prompt("hello"):
             ...
 
+In a notebook, where a block is in the way, `agent = acphold.sync.connect(…)`, and `agent.close()`.
 Everything is as in `acphold.connect`, without `await`. One thread runs the event loop of all
 connections; it begins with the first of them and ends with the last. Callbacks are called in it, so
 they must not call what is in this module. Each object may be used from any thread.
@@ -15,11 +16,12 @@ they must not call what is in this module. Each object may be used from any thre
 from __future__ import annotations
 
 import asyncio
+import atexit
 import logging
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import CancelledError
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import acphold.client
@@ -36,19 +38,24 @@ if TYPE_CHECKING:
     from acphold.client.remote_session import ConfigOption
     from acphold.client.remote_turn import Replay
     from acphold.history.fold import SessionState
-    from acphold.history.timeline import Item
+    from acphold.history.timeline import Item, ToolCall
     from acphold.schema import (
         AgentCapabilities,
+        ContentBlock,
         Implementation,
+        InitializeResponse,
         McpServer,
         SessionInfo,
         SessionModeState,
         Update,
     )
     from acphold.schema.initialize import AuthMethod
+    from acphold.schema.methods import Method
     from acphold.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
 
 T = TypeVar("T")
+P = TypeVar("P")
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -145,6 +152,7 @@ class ConnectOptions(Options, total=False):
     session: str | None
     durable: bool
     journal: str | os.PathLike[str] | None
+    token: str | None
     name: str | None
     cwd: Folder | None
     env: Mapping[str, str] | None
@@ -152,36 +160,65 @@ class ConnectOptions(Options, total=False):
     show_stderr: bool
 
 
-@contextmanager
-def connect(
-    *command: str | os.PathLike[str], **options: Unpack[ConnectOptions]
-) -> Iterator[RemoteAgent]:
-    """As `acphold.connect`, for a `with` block; raises what that raises."""
+def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions]) -> RemoteAgent:
+    """As `acphold.connect`, for a `with` block, or until it is closed; raises what that raises."""
+    connection = acphold.client.connect(*command, **options)
     _background.enter()
     try:
-        connection = acphold.client.connect(*command, **options)
         agent = _background.run(connection.__aenter__())
-        try:
-            yield RemoteAgent(agent)
-        finally:
-            try:
-                _background.run(connection.__aexit__(None, None, None), CLOSE_SECONDS)
-            except TimeoutError:
-                log.error("the connection does not end in %g s and is given up", CLOSE_SECONDS)
-    finally:
+    except BaseException:
         _background.leave()
+        raise
+    return RemoteAgent(agent, connection)
 
 
 class RemoteAgent:
-    """An agent that we are connected to: see `acphold.RemoteAgent`, which this one calls."""
+    """An agent that we are connected to: see `acphold.RemoteAgent`, which this one calls.
 
-    def __init__(self, agent: acphold.client.RemoteAgent) -> None:
+    It ends behind the `with` block, or when it is closed, or when the program ends.
+    """
+
+    def __init__(
+        self,
+        agent: acphold.client.RemoteAgent,
+        connection: AbstractAsyncContextManager[acphold.client.RemoteAgent],
+    ) -> None:
         self._agent = agent
+        self._connection = connection
+        self._is_closed = False
+        atexit.register(self.close)
+
+    def __enter__(self) -> RemoteAgent:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        return repr(self._agent)
+
+    def close(self) -> None:
+        """End the connection, and the agent if it was started; may be called again."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        atexit.unregister(self.close)
+        try:
+            _background.run(self._connection.__aexit__(None, None, None), CLOSE_SECONDS)
+        except TimeoutError:
+            log.error("the connection does not end in %g s and is given up", CLOSE_SECONDS)
+        finally:
+            _background.leave()
 
     @property
     def name(self) -> str:
         """What people call it."""
         return self._agent.name
+
+    @property
+    def initialized(self) -> InitializeResponse:
+        """All that the agent answered to `initialize`."""
+        return self._agent.initialized
 
     @property
     def info(self) -> Implementation | None:
@@ -276,6 +313,10 @@ class RemoteAgent:
         """Any request of an extension, JSON in and out."""
         return _background.run(self._agent.call(method, params))
 
+    def ask(self, method: Method[P, R], params: P) -> R:
+        """Any request of the protocol, typed; nothing is checked before."""
+        return _background.run(self._agent.ask(method, params))
+
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
         """Any notification of an extension."""
         _look(lambda: self._agent.notify(method, params))
@@ -286,6 +327,9 @@ class RemoteSession:
 
     def __init__(self, session: acphold.client.RemoteSession) -> None:
         self._session = session
+
+    def __repr__(self) -> str:
+        return repr(self._session)
 
     @property
     def id(self) -> str:
@@ -298,6 +342,11 @@ class RemoteSession:
         return self._session.cwd
 
     @property
+    def additional_directories(self) -> tuple[str, ...]:
+        """The other folders that it may work in, absolute."""
+        return self._session.additional_directories
+
+    @property
     def replay(self) -> Replay:
         """What `load_session` replayed, apart from what comes live."""
         return self._session.replay
@@ -308,6 +357,15 @@ class RemoteSession:
         One that is not over after `timeout` seconds is cancelled, and ends with AgentTimeoutError.
         """
         return RemoteTurn(_look(lambda: self._session.prompt(*content, timeout=timeout)))
+
+    def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
+        """What `prompt` would send for this, and raises as it does."""
+        return _look(lambda: self._session.blocks(*content))
+
+    @property
+    def in_turn(self) -> bool:
+        """Whether a turn of ours runs."""
+        return _look(lambda: self._session.in_turn)
 
     def cancel(self) -> None:
         """Cancel the turn that runs; from another thread, or between two updates of it."""
@@ -373,6 +431,12 @@ class RemoteTurn:
         self._turn = turn
         self._updates = _typed(turn.take_all)
 
+    def __repr__(self) -> str:
+        try:
+            return _look(lambda: repr(self._turn))
+        except ConnectionLostError:
+            return repr(self._turn)  # which nothing changes any more
+
     def __iter__(self) -> Iterator[Update]:
         return self._updates
 
@@ -394,6 +458,11 @@ class RemoteTurn:
         return self._turn.stop_reason
 
     @property
+    def has_begun(self) -> bool:
+        """Whether the agent is at it, or was: turns of other clients may run before."""
+        return self._turn.has_begun
+
+    @property
     def is_over(self) -> bool:
         """Whether the turn has ended; there may be updates that were not read yet."""
         return self._turn.is_over
@@ -407,6 +476,16 @@ class RemoteTurn:
     def text(self) -> str:
         """All that the agent has said in it so far."""
         return _look(lambda: self._turn.text)
+
+    @property
+    def thoughts(self) -> str:
+        """All that the agent has thought in it so far."""
+        return _look(lambda: self._turn.thoughts)
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in it, each as it stands."""
+        return _look(lambda: self._turn.tool_calls)
 
 
 def _typed(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[Update]:

@@ -99,3 +99,10 @@ def test_an_unknown_rule_is_refused_where_it_is_given() -> None:
             checked_policy(policy, has_callback=True)  # type: ignore[arg-type]
     with pytest.raises(DeclarationError, match="a function goes to `on_permission`"):
         checked_policy(print, has_callback=True)  # type: ignore[arg-type]
+
+
+def test_a_kind_of_tool_that_there_is_not_is_refused_where_it_is_given() -> None:
+    with pytest.raises(DeclarationError, match="'raed' is no kind of tool: one is read, edit"):
+        checked_policy({"raed": "allow"}, has_callback=False)  # type: ignore[dict-item]
+    with pytest.raises(DeclarationError, match="1 is no kind"):
+        checked_policy({1: "allow"}, has_callback=False)  # type: ignore[dict-item]

@@ -15,7 +15,7 @@ import acphold
 from acphold.library.commands import CommandExit
 from acphold.library.tools import LIVE_OUTPUT
 from acphold.schema import ClientCapabilities
-from acphold.testing import Client, Received, connect
+from acphold.testing import Received, WatchedAgent, connect
 from tests.library.test_turn import agent_that, one_turn
 
 
@@ -92,25 +92,25 @@ def shown(told: Received) -> list[str]:
 async def test_the_output_of_a_command_is_shown_while_it_runs(work: Path) -> None:
     async with connect(agent_that(run_shown)) as client:
         session = await client.new_session(work)
-        turn = session.begin(WAITS)
+        turn = session.prompt(WAITS)
         told = await session.until(lambda told: "one" in "".join(shown(told)))
         assert "two" not in shown(told)[0]
         (work / "go").touch()
         result = await turn
-        replayed = (await client.load_session(session.id)).replayed
-    assert shown(result) == shown(replayed)
-    assert "```\\none\\ntwo\\n```" in shown(result)[0]
+        replayed = (await client.load_session(session.id)).received
+    assert shown(result.received) == shown(replayed)
+    assert "```\\none\\ntwo\\n```" in shown(result.received)[0]
 
 
 async def test_what_was_shown_of_a_command_stays_when_it_is_cancelled(work: Path) -> None:
     async with connect(agent_that(run_shown)) as client:
         session = await client.new_session(work)
-        turn = session.begin(WAITS)
+        turn = session.prompt(WAITS)
         await session.until(lambda told: "one" in "".join(shown(told)))
-        await session.cancel()
+        session.cancel()
         result = await turn
     [call] = result.tool_calls
-    assert (call.status, "one" in shown(result)[0]) == ("failed", True)
+    assert (call.status, "one" in shown(result.received)[0]) == ("failed", True)
 
 
 async def test_a_command_that_prints_a_lot_is_shown_in_few_small_pieces(work: Path) -> None:
@@ -118,7 +118,9 @@ async def test_a_command_that_prints_a_lot_is_shown_in_few_small_pieces(work: Pa
         "i=0; while [ $i -lt 4000 ]; do echo line $i of many that are printed; i=$((i+1)); done"
     )
     result = await one_turn(run_shown, prompt=command, cwd=work)
-    *live, last = [update for update in result.of("tool_call_update") if update.get("content")]
+    *live, last = [
+        update for update in result.received.of("tool_call_update") if update.get("content")
+    ]
     assert len(live) < 40
     assert all(len(json.dumps(update)) < 2 * LIVE_OUTPUT for update in live)
     assert "line 3999 of" in json.dumps(last)
@@ -171,7 +173,7 @@ class Screen:
         return {}
 
     @asynccontextmanager
-    async def facing(self, agent: acphold.Agent) -> AsyncIterator[Client]:
+    async def facing(self, agent: acphold.Agent) -> AsyncIterator[WatchedAgent]:
         answers = {
             "terminal/create": self.create,
             "terminal/output": self.output,
@@ -179,11 +181,11 @@ class Screen:
             "terminal/release": self.release,
         }
         capabilities = ClientCapabilities(terminal=True)
-        async with connect(agent, capabilities=capabilities, answers=answers) as client:
+        async with connect(agent, capabilities=capabilities, handlers=answers) as client:
             yield client
 
 
-def methods(client: Client) -> list[str]:
+def methods(client: WatchedAgent) -> list[str]:
     return [method.removeprefix("terminal/") for method, _ in client.asked]
 
 
@@ -224,9 +226,9 @@ async def test_what_runs_in_the_client_is_released_when_the_turn_is_cancelled() 
 
     async with Screen(never_ends=True).facing(agent_that(run)) as client:
         session = await client.new_session()
-        turn = session.begin("go")
+        turn = session.prompt("go")
         await session.until_said("waiting")
-        await session.cancel()
+        session.cancel()
         assert (await turn).stop_reason == "cancelled"
         assert methods(client)[-1] == "release"
 

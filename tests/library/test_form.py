@@ -9,9 +9,8 @@ import pytest
 import acphold
 from acphold.schema import (
     ClientCapabilities,
-    CreateElicitationRequest,
     ElicitationCapabilities,
-    ElicitationUrlCapabilities,
+    ElicitationFormCapabilities,
 )
 from acphold.testing import connect
 from tests.library.test_turn import agent_that, one_turn
@@ -25,13 +24,13 @@ async def ask(turn: acphold.Turn) -> None:
 
 
 async def test_a_form_brings_the_values_of_its_fields() -> None:
-    asked: list[CreateElicitationRequest] = []
+    asked: list[acphold.FormQuestion] = []
 
-    def fill_in(request: CreateElicitationRequest) -> dict[str, Any]:
-        asked.append(request)
+    def fill_in(question: acphold.FormQuestion) -> dict[str, Any]:
+        asked.append(question)
         return {"name": "Ada"}
 
-    async with connect(agent_that(ask), form=fill_in) as client:
+    async with connect(agent_that(ask), on_form=fill_in) as client:
         session = await client.new_session()
         assert (await session.prompt("go")).text == "accepted True {'name': 'Ada'}"
         assert (asked[0].message, asked[0].session_id) == ("Who?", session.id)
@@ -41,7 +40,7 @@ async def test_a_form_brings_the_values_of_its_fields() -> None:
 async def test_a_form_that_is_declined_and_one_that_is_dismissed_differ(
     given: Literal["dismissed"] | None, outcome: str
 ) -> None:
-    result = await one_turn(ask, form=lambda request: given)
+    result = await one_turn(ask, on_form=lambda request: given)
     assert result.text == f"{outcome} False {{}}"
 
 
@@ -49,12 +48,22 @@ async def test_a_form_without_values_that_is_accepted_is_an_answer() -> None:
     async def work(turn: acphold.Turn) -> None:
         await turn.say(str(bool(await turn.ask_form("Nothing?", {"a": {"type": "string"}}))))
 
-    assert (await one_turn(work, form=lambda request: {})).text == "True"
+    assert (await one_turn(work, on_form=lambda request: {})).text == "True"
+
+
+def answering(values: dict[str, Any]) -> dict[str, Any]:
+    """A client that shows forms and does not look at what a person enters."""
+    return {
+        "handlers": {"elicitation/create": lambda params: {"action": "accept", "content": values}},
+        "capabilities": ClientCapabilities(
+            elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities())
+        ),
+    }
 
 
 @pytest.mark.parametrize("values", [{}, {"name": 5}])
 async def test_values_that_do_not_fit_the_form_are_refused(values: dict[str, Any]) -> None:
-    async with connect(agent_that(ask), form=lambda request: values) as client:
+    async with connect(agent_that(ask), **answering(values)) as client:
         with pytest.raises(acphold.RemoteError, match="filled the form in badly: name"):
             await (await client.new_session()).prompt("go")
 
@@ -73,7 +82,7 @@ async def test_a_value_outside_of_what_its_field_allows_is_refused(
     async def work(turn: acphold.Turn) -> None:
         await turn.ask_form("Which?", {"it": field})
 
-    async with connect(agent_that(work), form=lambda request: {"it": value}) as client:
+    async with connect(agent_that(work), **answering({"it": value})) as client:
         with pytest.raises(acphold.RemoteError, match="filled the form in badly: it"):
             await (await client.new_session()).prompt("go")
 
@@ -87,7 +96,7 @@ async def test_a_schema_that_no_form_can_show_raises_at_the_line(fields: dict[st
             await turn.ask_form("What?", fields)
         await turn.say("told")
 
-    assert (await one_turn(work, form=lambda request: {})).text == "told"
+    assert (await one_turn(work, on_form=lambda request: {})).text == "told"
 
 
 async def test_without_forms_nothing_is_asked() -> None:
@@ -106,12 +115,7 @@ async def test_a_person_is_sent_to_a_page_and_the_client_told_when_it_is_done() 
         await turn.say(str(visit.agreed))
         await visit.done()
 
-    capabilities = ClientCapabilities(
-        elicitation=ElicitationCapabilities(url=ElicitationUrlCapabilities())
-    )
-    async with connect(
-        agent_that(work), form=lambda request: {}, capabilities=capabilities
-    ) as client:
+    async with connect(agent_that(work), on_page=lambda page: True) as client:
         assert (await (await client.new_session()).prompt("go")).text == "True"
         [(method, asked)] = client.asked
         await client.until(lambda: client.notified or None)

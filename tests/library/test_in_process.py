@@ -12,14 +12,16 @@ from acphold.library.agent import definition_of
 from acphold.schema import (
     AUTHENTICATE,
     LOGOUT,
+    SET_SESSION_MODE,
     AuthenticateRequest,
     ClientCapabilities,
     LogoutRequest,
     SessionConfigBoolean,
     SessionConfigOption,
     SessionConfigSelect,
+    SetSessionModeRequest,
 )
-from acphold.testing import ClientSession, connect
+from acphold.testing import WatchedSession, connect
 from tests.library.test_turn import agent_that
 
 
@@ -43,7 +45,7 @@ def choosing() -> acphold.Agent:
     return agent
 
 
-def values(session: ClientSession) -> dict[str, Any]:
+def values(session: WatchedSession) -> dict[str, Any]:
     """Option id to value, as the answer that opened the session has them."""
     return {known(option).id: known(option).current_value for option in session.options}
 
@@ -82,12 +84,14 @@ async def test_a_mode_and_its_option_are_one_choice_whoever_makes_it() -> None:
         assert known(options[0]).current_value == "ask"
         assert (await session.prompt("")).text.startswith("ask {'mode': 'ask'")
         result = await session.prompt("mode code")
-        assert [update["currentModeId"] for update in result.of("current_mode_update")] == ["code"]
-        shown = result.of("config_option_update")[-1]["configOptions"]
+        assert [
+            update["currentModeId"] for update in result.received.of("current_mode_update")
+        ] == ["code"]
+        shown = result.received.of("config_option_update")[-1]["configOptions"]
         assert shown[0]["currentValue"] == "code"
         result = await session.prompt("model large")
-        assert result.of("current_mode_update") == []
-        assert len(result.of("config_option_update")) == 1
+        assert result.received.of("current_mode_update") == []
+        assert len(result.received.of("config_option_update")) == 1
 
 
 async def test_what_was_chosen_is_remembered_over_restarts() -> None:
@@ -110,6 +114,8 @@ async def test_what_cannot_be_chosen_is_refused() -> None:
     async with connect(choosing()) as client:
         session = await client.new_session()
         with pytest.raises(acphold.RemoteError, match=r"^modeId: .* has no mode 'x'"):
+            await client.ask(SET_SESSION_MODE, SetSessionModeRequest(session.id, "x"))
+        with pytest.raises(acphold.RemoteError, match="'x'"):
             await session.set_mode("x")
         with pytest.raises(acphold.RemoteError, match=r"^value: .* cannot be 'x'"):
             await session.set_option("model", "x")
@@ -137,7 +143,7 @@ async def test_commands_are_shown_when_a_session_opens_and_answered_by_their_han
         assert [command["name"] for command in shown["availableCommands"]] == ["plan", "count"]
         await client.restart()
         session = await client.load_session(session.id)
-        assert len(session.replayed.of("available_commands_update")) == 1
+        assert len(session.received.of("available_commands_update")) == 1
         await session.prompt("/count")
         assert len(session.received.of("available_commands_update")) == 1, "shown already"
 
@@ -163,7 +169,7 @@ def guarded() -> tuple[acphold.Agent, list[str]]:
 async def test_sessions_wait_for_a_sign_in_and_end_with_a_logout() -> None:
     agent, happened = guarded()
     async with connect(agent) as client:
-        [method] = client.agent.auth_methods
+        [method] = client.initialized.auth_methods
         assert (method.id, method.name) == ("login", "Log in")
         with pytest.raises(acphold.AuthRequiredError, match="sign in first") as refused:
             await client.new_session()
@@ -261,11 +267,11 @@ async def test_a_hook_that_fails_refuses_the_session_and_says_only_an_id() -> No
     async def made(session: acphold.Session) -> None:
         raise ValueError("hunter2")
 
-    async with connect(agent) as client:
+    async with connect(agent, raise_agent_exceptions=False) as client:
         with pytest.raises(acphold.RemoteError, match="internal error") as error:
             await client.new_session()
         assert b"hunter2" not in error.value.raw
-        assert await client.sessions() == []
+        assert [info async for info in client.sessions()] == []
     assert definition_of(agent).sessions == {}
 
 
@@ -297,13 +303,15 @@ async def test_extension_methods_and_notifications_go_both_ways() -> None:
     async def asked(params: dict[str, Any]) -> dict[str, Any]:
         return {"got": params["n"]}
 
-    async with connect(agent, answers={"_test/asked": asked}) as client:
+    async with connect(
+        agent, handlers={"_test/asked": asked}, raise_agent_exceptions=False
+    ) as client:
         assert await client.call("_test/add", {"a": 1, "b": 2}) == 3
         with pytest.raises(acphold.RemoteError, match="internal error"):
             await client.call("_test/fail", {})
         with pytest.raises(acphold.RemoteError, match="method not found"):
             await client.call("_test/unknown", {})
-        client.tell("_test/note", {"x": 1})
+        client.notify("_test/note", {"x": 1})
         await asyncio.wait_for(hears.wait(), 10)
         session = await client.new_session()
         assert (await session.prompt("go")).text == "{'got': 2}"
@@ -319,7 +327,7 @@ async def test_a_slow_notification_handler_holds_nobody_up() -> None:
         await asyncio.Event().wait()
 
     async with connect(agent) as client:
-        client.tell("_test/slow", {})
+        client.notify("_test/slow", {})
         assert (await (await client.new_session()).prompt("go")).text == "answered"
 
 
@@ -334,14 +342,14 @@ async def test_a_session_goes_on_after_the_process_was_killed_in_a_turn() -> Non
 
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
-        turn = session.begin("hang")
+        turn = session.prompt("hang")
         await session.until(lambda told: told.tool_calls)
         await client.restart(kill=True)
         with pytest.raises(acphold.AcpholdError):
             await turn
         session = await client.load_session(session.id)
-        assert session.replayed.text == "half"
-        assert [call.status for call in session.replayed.tool_calls] == ["failed"]
+        assert session.received.text == "half"
+        assert [call.status for call in session.received.tool_calls] == ["failed"]
         assert (await session.prompt("go on")).text == "interrupted 1"
 
 
@@ -350,14 +358,14 @@ async def test_sessions_are_resumed_closed_deleted_and_loaded_twice() -> None:
         session = await client.new_session()
         await session.prompt("one")
         resumed = await client.resume_session(session.id)
-        assert resumed.replayed.raws == ()
+        assert resumed.received.raws == ()
         assert (await resumed.prompt("two")).text == "said"
         await resumed.close()
         again = await client.load_session(session.id)
-        assert again.replayed.text == "saidsaid"
+        assert again.received.text == "saidsaid"
         again = await client.load_session(session.id)
-        assert again.replayed.text == "saidsaid"
-        await again.delete()
-        assert await client.sessions() == []
+        assert again.received.text == "saidsaid"
+        await client.delete_session(again.id)
+        assert [info async for info in client.sessions()] == []
         with pytest.raises(acphold.AcpholdError):
             await client.load_session(session.id)

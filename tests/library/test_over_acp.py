@@ -8,7 +8,7 @@ import pytest
 
 import acphold
 from acphold.schema import UnknownMcpServer
-from acphold.testing import Client, connect
+from acphold.testing import WatchedAgent, connect
 from tests.library.test_session_servers import call
 from tests.library.test_turn import agent_that
 
@@ -21,7 +21,7 @@ class Provider:
     """The server `test` of a client: `add` reports progress, all else is an error."""
 
     def __init__(self) -> None:
-        self.client: Client
+        self.client: WatchedAgent
 
     async def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
         """Answers `mcp/message`."""
@@ -54,7 +54,7 @@ class Provider:
                 "method": "notifications/progress",
                 "params": {"progressToken": token, "progress": done, "total": 2},
             }
-            self.client.tell("mcp/message", said)
+            self.client.notify("mcp/message", said)
         given = asked["params"]["arguments"]
         text = str(given["a"] + given["b"])
         return {"result": {"content": [{"type": "text", "text": text}]}}
@@ -62,7 +62,7 @@ class Provider:
 
 async def test_a_tool_of_the_client_is_called_with_progress() -> None:
     provider = Provider()
-    async with connect(agent_that(call), answers={"mcp/message": provider.answer}) as client:
+    async with connect(agent_that(call), handlers={"mcp/message": provider.answer}) as client:
         provider.client = client
         session = await client.new_session(mcp_servers=[ENTRY])
         result = await session.prompt('add {"a": 2, "b": 3}')
@@ -71,7 +71,7 @@ async def test_a_tool_of_the_client_is_called_with_progress() -> None:
         assert (shown.title, shown.status) == ("Add", "completed")
         progress = [
             update["content"][0]["content"]["text"]
-            for update in result.of("tool_call_update")
+            for update in result.received.of("tool_call_update")
             if update.get("content")
         ]
         assert progress == ["1/2", "2/2", "5"]

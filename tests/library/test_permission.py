@@ -27,7 +27,7 @@ async def ask(turn: acphold.Turn) -> None:
 async def test_what_was_answered_for_always_is_not_asked_again_even_after_a_restart(
     answer: str, allowed: str, asked_again: bool
 ) -> None:
-    async with connect(agent_that(ask), permission=answer) as client:
+    async with connect(agent_that(ask), on_permission=answer) as client:
         session = await client.new_session()
         assert (await session.prompt("Write?")).text.split() == [allowed]
         [asked] = client.permissions
@@ -41,7 +41,7 @@ async def test_what_was_answered_for_always_is_not_asked_again_even_after_a_rest
 
 
 async def test_other_questions_and_other_sessions_are_asked() -> None:
-    async with connect(agent_that(ask), permission="allow_always") as client:
+    async with connect(agent_that(ask), on_permission="allow_always") as client:
         session = await client.new_session()
         await session.prompt("Write a?,Write a?,Write b?")
         assert len(client.permissions) == 2
@@ -56,7 +56,7 @@ async def test_questions_with_one_key_are_one_question() -> None:
         turn.session.forget_permissions()
         await turn.ask_permission("Write c?", remember="write")
 
-    async with connect(agent_that(work), permission="allow_always") as client:
+    async with connect(agent_that(work), on_permission="allow_always") as client:
         await (await client.new_session()).prompt("go")
         titles = [asked.tool_call.title for asked in client.permissions]
     assert titles == ["Write a?", "Write c?"]
@@ -69,7 +69,7 @@ async def test_a_call_that_is_asked_about_is_shown_first_and_fails_when_rejected
             async with call:
                 await turn.say("written")
 
-    async with connect(agent_that(work), permission=["reject_once", "allow_once"]) as client:
+    async with connect(agent_that(work), on_permission=["reject_once", "allow_once"]) as client:
         session = await client.new_session()
         rejected = await session.prompt("go")
         allowed = await session.prompt("go")
@@ -91,7 +91,7 @@ async def test_authors_offer_options_of_their_own() -> None:
         decision = await turn.ask_permission("May I?", options=options)
         await turn.say(f"{bool(decision)} {decision.option_id}")
 
-    async with connect(agent_that(work), permission=["sure", "never"]) as client:
+    async with connect(agent_that(work), on_permission=["sure", "never"]) as client:
         session = await client.new_session()
         assert (await session.prompt("go")).text == "True sure"
         assert (await session.prompt("go")).text == "False never"
@@ -107,7 +107,7 @@ async def test_the_option_that_was_chosen_for_always_is_told_without_asking_agai
     async def work(turn: acphold.Turn) -> None:
         await turn.say(f"{await turn.ask_permission('Write?', options=options)}")
 
-    async with connect(agent_that(work), permission=["folder"]) as client:
+    async with connect(agent_that(work), on_permission=["folder"]) as client:
         session = await client.new_session()
         await session.prompt("go")
         await client.restart()

@@ -62,7 +62,7 @@ async def test_additional_directories_are_inside_and_everything_else_is_not(
 async def test_a_client_that_serves_files_is_asked_for_its_unsaved_text(work: Path) -> None:
     (work / "a.txt").write_text("saved")
     buffers = {f"{work}/a.txt": "unsaved\ntext"}
-    async with connect(agent_that(read), buffers=buffers) as client:
+    async with connect(agent_that(read), files=buffers) as client:
         session = await client.new_session(work)
         assert (await session.prompt("./a.txt")).text == "unsaved\ntext"
         assert (await session.prompt("a.txt 2 1")).text == "text"
@@ -78,9 +78,9 @@ async def test_a_client_that_serves_files_is_asked_for_its_unsaved_text(work: Pa
 
 
 async def test_a_client_that_serves_files_is_handed_what_is_written(work: Path) -> None:
-    async with connect(agent_that(write), buffers={}) as client:
+    async with connect(agent_that(write), files={}) as client:
         await (await client.new_session(work)).prompt("a.txt text")
-        assert client.buffers == {f"{work}/a.txt": "text"}
+        assert client.files == {f"{work}/a.txt": "text"}
     assert not (work / "a.txt").exists()
 
 

@@ -11,7 +11,6 @@ import psutil
 import pytest
 
 import acphold
-from acphold.schema import CreateElicitationRequest
 from acphold.testing import connect
 from tests.library.conftest import broken_server, mcp_server
 from tests.library.test_turn import agent_that, one_turn
@@ -42,7 +41,7 @@ async def test_a_call_is_shown_with_its_arguments_progress_and_result() -> None:
         result = await session.prompt("count")
         progress = [
             update["content"][0]["content"]["text"]
-            for update in result.of("tool_call_update")
+            for update in result.received.of("tool_call_update")
             if update.get("content")
         ]
         assert progress == ["so (1/2)", "so (2/2)", "counted"]
@@ -50,13 +49,13 @@ async def test_a_call_is_shown_with_its_arguments_progress_and_result() -> None:
 
         result = await session.prompt("image")
         assert b'"type":"image"' in result.tool_calls[0].content[0]
-        assert b"".join(result.raws).count(b"aGk=") == 1, "an image is sent once"
+        assert b"".join(result.received.raws).count(b"aGk=") == 1, "an image is sent once"
 
 
 async def test_an_image_that_a_tool_returns_is_in_the_session_once() -> None:
     async with connect(agent_that(call)) as client:
         session = await client.new_session(mcp_servers=[mcp_server()])
-        updates = (await session.prompt("image")).of("tool_call_update")
+        updates = (await session.prompt("image")).received.of("tool_call_update")
         assert str(updates).count("aGk=") == 1
 
 
@@ -80,9 +79,9 @@ async def test_a_server_that_dies_in_a_call_fails_it_and_serves_the_next() -> No
 async def test_a_call_is_cancelled_with_its_turn() -> None:
     async with connect(agent_that(call)) as client:
         session = await client.new_session(mcp_servers=[mcp_server()])
-        turn = session.begin("hang")
+        turn = session.prompt("hang")
         await session.until(lambda told: told.tool_calls)
-        await session.cancel()
+        session.cancel()
         result = await turn
         assert result.stop_reason == "cancelled"
         assert [shown.status for shown in result.tool_calls] == ["failed"]
@@ -168,13 +167,13 @@ async def test_prompts_are_slash_commands_that_become_what_the_server_makes_of_t
 
 
 async def test_a_servers_question_is_passed_on_to_the_person() -> None:
-    asked: list[CreateElicitationRequest] = []
+    asked: list[acphold.FormQuestion] = []
 
-    def fill_in(request: CreateElicitationRequest) -> dict[str, Any]:
-        asked.append(request)
+    def fill_in(question: acphold.FormQuestion) -> dict[str, Any]:
+        asked.append(question)
         return {"name": "Ada"}
 
-    async with connect(agent_that(call), form=fill_in) as client:
+    async with connect(agent_that(call), on_form=fill_in) as client:
         session = await client.new_session(mcp_servers=[mcp_server()])
         result = await session.prompt("ask")
         assert json.loads(result.text) == {"action": "accept", "content": {"name": "Ada"}}

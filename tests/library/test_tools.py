@@ -7,15 +7,15 @@ from pathlib import Path
 import pytest
 
 import acphold
-from acphold.testing import Received
+from acphold.testing import WatchedTurn
 from tests.library.test_turn import one_turn
 
 
-def statuses(result: Received) -> list[str]:
+def statuses(result: WatchedTurn) -> list[str]:
     """The statuses of the one call there is, in order."""
-    first = [update.get("status", "pending") for update in result.of("tool_call")]
+    first = [update.get("status", "pending") for update in result.received.of("tool_call")]
     return first + [
-        update["status"] for update in result.of("tool_call_update") if "status" in update
+        update["status"] for update in result.received.of("tool_call_update") if "status" in update
     ]
 
 
@@ -31,7 +31,7 @@ async def test_a_call_is_pending_then_in_progress_then_completed() -> None:
     assert (call.title, call.kind, call.raw_input) == ("Look", "search", b'{"for":"x"}')
     assert call.raw_output == b'["a"]'
     assert len(call.content) == 2
-    assert result.of("tool_call")[0]["name"] == "grep"
+    assert result.received.of("tool_call")[0]["name"] == "grep"
 
 
 async def test_an_exception_marks_it_failed_with_its_words() -> None:
@@ -53,7 +53,9 @@ async def test_what_a_call_shows_grows_and_is_not_sent_again_at_its_end() -> Non
 
     result = await one_turn(work)
     shown = [
-        len(update["content"]) for update in result.of("tool_call_update") if "content" in update
+        len(update["content"])
+        for update in result.received.of("tool_call_update")
+        if "content" in update
     ]
     assert shown == [1, 2]
 
@@ -81,7 +83,7 @@ async def test_diffs_and_locations_start_at_the_cwd(work: Path) -> None:
     result = await one_turn(change, cwd=work)
     [call] = result.tool_calls
     assert f'"path":"{work}/a.py","newText":"new","oldText":"old"'.encode() in call.content[0]
-    places = result.of("tool_call_update")[-2]["locations"]
+    places = result.received.of("tool_call_update")[-2]["locations"]
     assert places == [
         {"path": f"{work}/a.py"},
         {"path": f"{work}/b.py", "line": 7},
@@ -96,7 +98,7 @@ async def test_what_is_set_before_the_announcement_is_announced() -> None:
         await call.announce()
 
     result = await one_turn(work)
-    assert result.of("tool_call")[0]["content"][0]["type"] == "diff"
+    assert result.received.of("tool_call")[0]["content"][0]["type"] == "diff"
 
 
 async def test_a_call_that_is_over_stays_as_it_ended() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 import acphold
 from acphold.schema import PROMPT, PromptRequest
-from acphold.testing import Client, Result, connect
+from acphold.testing import WatchedAgent, WatchedTurn, connect
 
 Work = Callable[[acphold.Turn], Awaitable[Any]]
 
@@ -29,7 +29,7 @@ def agent_that(work: Work, **options: Any) -> acphold.Agent:
 
 async def one_turn(
     work: Work, *, prompt: str = "go", cwd: Path | None = None, **client: Any
-) -> Result:
+) -> WatchedTurn:
     """What a client with these options is told of a turn that does `work`."""
     async with connect(agent_that(work), **client) as connected:
         session = await connected.new_session(cwd)
@@ -44,10 +44,12 @@ async def test_pieces_in_a_row_are_one_message_with_one_id() -> None:
         await turn.say("another")
 
     result = await one_turn(work)
-    said = result.of("agent_message_chunk")
+    said = result.received.of("agent_message_chunk")
     ids = [update["messageId"] for update in said]
     assert ids[0] == ids[1] != ids[2]
-    assert [item.text for item in result.state.timeline if isinstance(item, acphold.Message)] == [
+    assert [
+        item.text for item in result.received.state.timeline if isinstance(item, acphold.Message)
+    ] == [
         "one message",
         "a thought",
         "another",
@@ -63,7 +65,7 @@ async def test_what_is_said_after_a_tool_call_is_another_message() -> None:
         await turn.say("after")
 
     result = await one_turn(work)
-    first, second = result.of("agent_message_chunk")
+    first, second = result.received.of("agent_message_chunk")
     assert first["messageId"] != second["messageId"]
 
 
@@ -94,8 +96,8 @@ async def test_other_content_blocks_can_be_said() -> None:
         await turn.think(acphold.ResourceLink(name="a", uri="file:///a"))
 
     result = await one_turn(work)
-    assert result.of("agent_message_chunk")[0]["content"]["type"] == "image"
-    assert result.of("agent_thought_chunk")[0]["content"]["uri"] == "file:///a"
+    assert result.received.of("agent_message_chunk")[0]["content"]["type"] == "image"
+    assert result.received.of("agent_thought_chunk")[0]["content"]["uri"] == "file:///a"
 
 
 async def test_plan_usage_and_title_are_shown() -> None:
@@ -107,14 +109,14 @@ async def test_plan_usage_and_title_are_shown() -> None:
 
     async with connect(agent_that(work)) as client:
         result = await (await client.new_session()).prompt("go")
-        [listed] = await client.sessions()
-    assert result.of("plan")[0]["entries"] == [
+        [listed] = [info async for info in client.sessions()]
+    assert result.received.of("plan")[0]["entries"] == [
         {"content": "first", "priority": "high", "status": "completed"},
         {"content": "second", "priority": "medium", "status": "pending"},
         {"content": "third", "priority": "medium", "status": "pending"},
     ]
-    assert result.of("usage_update")[0]["cost"] == {"amount": 0.5, "currency": "USD"}
-    assert [update["title"] for update in result.of("session_info_update")] == ["A name"]
+    assert result.received.of("usage_update")[0]["cost"] == {"amount": 0.5, "currency": "USD"}
+    assert [update["title"] for update in result.received.of("session_info_update")] == ["A name"]
     assert listed.title == "A name"
 
 
@@ -127,8 +129,8 @@ async def test_a_notice_is_told_once_and_not_replayed() -> None:
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
         result = await session.prompt("go")
-        replayed = (await client.load_session(session.id)).replayed
-    [notice] = result.of("notice")
+        replayed = (await client.load_session(session.id)).received
+    [notice] = result.received.of("notice")
     assert (notice["severity"], notice["title"]) == ("warning", "Careful")
     assert result.text == replayed.text == "before after"
     assert replayed.of("notice") == []
@@ -246,7 +248,7 @@ async def test_history_is_the_conversation_before_the_prompt() -> None:
             ]
         )
 
-    async def talk(client: Client) -> None:
+    async def talk(client: WatchedAgent) -> None:
         session = await client.new_session()
         await session.prompt("one")
         await session.prompt("two")
@@ -287,9 +289,9 @@ async def test_the_history_tells_how_each_turn_ended() -> None:
         await session.prompt("refuse")
         with pytest.raises(acphold.RemoteError):
             await session.prompt("fail")
-        waiting = session.begin("wait")
+        waiting = session.prompt("wait")
         await session.until_said("waiting")
-        await session.cancel()
+        session.cancel()
         await waiting
         await session.prompt("so?")
     failed = ("failed", "the quota is used up")
@@ -308,5 +310,5 @@ async def test_content_that_was_not_advertised_is_refused_on_the_way_in() -> Non
             await session.prompt("look", image)
         assert (await session.prompt("look", link)).text == "seen"
     async with connect(agent_that(lambda turn: turn.say("seen"), image=True)) as client:
-        assert client.agent.agent_capabilities.prompt_capabilities.image
+        assert client.initialized.agent_capabilities.prompt_capabilities.image
         assert (await (await client.new_session()).prompt(image)).text == "seen"

@@ -71,13 +71,13 @@ async def exits(turn: acphold.Turn) -> None:
 async def test_a_cancelled_turn_answers_cancelled_whatever_the_code_raises(work: Work) -> None:
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
-        turn = session.begin("go")
+        turn = session.prompt("go")
         await session.until_said("waiting")
-        await session.cancel()
+        session.cancel()
         assert (await turn).stop_reason == "cancelled"
-        turn = session.begin("again")
+        turn = session.prompt("again")
         await session.until(lambda told: told.text.count("waiting") == 2)
-        await session.cancel()
+        session.cancel()
         assert (await turn).stop_reason == "cancelled"
 
 
@@ -91,9 +91,9 @@ async def test_the_last_updates_come_before_the_answer() -> None:
 
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
-        turn = session.begin("go")
+        turn = session.prompt("go")
         await session.until_said("waiting")
-        await session.cancel()
+        session.cancel()
         result = await turn
     [call] = result.tool_calls
     assert call.status == "failed"
@@ -103,9 +103,9 @@ async def test_the_last_updates_come_before_the_answer() -> None:
 async def test_a_turn_is_cancelled_before_its_first_step() -> None:
     async with connect(agent_that(waits)) as client:
         session = await client.new_session()
-        turn = session.begin("go")
+        turn = session.prompt("go")
         await asyncio.sleep(0)
-        await session.cancel()
+        session.cancel()
         assert (await turn).stop_reason == "cancelled"
 
 
@@ -117,11 +117,11 @@ async def test_a_pending_permission_is_closed_by_a_cancellation() -> None:
         await turn.ask_permission("May I?")
         after.append("answered")
 
-    async with connect(agent_that(work), permission=lambda asked: None) as client:
+    async with connect(agent_that(work), on_permission=[]) as client:
         session = await client.new_session()
-        turn = session.begin("go")
+        turn = session.prompt("go")
         await client.until(lambda: client.permissions or None)
-        await session.cancel()
+        session.cancel()
         result = await turn
     assert result.stop_reason == "cancelled"
     assert after == ["asked"]
@@ -139,7 +139,7 @@ async def test_a_permission_that_the_client_cancels_cancels_the_turn(in_task: bo
                 tasks.create_task(asyncio.Event().wait())
         await turn.say("went on")
 
-    result = await one_turn(work, permission="cancelled")
+    result = await one_turn(work, on_permission=lambda _: None)
     assert (result.stop_reason, result.text) == ("cancelled", "")
 
 
@@ -151,7 +151,12 @@ async def test_what_a_task_left_waiting_asks_is_closed_with_the_turn() -> None:
         left.append(asyncio.create_task(turn.ask_permission("Still there?")))
         await is_asked.wait()
 
-    async with connect(agent_that(work), permission=lambda _: is_asked.set()) as client:
+    async def never(question: acphold.PermissionQuestion) -> bool:
+        is_asked.set()
+        await asyncio.Event().wait()
+        return True
+
+    async with connect(agent_that(work), on_permission=never) as client:
         result = await (await client.new_session()).prompt("go")
         await asyncio.wait(left)
         assert left[0].cancelled()
@@ -165,7 +170,7 @@ async def test_what_a_task_would_ask_after_the_turns_end_is_refused() -> None:
         left.append(asyncio.create_task(turn.ask_permission("Still there?")))
         await asyncio.sleep(0)  # it has begun, and says what it is about
 
-    async with connect(agent_that(work), permission=lambda _: None) as client:
+    async with connect(agent_that(work), on_permission=[]) as client:
         await (await client.new_session()).prompt("go")
         await asyncio.wait(left, timeout=DEADLINE)
         with pytest.raises((acphold.AcpholdError, asyncio.CancelledError)):
@@ -184,9 +189,9 @@ async def test_a_command_that_runs_is_ended_with_the_turn(work: Path) -> None:
     async with connect(agent_that(run)) as client:
         session = await client.new_session(work)
         await session.prompt("end")
-        turn = session.begin("wait")
+        turn = session.prompt("wait")
         await session.until_said("waiting")
-        await session.cancel()
+        session.cancel()
         await turn
         assert [pid for pid in pids if psutil.pid_exists(pid)] == []
 
@@ -202,7 +207,7 @@ async def test_an_exception_is_answered_with_an_opaque_id_and_the_session_lives(
             raise ValueError("the password is hunter2")
         await turn.say("alive")
 
-    async with connect(agent_that(work)) as client:
+    async with connect(agent_that(work), raise_agent_exceptions=False) as client:
         session = await client.new_session()
         with pytest.raises(acphold.RemoteError, match="internal error") as error:
             await session.prompt("fail outside")
@@ -243,7 +248,7 @@ async def test_a_turn_that_ends_with_any_exception_is_answered(error: BaseExcept
             raise error
         await turn.say("alive")
 
-    async with connect(agent_that(work)) as client:
+    async with connect(agent_that(work), raise_agent_exceptions=False) as client:
         session = await client.new_session()
         with pytest.raises(acphold.RemoteError, match="internal error"):
             await session.prompt("fail")
@@ -264,7 +269,7 @@ async def test_a_hook_or_method_that_ends_with_any_exception_is_answered(
     async def close(session: acphold.Session) -> None:
         raise error
 
-    async with connect(agent) as client:
+    async with connect(agent, raise_agent_exceptions=False) as client:
         session = await client.new_session()
         with pytest.raises(acphold.RemoteError, match="internal error"):
             await client.call("_fail", {})
@@ -306,9 +311,9 @@ async def test_a_turn_that_does_not_heed_its_cancellation_is_answered_for() -> N
 
     async with connect(agent_that(work), cancel_grace=0.2) as client:
         session = await client.new_session()
-        turn = session.begin("hang")
+        turn = session.prompt("hang")
         await session.until_said("deaf")
-        await session.cancel()
+        session.cancel()
         assert (await turn).stop_reason == "cancelled"
         result = await session.prompt("go on")
         assert result.text == "alive"
@@ -387,22 +392,22 @@ async def test_what_a_turn_says_after_its_end_is_refused_and_in_no_later_turn(
     deaf = Deaf()
     async with connect(agent_that(deaf.work), cancel_grace=0.1) as client:
         session = await client.new_session()
-        turn = session.begin("deaf")
+        turn = session.prompt("deaf")
         await session.until_said("deaf")
-        await session.cancel()
+        session.cancel()
         assert (await turn).stop_reason == "cancelled"
         if reload:
             await session.close()
             session = await client.load_session(session.id)
-        later = session.begin("later")
+        later = session.prompt("later")
         await session.until_said("later.")
         deaf.goes_on.set()
         result = await later
         again = await client.load_session(session.id)
     assert {type(exc) for exc in deaf.refused} == {acphold.DeclarationError}
     assert len(deaf.refused) == 7
-    assert (result.text, result.tool_calls) == ("later.", [])
-    assert b'"late"' not in b"".join(again.replayed.raws)
+    assert (result.text, result.tool_calls) == ("later.", ())
+    assert b'"late"' not in b"".join(again.received.raws)
 
 
 async def test_a_task_that_outlives_its_turn_is_refused_and_in_no_later_turn() -> None:
@@ -429,7 +434,7 @@ async def test_a_task_that_outlives_its_turn_is_refused_and_in_no_later_turn() -
     async with connect(agent_that(work)) as client:
         session = await client.new_session()
         await session.prompt("go")
-        assert (await session.prompt("and now")).updates == ()
+        assert (await session.prompt("and now")).received.updates == ()
     assert len(refused) == 1
 
 
@@ -491,7 +496,7 @@ async def test_what_went_wrong_in_a_turn_is_its_failure_and_no_error_of_the_prom
     capabilities = ClientCapabilities(
         elicitation=ElicitationCapabilities(form=ElicitationFormCapabilities())
     )
-    async with connect(agent_that(work), answers=answers, capabilities=capabilities) as client:
+    async with connect(agent_that(work), handlers=answers, capabilities=capabilities) as client:
         session = await client.new_session()
         with pytest.raises(acphold.RemoteError, match=why) as error:
             await session.prompt("go")

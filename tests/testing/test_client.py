@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import acphold
-from acphold.schema import RequestPermissionRequest
 from acphold.testing import connect
 from tests.library.test_turn import agent_that
 
@@ -17,11 +18,12 @@ async def ask(turn: acphold.Turn) -> None:
 
 
 async def test_permissions_are_answered_by_a_script_or_a_function() -> None:
-    def choose(asked: RequestPermissionRequest) -> str:
+    def choose(asked: acphold.PermissionQuestion) -> str:
         return "allow_once" if asked.tool_call.title == "Good?" else "reject_once"
 
-    for permission in (["allow_once", "reject_once"], choose):
-        async with connect(agent_that(ask), permission=permission) as client:
+    persons: list[Any] = [["allow_once", "reject_once"], choose]
+    for person in persons:
+        async with connect(agent_that(ask), on_permission=person) as client:
             session = await client.new_session()
             assert [(await session.prompt(text)).text for text in ("Good?", "Bad?")] == [
                 "True",
@@ -30,8 +32,8 @@ async def test_permissions_are_answered_by_a_script_or_a_function() -> None:
 
 
 async def test_an_answer_that_was_not_offered_is_a_mistake_of_the_test() -> None:
-    async with connect(agent_that(ask), permission="perhaps") as client:
-        with pytest.raises(acphold.RemoteError, match="the agent offers no 'perhaps'"):
+    async with connect(agent_that(ask), on_permission="perhaps") as client:
+        with pytest.raises(acphold.RemoteError, match="the agent offers no option 'perhaps'"):
             await (await client.new_session()).prompt("Well?")
 
 
@@ -49,7 +51,7 @@ async def test_a_result_has_everything_the_agent_did() -> None:
         again = await session.prompt("go")
     assert (result.text, result.thoughts, result.stop_reason) == ("done", "hm", "end_turn")
     assert [call.title for call in result.tool_calls] == ["Look"]
-    assert result.of("plan")[0]["entries"][0]["content"] == "first"
+    assert result.received.of("plan")[0]["entries"][0]["content"] == "first"
     assert len(again.tool_calls) == 1, "of this turn only"
     assert len(session.received.tool_calls) == 2
 
@@ -61,8 +63,8 @@ async def test_a_session_lives_through_a_restart_and_a_kill() -> None:
             await session.prompt(str(number))
             await client.restart(kill=kill)
             session = await client.load_session(session.id)
-        assert session.replayed.text == "012"
-        assert [info.title for info in await client.sessions()] == ["0"]
+        assert session.received.text == "012"
+        assert [info.title for info in [info async for info in client.sessions()]] == ["0"]
 
 
 async def test_a_journal_may_be_kept(tmp_path: Path) -> None:
@@ -70,10 +72,115 @@ async def test_a_journal_may_be_kept(tmp_path: Path) -> None:
     for times in (1, 2):
         async with connect(agent_that(lambda turn: turn.say("x")), journal=journal) as client:
             await (await client.new_session()).prompt("go")
-            assert len(await client.sessions()) == times
+            assert len([info async for info in client.sessions()]) == times
 
 
 async def test_an_agent_that_is_wrong_is_told_at_once() -> None:
     with pytest.raises(acphold.DeclarationError, match="answers no prompts"):
         async with connect(acphold.Agent("test", version="1")):
             pass
+
+
+# -- what the author's code raises -------------------------------------------------------------
+
+
+class Mistake(Exception):
+    """Of an author."""
+
+
+async def fails(turn: acphold.Turn) -> None:
+    async with turn.tool("Look"):
+        raise Mistake("off by one")
+
+
+async def test_what_the_agents_code_raises_is_raised_in_the_test() -> None:
+    async with connect(agent_that(fails)) as client:
+        session = await client.new_session()
+        turn = session.prompt("go")
+        with pytest.raises(Mistake, match="off by one") as raised:
+            await turn
+        assert raised.traceback[-1].name == "fails", "its own traceback"
+        assert [call.status for call in turn.tool_calls] == ["failed"]
+
+
+async def test_a_test_may_want_to_see_what_a_client_is_told_instead() -> None:
+    async with connect(agent_that(fails), raise_agent_exceptions=False) as client:
+        with pytest.raises(acphold.RemoteError, match="internal error"):
+            await (await client.new_session()).prompt("go")
+
+
+async def test_what_an_agent_refuses_is_what_its_client_is_told() -> None:
+    async def broke(turn: acphold.Turn) -> None:
+        raise acphold.AcpholdError("the budget is used up")
+
+    async with connect(agent_that(broke)) as client:
+        with pytest.raises(acphold.RemoteError, match="the budget is used up"):
+            await (await client.new_session()).prompt("go")
+
+
+async def test_what_a_hook_raises_that_nobody_waits_for_is_raised_at_the_end() -> None:
+    agent = agent_that(lambda turn: turn.say("x"))
+
+    @agent.on_close
+    async def closed(session: acphold.Session) -> None:
+        raise Mistake("left open")
+
+    async def test() -> None:
+        async with connect(agent) as client:
+            session = await client.new_session()
+            assert (await session.prompt("go")).text == "x"
+            await session.close()
+
+    with pytest.raises(Mistake, match="left open"):
+        await test()
+
+
+async def test_a_wait_has_the_deadline_of_the_test() -> None:
+    async def wait(turn: acphold.Turn) -> None:
+        await turn.say("waiting")
+        await asyncio.Event().wait()
+
+    async with connect(agent_that(wait), deadline=0.2) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.AgentTimeoutError, match=r"within 0\.2 s"):
+            await session.prompt("go")
+        with pytest.raises(TimeoutError):
+            await session.until_said("never")
+
+
+# -- one vocabulary ----------------------------------------------------------------------------
+
+
+async def test_what_may_be_asked_is_answered_in_the_words_of_connect(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("on the disk")
+
+    async def work(turn: acphold.Turn) -> None:
+        allowed = [bool(await turn.ask_permission("?", kind=kind)) for kind in ("read", "edit")]
+        form = await turn.ask_form("Who?", {"name": {"type": "string"}})
+        page = await turn.ask_page("Go", "https://example.org/")
+        text = await turn.files.read("a.txt")
+        await turn.say(f"{allowed} {form['name']} {page.agreed} {text}")
+
+    async with connect(
+        agent_that(work),
+        permission={"read": "allow", "*": "reject"},
+        on_form=lambda question: {"name": "Ada"},
+        on_page=lambda question: True,
+        files=True,
+    ) as client:
+        turn = await (await client.new_session(tmp_path)).prompt("go")
+        assert turn.text == "[True, False] Ada True on the disk"
+        assert ("fs/read_text_file", str(tmp_path / "a.txt")) in [
+            (method, params.get("path")) for method, params in client.asked
+        ]
+
+
+async def test_the_agent_and_sessions_under_test_are_those_that_connect_gives() -> None:
+    async with connect(agent_that(lambda turn: turn.say("hello"))) as client:
+        session = await client.new_session()
+        assert isinstance(client, acphold.RemoteAgent)
+        assert isinstance(session, acphold.RemoteSession)
+        assert isinstance(session.prompt("go"), acphold.RemoteTurn)
+        await session.until_said("hello")
+        assert session.state.timeline[0].text == "go"  # type: ignore[union-attr]
+        assert f"{client!r} {session!r}".startswith("<RemoteAgent 'test'> <RemoteSession 'sess")

@@ -15,6 +15,7 @@ from acphold.schema import (
     CancelledPermissionOutcome,
     PermissionOption,
     SelectedPermissionOutcome,
+    ToolKind,
 )
 
 if TYPE_CHECKING:
@@ -25,8 +26,13 @@ if TYPE_CHECKING:
 Rule: TypeAlias = Literal["allow", "reject", "ask"]
 """What to do with a request: allow it once, reject it, or ask the callback."""
 
-Policy: TypeAlias = "Rule | Mapping[str, Rule]"
+Kind: TypeAlias = "ToolKind | Literal['*']"
+"""A kind of tool that a policy names; `*` is the rest."""
+
+Policy: TypeAlias = "Rule | Mapping[Kind, Rule]"
 """One rule for all, or one for each kind of tool (`read`, `edit`, `execute` …); `*` is the rest."""
+
+KINDS = (*get_args(ToolKind), "*")
 
 SWITCH_MODE = "switch_mode"
 """The kind of a tool that changes what the agent may do from then on."""
@@ -66,6 +72,9 @@ def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:
         raise DeclarationError(
             "a policy is a rule, or rules by kind of tool; a function goes to `on_permission`"
         )
+    for kind in () if isinstance(policy, str) else policy:
+        if kind not in KINDS:
+            raise DeclarationError(f"{kind!r} is no kind of tool: one is {', '.join(KINDS)}")
     for rule in {policy} if isinstance(policy, str) else {*policy.values()}:
         if rule not in get_args(Rule):
             raise DeclarationError(f"{rule!r} is no rule for permissions: allow, reject or ask")
@@ -82,8 +91,9 @@ def rule_for(policy: Policy, kind: str) -> Rule:
     """
     if isinstance(policy, str):
         return "reject" if kind == SWITCH_MODE and policy == "allow" else policy
-    if kind in policy:
-        return policy[kind]
+    for known, rule in policy.items():  # not by the key: an agent may be newer than our kinds
+        if known == kind:
+            return rule
     return rule_for(policy.get("*", "reject"), kind)
 
 

@@ -61,6 +61,9 @@ class RemoteAgent:
         self._uplink = uplink
         self._cwd = cwd
 
+    def __repr__(self) -> str:
+        return f"<RemoteAgent {self.name!r}{' that is lost' if self.is_lost else ''}>"
+
     # -- who it is ------------------------------------------------------------------------
 
     @property

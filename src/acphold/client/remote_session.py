@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -11,7 +11,7 @@ from msgspec import UNSET
 
 from acphold.client.prompt_content import content_blocks
 from acphold.client.remote_turn import RemoteTurn
-from acphold.client.turn_feed import typed
+from acphold.client.turn_feed import TurnFeed, typed
 from acphold.errors import ConnectionLostError
 from acphold.history.raw_update import encode_object
 from acphold.schema import (
@@ -62,6 +62,9 @@ class RemoteSession:
         self._uplink = uplink
         self._advertised = advertised
 
+    def __repr__(self) -> str:
+        return f"<RemoteSession {self.id!r} in {self.cwd!r}{' in a turn' if self.in_turn else ''}>"
+
     @property
     def id(self) -> str:
         """The id that the agent knows it by."""
@@ -94,13 +97,16 @@ class RemoteSession:
         the two. A turn that is not over after `timeout` seconds is cancelled; it ends with
         AgentTimeoutError.
         """
+        return RemoteTurn(self._begin(content, timeout))
+
+    def _begin(self, content: Sequence[Content], timeout: float | None) -> TurnFeed:
         turn = self._feed.begin(encode(self.blocks(*content)))
         if timeout is not None and not turn.is_over:
             turn.limit(timeout)
         if not turn.is_over:
             with suppress(ConnectionLostError):  # then whoever waits for the turn sees to it
                 turn.send()
-        return RemoteTurn(turn)
+        return turn
 
     def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
         """What `prompt` would send for this, and raises as it does."""

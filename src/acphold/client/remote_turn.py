@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, overload
 
 from acphold.client.turn_feed import Stage, TurnFeed, typed
 from acphold.errors import AcpholdError
-from acphold.history.timeline import Message
+from acphold.history.timeline import Message, ToolCall
 
 if TYPE_CHECKING:
+    from typing import Self
+
     from acphold.client.inbox import Inbox
+    from acphold.history.raw_update import Role
     from acphold.history.timeline import Item
     from acphold.schema import Update
 
@@ -35,6 +38,11 @@ class RemoteTurn:
 
     def __init__(self, feed: TurnFeed) -> None:
         self._feed = feed
+
+    def __repr__(self) -> str:
+        how = self.stop_reason or ("failed" if self.is_over else "running")
+        said = self.text if len(self.text) < 60 else f"{self.text[:59]}…"
+        return f"<RemoteTurn {how}: {said!r}>"
 
     @property
     def stop_reason(self) -> str | None:
@@ -62,10 +70,23 @@ class RemoteTurn:
     @property
     def text(self) -> str:
         """All that the agent has said in it so far."""
-        said = [item for item in self.items if isinstance(item, Message)]
-        return "".join(message.text for message in said if message.role == "agent")
+        return self._said("agent")
 
-    def __aiter__(self) -> RemoteTurn:
+    @property
+    def thoughts(self) -> str:
+        """All that the agent has thought in it so far."""
+        return self._said("thought")
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The tool calls in it, each as it stands."""
+        return tuple(item for item in self.items if isinstance(item, ToolCall))
+
+    def _said(self, role: Role) -> str:
+        said = [item for item in self.items if isinstance(item, Message)]
+        return "".join(message.text for message in said if message.role == role)
+
+    def __aiter__(self) -> Self:
         return self
 
     async def __anext__(self) -> Update:
@@ -91,10 +112,10 @@ class RemoteTurn:
             raise feed.error
         return raws
 
-    def __await__(self) -> Generator[object, None, RemoteTurn]:
+    def __await__(self) -> Generator[object, None, Self]:
         return self._over().__await__()
 
-    async def _over(self) -> RemoteTurn:
+    async def _over(self) -> Self:
         try:
             while await self.take_all():
                 pass

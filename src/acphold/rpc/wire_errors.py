@@ -10,7 +10,8 @@ import asyncio
 import errno
 import logging
 import os
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -27,6 +28,12 @@ from acphold.errors import (
 from acphold.schema.splice import members, splice
 
 T = TypeVar("T")
+
+on_incident: ContextVar[Callable[[str, BaseException], object] | None] = ContextVar(
+    "on_incident", default=None
+)
+"""Who beside the log is told of incidents: a test, which raises what an author's code has raised.
+"""
 
 log = logging.getLogger(__name__)
 
@@ -125,6 +132,8 @@ def incident(error: BaseException) -> AcpholdError:
         log.error("%s", error)
         return TooManyFilesError()
     made = IncidentError(os.urandom(4).hex())
+    if (tell := on_incident.get()) is not None:
+        tell(made.incident, error)
     log.error("this should not have failed, incident %s", made.incident, exc_info=error)
     return made
 

@@ -2,97 +2,124 @@
 
     async with acphold.testing.connect(agent) as client:
         session = await client.new_session()
-        result = await session.prompt("hello")
-        assert result.text == "hello"
+        turn = await session.prompt("hello")
+        assert turn.text == "hello"
 
-Everything is real but the pipe: the same protocol, the same journal (in a folder that is deleted
-afterwards), the same sessions. `client.restart()` shows what outlives the process.
+Everything is real but the pipe: the same client as that of `acphold.connect`, the same protocol,
+the same journal (in a folder that is deleted afterwards). `client.restart()` shows what outlives
+the process.
 """
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from acphold.client.advertised import absolute
+from acphold.client.duties import Answers
+from acphold.client.uplink import Settings
 from acphold.library.agent import definition_of
-from acphold.schema import (
-    BooleanConfigOptionCapabilities,
-    ClientCapabilities,
-    ClientSessionCapabilities,
-    CompactionCapabilities,
-    ElicitationCapabilities,
-    ElicitationFormCapabilities,
-    FileSystemCapabilities,
-    NoticeCapabilities,
-    SessionConfigOptionsCapabilities,
-)
+from acphold.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from acphold.serve_options import AgentOptions
-from acphold.testing.client import Client, ClientSession
-from acphold.testing.person import Answer, Form, Permission, Person
-from acphold.testing.received import Received, Result
-from acphold.testing.wire import Wire
+from acphold.testing.person import decides
+from acphold.testing.person import handlers as editor
+from acphold.testing.received import Received
+from acphold.testing.recording import Recording
+from acphold.testing.watched import WatchedAgent, WatchedSession, WatchedTurn
 
 if TYPE_CHECKING:
+    from acphold.client.advertised import Folder
+    from acphold.client.duties import Handler
+    from acphold.client.form_answers import AskForm, AskPage
+    from acphold.client.policy import AskPermission, PermissionAnswer, Policy
     from acphold.library.agent import Agent
 
-__all__ = ["Client", "ClientSession", "Received", "Result", "connect"]
+__all__ = ["Received", "WatchedAgent", "WatchedSession", "WatchedTurn", "connect"]
 
 
 @asynccontextmanager
 async def connect(
     agent: Agent,
     *,
-    permission: Permission = "allow_once",
-    form: Form | None = None,
-    buffers: Mapping[str, str] | None = None,
-    answers: Mapping[str, Answer] | None = None,
+    permission: Policy | None = None,
+    on_permission: AskPermission | Sequence[PermissionAnswer] | None = None,
+    on_form: AskForm | None = None,
+    on_page: AskPage | None = None,
+    files: bool | Sequence[Folder] | Mapping[str, str] = False,
+    terminals: bool = False,
+    handlers: Mapping[str, Handler] | None = None,
+    client_info: Implementation | None = None,
     capabilities: ClientCapabilities | None = None,
     journal: str | os.PathLike[str] | None = None,
+    deadline: float = 30.0,
+    raise_agent_exceptions: bool = True,
     mcp_timeout: float = 10.0,
     cancel_grace: float = 10.0,
-) -> AsyncIterator[Client]:
+) -> AsyncIterator[WatchedAgent]:
     """A client of `agent` for the block.
 
-    It shows notices, compactions and boolean options, and offers what it is given: forms with
-    `form`, files with `buffers` (open files by absolute path; others are read from the disk).
-    `capabilities` says instead what it offers, and `answers` what it answers to a method.
-    `permission` is how the person answers. `journal` is a path, by default one in a folder of its
-    own.
+    What the agent may ask is answered as in `acphold.connect`, with three differences. Without
+    `permission` and `on_permission` everything is allowed. `on_permission` may be the answers, one
+    after the other; behind the last a question stays open; a string is the answer to all. `files`
+    may be texts by absolute path, as of an editor with files that are not saved yet; others are
+    read from the disk then. `client.files` has what became of them.
+
+    With `raise_agent_exceptions`, what the agent's code raises is raised where the test waits for
+    the answer, or at the end of the block if it does not; else it is told as clients are told, and
+    RemoteError. An AcpholdError is for clients, and always told so. No wait takes more than
+    `deadline` seconds. `journal` is a path, by default one in a folder of its own.
     """
     definition_of(agent)  # one without a prompt handler is refused before it is asked
+    if permission is None and on_permission is None:
+        permission = "allow"
+    if on_permission is not None and not callable(on_permission):
+        on_permission = decides(on_permission)
+    texts = dict(files) if isinstance(files, Mapping) else None
+    served: bool | list[str] = files is True
+    if not isinstance(files, bool | Mapping):
+        served = [absolute(path) for path in files]
+    answers = Answers(
+        permission=permission,
+        on_permission=on_permission,
+        on_form=on_form,
+        on_page=on_page,
+        files=served,
+        terminals=terminals,
+        handlers={**({} if texts is None else editor(texts)), **(handlers or {})},
+    )
     if capabilities is None:
-        has_files = buffers is not None
-        forms = None
-        if form is not None:
-            forms = ElicitationCapabilities(form=ElicitationFormCapabilities())
-        capabilities = ClientCapabilities(
-            fs=FileSystemCapabilities(read_text_file=has_files, write_text_file=has_files),
-            session=ClientSessionCapabilities(
-                config_options=SessionConfigOptionsCapabilities(
-                    boolean=BooleanConfigOptionCapabilities()
-                ),
-                notices=NoticeCapabilities(),
-                compaction=CompactionCapabilities(),
-            ),
-            elicitation=forms,
-        )
+        capabilities = answers.capabilities
+        if texts is not None:
+            both = FileSystemCapabilities(read_text_file=True, write_text_file=True)
+            capabilities = replace(capabilities, fs=both)
     with tempfile.TemporaryDirectory(prefix="acphold-test-") as folder:
-        wire = Wire(
+        recording = Recording(
             agent,
             AgentOptions(
                 journal=Path(folder, "journal.db") if journal is None else Path(journal),
                 mcp_timeout=mcp_timeout,
                 cancel_grace=cancel_grace,
             ),
-            capabilities,
-            Person(permission, form, None if buffers is None else dict(buffers), answers or {}),
+            Settings(
+                client_info=client_info or Implementation(name="acphold.testing", version="1"),
+                capabilities=capabilities,
+                start_timeout=deadline,
+                silence=deadline,
+                cancel_grace=2 * cancel_grace,
+            ),
+            answers,
+            deadline=deadline,
+            raises=raise_agent_exceptions,
         )
         try:
-            await wire.start()
-            yield Client(wire)
+            await recording.start()
+            yield WatchedAgent(recording, texts)
         finally:
-            await wire.stop()
+            await recording.stop()
+        recording.raise_left()

@@ -49,9 +49,3 @@ class Received(Struct, frozen=True):
     def _said(self, role: str) -> str:
         items = [item for item in self.state.timeline if isinstance(item, Message)]
         return "".join(item.text for item in items if item.role == role)
-
-
-class Result(Received, frozen=True):
-    """What came of a prompt. `stop_reason` is "end_turn", "cancelled", "refusal" …"""
-
-    stop_reason: str = ""

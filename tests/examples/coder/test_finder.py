@@ -199,10 +199,10 @@ async def test_a_search_can_be_cancelled_while_it_matches(tmp_path: Path) -> Non
     script = Script(call("find", pattern="(a+)+$"))
     async with connect(script.agent()) as client:
         session = await client.new_session(tmp_path)
-        turn = session.begin("look")
+        turn = session.prompt("look")
         async with asyncio.timeout(20):
             while not finders(tmp_path):  # noqa: ASYNC110 — a process, which tells nobody
                 await asyncio.sleep(0.02)
-        await session.cancel()
+        session.cancel()
         assert (await asyncio.wait_for(turn, 10)).stop_reason == "cancelled"
     assert not finders(tmp_path)

@@ -27,7 +27,7 @@ async def test_a_loaded_session_goes_on_with_the_models_own_messages(
         await session.prompt("what does it say?")
         await client.restart(kill=kill)
         session = await client.load_session(session.id)
-        assert "It says text." in session.replayed.text
+        assert "It says text." in session.received.text
         await session.prompt("and now?")
     assert script.given() == [
         "user: what does it say?",
@@ -43,10 +43,9 @@ async def test_a_killed_turn_is_remembered_as_far_as_it_was_seen() -> None:
     script = Script(["I was about ", asyncio.Event().wait], "ok", "ok")
     async with connect(script.agent()) as client:
         session = await client.new_session()
-        turn = session.begin("go")
+        session.prompt("go")
         await session.until_said("I was about ")
         await client.restart(kill=True)
-        turn.cancel()
         session = await client.load_session(session.id)
         await session.prompt("where were you?")
         await session.prompt("and?")
@@ -59,12 +58,11 @@ async def test_a_turn_that_is_killed_in_a_tool_remembers_the_call(tmp_path: Path
     script = Script(["Run.", call("shell", command="sleep 100")], "ok")
     async with connect(script.agent()) as client:
         session = await client.new_session(tmp_path)
-        turn = session.begin("go")
+        session.prompt("go")
         await session.until(
             lambda told: [made.status for made in told.tool_calls] == ["in_progress"]
         )
         await client.restart(kill=True)
-        turn.cancel()
         session = await client.load_session(session.id)
         await session.prompt("well?")
     assert script.given() == [

@@ -77,8 +77,8 @@ async def test_known_models_have_a_context_and_a_price(monkeypatch: pytest.Monke
         monkeypatch.setenv("OPENAI_BASE_URL", service.url)
         async with connect(coder("openai-chat:gpt-4o")) as client:
             session = await client.new_session()
-            [first] = (await session.prompt("hi")).of("usage_update")
-            [second] = (await session.prompt("hi")).of("usage_update")
+            [first] = (await session.prompt("hi")).received.of("usage_update")
+            [second] = (await session.prompt("hi")).received.of("usage_update")
     assert (first["used"], first["size"]) == (1000, 128_000)
     assert first["cost"]["currency"] == "USD"
     assert 0 < first["cost"]["amount"] < 1

@@ -30,7 +30,7 @@ async def test_what_a_server_may_change_is_asked_about_with_all_arguments(tmp_pa
     calls = [call("test__count", upto=long), call("test__count", upto="2"), call("test__fail")]
     script = Script(calls, "ok", call("test__count"), "planned")
     answers = ["allow_always", "allow_once"]
-    async with connect(script.agent(), permission=answers) as client:
+    async with connect(script.agent(), on_permission=answers) as client:
         session = await client.new_session(tmp_path, mcp_servers=[mcp_server()])
         result = await session.prompt("count")
         asked = [params for method, params in client.asked if "permission" in method]

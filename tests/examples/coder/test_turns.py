@@ -17,16 +17,16 @@ from pydantic_ai.exceptions import (
 )
 from pydantic_ai.messages import BinaryContent, UserPromptPart
 
+from acphold.client import PermissionQuestion
 from acphold.errors import RemoteError
 from acphold.schema import (
     EmbeddedResource,
     ImageContent,
-    RequestPermissionRequest,
     ResourceLink,
     TextContent,
     TextResourceContents,
 )
-from acphold.testing import Client, Received, connect
+from acphold.testing import Received, WatchedAgent, connect
 from tests.examples.coder.scripted import Call, Script, Think, call
 
 
@@ -55,9 +55,9 @@ async def test_what_the_model_says_and_thinks_streams_to_the_client() -> None:
         result = await session.prompt("how is it?")
     assert result.stop_reason == "end_turn"
     assert result.thoughts == "let me see"
-    said = [chunk["content"]["text"] for chunk in result.of("agent_message_chunk")]
+    said = [chunk["content"]["text"] for chunk in result.received.of("agent_message_chunk")]
     assert said == ["All ", "is ", "well"]
-    assert len({chunk["messageId"] for chunk in result.of("agent_message_chunk")}) == 1
+    assert len({chunk["messageId"] for chunk in result.received.of("agent_message_chunk")}) == 1
     assert script.given() == ["user: how is it?"]
 
 
@@ -95,8 +95,8 @@ async def test_images_links_and_embedded_files_reach_the_model() -> None:
     file = EmbeddedResource(resource=TextResourceContents(text="x = 1", uri="file:///a.py"))
     link = ResourceLink(name="b c.py", uri="file:///w/b%20c.py")
     async with connect(script.agent()) as client:
-        assert client.agent.agent_capabilities.prompt_capabilities.image
-        assert client.agent.agent_capabilities.prompt_capabilities.embedded_context
+        assert client.initialized.agent_capabilities.prompt_capabilities.image
+        assert client.initialized.agent_capabilities.prompt_capabilities.embedded_context
         await (await client.new_session()).prompt("look", image, file, link)
     [part] = script.requests[0][0].parts
     assert isinstance(part, UserPromptPart)
@@ -122,15 +122,15 @@ async def test_a_tool_call_is_shown_with_its_arguments_and_its_result(tmp_path: 
     script = Script(["Reading.", call("read", path="a.txt", line=2, limit=1)], "Done.")
     async with connect(script.agent()) as client:
         result = await (await client.new_session(tmp_path)).prompt("read")
-    assert statuses(result) == ["pending", "in_progress", "completed"]
+    assert statuses(result.received) == ["pending", "in_progress", "completed"]
     [read] = result.tool_calls
     assert (read.title, read.kind) == ("Read a.txt", "read")
     assert read.raw_input == b'{"path":"a.txt","line":2,"limit":1}'
-    [made] = result.of("tool_call")
+    [made] = result.received.of("tool_call")
     assert made["locations"] == [{"path": str(tmp_path / "a.txt"), "line": 2}]
-    assert last_content(result)[0]["content"]["text"] == "```\ntwo\n```"
+    assert last_content(result.received)[0]["content"]["text"] == "```\ntwo\n```"
     assert script.given()[-1] == "tool: two\n\n(There is more: read on with line=3.)"
-    ids = [chunk["messageId"] for chunk in result.of("agent_message_chunk")]
+    ids = [chunk["messageId"] for chunk in result.received.of("agent_message_chunk")]
     assert len(set(ids)) == 2, "what is said behind the call is another message"
 
 
@@ -138,7 +138,7 @@ async def test_unsaved_buffers_are_what_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("on disk\n")
     script = Script(call("read", path="a.txt"), "ok")
-    async with connect(script.agent(), buffers={str(path): "unsaved\n"}) as client:
+    async with connect(script.agent(), files={str(path): "unsaved\n"}) as client:
         await (await client.new_session(tmp_path)).prompt("read")
     assert script.given()[-1] == "tool: unsaved\n"
 
@@ -159,7 +159,7 @@ async def test_a_secret_in_a_file_is_read_and_written_as_it_is(
         [asked] = client.permissions
     assert script.given(1)[-1] == "tool: KEY=sk-very-secret-value\nDEBUG=0\n"
     assert path.read_text() == "KEY=sk-very-secret-value\nDEBUG=1\n"
-    diff = last_content(result)[0]
+    diff = last_content(result.received)[0]
     assert (diff["oldText"], diff["newText"]) == (
         "KEY=sk-very-secret-value\nDEBUG=0\n",
         "KEY=sk-very-secret-value\nDEBUG=1\n",
@@ -173,12 +173,12 @@ async def test_a_change_is_shown_whole_and_asked_about_before_it_is_made(tmp_pat
     path.write_text(long)
     seen = []
 
-    def decide(asked: RequestPermissionRequest) -> str:
+    def decide(asked: PermissionQuestion) -> str:
         seen.append((path.read_text(), asked.tool_call.title, asked.tool_call.status))
         return "allow_once"
 
     script = Script(call("edit", path="a.txt", old_text="line 4999\n", new_text="the end\n"), "ok")
-    async with connect(script.agent(), permission=decide) as client:
+    async with connect(script.agent(), on_permission=decide) as client:
         result = await (await client.new_session(tmp_path)).prompt("edit")
         [(_, asked)] = [it for it in client.asked if it[0] == "session/request_permission"]
     new = long.replace("line 4999\n", "the end\n")
@@ -187,13 +187,13 @@ async def test_a_change_is_shown_whole_and_asked_about_before_it_is_made(tmp_pat
     assert asked["toolCall"]["content"] == [shown]
     assert asked["toolCall"]["rawInput"]["old_text"] == "line 4999\n"
     assert path.read_text() == new
-    assert statuses(result) == ["pending", "in_progress", "completed"]
+    assert statuses(result.received) == ["pending", "in_progress", "completed"]
 
 
 async def test_a_command_is_asked_about_whole_however_long_it_is(tmp_path: Path) -> None:
     command = f"echo {'harmless ' * 100}; echo last; touch made"
     script = Script(call("shell", command=command), "ok")
-    async with connect(script.agent(), permission="reject_once") as client:
+    async with connect(script.agent(), on_permission="reject_once") as client:
         await (await client.new_session(tmp_path)).prompt("run")
         [(_, asked)] = [it for it in client.asked if it[0] == "session/request_permission"]
     assert asked["toolCall"]["rawInput"] == {"command": command, "seconds": 120}
@@ -204,10 +204,10 @@ async def test_a_command_is_asked_about_whole_however_long_it_is(tmp_path: Path)
 
 async def test_a_change_that_is_not_allowed_is_not_made(tmp_path: Path) -> None:
     script = Script(call("edit", path="new.txt", old_text="", new_text="x"), "I see")
-    async with connect(script.agent(), permission="reject_once") as client:
+    async with connect(script.agent(), on_permission="reject_once") as client:
         result = await (await client.new_session(tmp_path)).prompt("write")
     assert not (tmp_path / "new.txt").exists()
-    assert statuses(result) == ["pending", "failed"]
+    assert statuses(result.received) == ["pending", "failed"]
     assert "The person did not allow this." in script.given()[-1]
     assert result.stop_reason == "end_turn"
 
@@ -219,7 +219,7 @@ async def test_an_answer_for_always_outlives_the_process(tmp_path: Path) -> None
         call("edit", path="a.txt", old_text="1", new_text="2"),
         "ok",
     )
-    async with connect(script.agent(), permission=["allow_always"]) as client:
+    async with connect(script.agent(), on_permission=["allow_always"]) as client:
         session = await client.new_session(tmp_path)
         await session.prompt("write")
         await client.restart()
@@ -276,7 +276,7 @@ async def test_a_mode_that_is_chosen_in_the_middle_of_a_turn_holds_at_once(tmp_p
     script = Script([wait, call("edit", path="a.txt", old_text="", new_text="1")], "I see")
     async with connect(script.agent()) as client:
         session = await client.new_session(tmp_path)
-        turn = session.begin("write")
+        turn = session.prompt("write")
         await asyncio.wait_for(reached.wait(), 10)
         await session.set_mode("plan")
         go.set()
@@ -308,12 +308,12 @@ async def test_a_file_that_changed_while_the_person_decided_is_left_alone(tmp_pa
     path = tmp_path / "a.txt"
     path.write_text("one\n")
 
-    def decide(asked: RequestPermissionRequest) -> str:
+    def decide(asked: PermissionQuestion) -> str:
         path.write_text("one\nmore\n")
         return "allow_once"
 
     script = Script(call("edit", path="a.txt", old_text="one", new_text="1"), "I see")
-    async with connect(script.agent(), permission=decide) as client:
+    async with connect(script.agent(), on_permission=decide) as client:
         await (await client.new_session(tmp_path)).prompt("edit")
     assert path.read_text() == "one\nmore\n"
     assert "was changed meanwhile" in script.given()[-1]
@@ -369,7 +369,7 @@ async def test_an_allowed_command_is_not_asked_about_again_but_others_are(tmp_pa
         [call("shell", command="true"), call("shell", command="true"), call("shell", command=":")],
         "ok",
     )
-    async with connect(script.agent(), permission="allow_always") as client:
+    async with connect(script.agent(), on_permission="allow_always") as client:
         await (await client.new_session(tmp_path)).prompt("run")
         assert [asked.tool_call.title for asked in client.permissions] == ["true", ":"]
 
@@ -462,9 +462,9 @@ async def test_cancelling_in_the_middle_of_an_answer_keeps_what_was_said() -> No
     script = Script(["Half of ", asyncio.Event().wait], "Whole")
     async with connect(script.agent()) as client:
         session = await client.new_session()
-        turn = session.begin("go")
+        turn = session.prompt("go")
         await session.until_said("Half of ")
-        await session.cancel()
+        session.cancel()
         assert (await turn).stop_reason == "cancelled"
         await session.prompt("again")
     assert script.given() == ["user: go", "model: Half of ", "user: again"]
@@ -478,11 +478,11 @@ async def test_cancelling_in_a_tool_ends_it_and_tells_the_model_later(tmp_path: 
     )
     async with connect(script.agent()) as client:
         session = await client.new_session(tmp_path)
-        turn = session.begin("go")
+        turn = session.prompt("go")
         await session.until(
             lambda told: [made.status for made in told.tool_calls] == ["completed", "in_progress"]
         )
-        await session.cancel()
+        session.cancel()
         result = await turn
         assert result.stop_reason == "cancelled"
         assert [made.status for made in result.tool_calls] == ["completed", "failed"]
@@ -497,11 +497,11 @@ async def test_cancelling_in_a_tool_ends_it_and_tells_the_model_later(tmp_path: 
 
 async def test_cancelling_while_the_person_is_asked_makes_no_change(tmp_path: Path) -> None:
     script = Script(call("edit", path="a.txt", old_text="", new_text="x"))
-    async with connect(script.agent(), permission=lambda asked: None) as client:
+    async with connect(script.agent(), on_permission=[]) as client:
         session = await client.new_session(tmp_path)
-        turn = session.begin("go")
+        turn = session.prompt("go")
         await client.until(lambda: client.permissions or None)
-        await session.cancel()
+        session.cancel()
         assert (await turn).stop_reason == "cancelled"
     assert not (tmp_path / "a.txt").exists()
 
@@ -524,7 +524,7 @@ async def test_models_can_be_chosen() -> None:
     assert second.given()[:2] == ["user: who?", "model: I am first"]
 
 
-async def two_sessions(client: Client) -> tuple[str, str]:
+async def two_sessions(client: WatchedAgent) -> tuple[str, str]:
     one, other = await client.new_session(), await client.new_session()
     first, second = await asyncio.gather(one.prompt("a"), other.prompt("b"))
     return first.text, second.text
