@@ -77,7 +77,7 @@ def _agent_at(endpoints: Endpoints, path: str) -> str:
 async def _websocket(endpoints: Endpoints, gate: Gate, exchange: Exchange) -> None:
     """One client, from its upgrade to its end."""
     subprotocols: list[str] = exchange.scope.get("subprotocols", [])
-    admitted = await gate.admit(exchange.headers, subprotocols)
+    admitted = await gate.admit(exchange.headers, subprotocols, exchange.connection)
     name = _agent_at(endpoints, exchange.path)
     await exchange.receive()  # websocket.connect
     await exchange.send(
@@ -118,7 +118,7 @@ async def _request(
         case "POST", "/pair":
             await _pair(gate, pairing, exchange)
         case _, path if path.startswith(ENDPOINT):
-            admitted = await gate.admit(exchange.headers)
+            admitted = await gate.admit(exchange.headers, connection=exchange.connection)
             await http.serve(exchange, _agent_at(endpoints, path), admitted)
         case _:
             raise RefusedError(404, "there is nothing at this address")
@@ -133,7 +133,7 @@ async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
         asked = Decoder(PairRequest).decode(body)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         raise RefusedError(400, 'a code is wanted, as {"code": "…", "name": "…"}') from None
-    scopes = pairing.redeem(asked.code)
+    scopes = pairing.redeem(asked.code, exchange.peer)
     if scopes is None:
         raise RefusedError(403, "this code is wrong, used, or too old; `acphold serve` has another")
     name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH] or "a device"

@@ -6,12 +6,16 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.json import encode
 
+from acphold.web.connections import STATE, Connection
 from acphold.web.gate import Headers, RefusedError
 from acphold.web.sockets import Receive, Scope, Send
 
 
 class Exchange:
-    """See the module. `headers` are by their names in small letters, the last of each."""
+    """See the module. `headers` are by their names in small letters, the last of each.
+
+    `connection` is the one that it came on, None behind a server that is not ours.
+    """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self.scope = scope
@@ -21,7 +25,13 @@ class Exchange:
             name.decode("latin-1").lower(): value.decode("latin-1")
             for name, value in scope.get("headers", ())
         }
+        self.connection: Connection | None = scope.get("state", {}).get(STATE)
         self.path: str = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+
+    @property
+    def peer(self) -> str:
+        """The address that it comes from, "" for one that may stand for many."""
+        return "" if self.connection is None else self.connection.peer
 
     @property
     def method(self) -> str:

@@ -12,6 +12,7 @@ is answered on the strength of where it comes from:
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable
 from http.cookies import CookieError, SimpleCookie
@@ -25,6 +26,8 @@ from acphold.errors import AcpholdError, JournalError
 from acphold.history.times import now_ms
 from acphold.journal.access import Access, AccessToken, Scope, new_token, token_id
 from acphold.server.principals import Principal
+from acphold.web.attempts import Attempts
+from acphold.web.connections import Connection, Connections, TooManyError
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +39,8 @@ SUBPROTOCOL: Final = "acphold"
 TOKEN_SUBPROTOCOL: Final = "acphold-token."
 """How the subprotocol begins that holds a token."""
 
-LOOK_SECONDS: Final = 0.5
-"""How old the list of tokens may be by which somebody stays connected."""
+TOKENS_SECONDS: Final = 0.5
+"""How old the list of tokens may be by which somebody is let in, or stays connected."""
 
 NOTE_MS: Final = 60_000
 """How often is noted that a token is used."""
@@ -63,13 +66,23 @@ class Admitted(Struct, frozen=True):
 
 
 class Gate:
-    """See the module. `origins` are those that this server goes by, as `https://host:port`."""
+    """See the module. `origins` are those that this server goes by, as `https://host:port`.
 
-    def __init__(self, access: Access, origins: Collection[str]) -> None:
+    `connections` are those of our own server. To be made inside a running loop.
+    """
+
+    def __init__(
+        self, access: Access, origins: Collection[str], connections: Connections | None = None
+    ) -> None:
         self._access = access
+        self._connections = connections
         self._origins = frozenset(origins)
         self._hosts = frozenset(urlsplit(origin).netloc for origin in origins)
+        self._now = asyncio.get_running_loop().time
+        self._wrong = Attempts(self._now)
         self._tokens: dict[str, AccessToken] = {}
+        self._read_at = -TOKENS_SECONDS
+        self._reading = asyncio.Lock()
         self._connected: dict[object, tuple[str, Callable[[], None]]] = {}
 
     def check_place(self, headers: Headers) -> None:
@@ -80,14 +93,29 @@ class Gate:
         if origin is not None and origin.lower() not in self._origins:
             raise RefusedError(403, "a page of another origin may not ask this")
 
-    async def admit(self, headers: Headers, subprotocols: Iterable[str] = ()) -> Admitted:
-        """Who sent these headers; raises RefusedError, one and the same for each wrong token."""
+    async def admit(
+        self,
+        headers: Headers,
+        subprotocols: Iterable[str] = (),
+        connection: Connection | None = None,
+    ) -> Admitted:
+        """Who sent these headers, on this connection of our server; raises RefusedError, one and
+        the same for each wrong token."""
         self.check_place(headers)
         given = _token_in(headers, subprotocols)
-        await self._look()
-        token = self._tokens.get(token_id(given))
-        if token is None or not token.is_of(given) or not token.is_good(now_ms()):
+        peer = "" if connection is None else connection.peer
+        token = await self._token(given, peer)
+        if token is None:
+            if self._wrong.are_too_many(peer):
+                raise RefusedError(429, "too many wrong tokens; try again in a minute")
+            if given:
+                self._wrong.add(peer)
             raise RefusedError(401, "a token is required: `acphold serve` prints how to pair")
+        try:
+            if connection is not None:
+                connection.known_as(token.id)
+        except TooManyError as exc:
+            raise RefusedError(429, str(exc)) from None
         await self._note_use(token)
         who = Principal(
             name=token.name,
@@ -135,9 +163,30 @@ class Gate:
             token = self._tokens.get(token_id_)
             if token is None or not token.is_good(now):
                 close()
+                if self._connections is not None:
+                    self._connections.send_away(token_id_)
+
+    async def _token(self, given: str, peer: str) -> AccessToken | None:
+        """The token that was given; None for a wrong one.
+
+        One that was good a moment ago is good; one that is not known may just have been made. Who
+        has guessed too often has the journal read for nothing but the first reason.
+        """
+        is_old = self._now() >= self._read_at + TOKENS_SECONDS
+        if is_old or (token_id(given) not in self._tokens and not self._wrong.are_too_many(peer)):
+            await self._look()
+        token = self._tokens.get(token_id(given))
+        is_right = token is not None and token.is_of(given) and token.is_good(now_ms())
+        return token if is_right else None
 
     async def _look(self) -> None:
-        self._tokens = {token.id: token for token in await self._access.access_tokens()}
+        """Read the tokens; those who ask at the same time are told by one reading."""
+        asked = self._now()
+        async with self._reading:
+            if self._read_at < asked:
+                began = self._now()
+                self._tokens = {token.id: token for token in await self._access.access_tokens()}
+                self._read_at = began
 
     async def _note_use(self, token: AccessToken) -> None:
         now = now_ms()
@@ -156,6 +205,8 @@ def _token_in(headers: Headers, subprotocols: Iterable[str]) -> str:
     for offered in subprotocols:
         if offered.startswith(TOKEN_SUBPROTOCOL):
             return offered.removeprefix(TOKEN_SUBPROTOCOL)
+    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
+        return ""  # a cookie is sent for pages of every other port of this host, too
     try:
         cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
     except CookieError:

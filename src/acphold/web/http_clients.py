@@ -34,9 +34,6 @@ LAST_EVENT_ID: Final = "last-event-id"
 CONNECTIONS: Final = 64
 """Connections of one token."""
 
-HELD_BYTES: Final = 256 << 20
-"""Bytes of all that is being posted at one time; but one is taken whatever its size."""
-
 LOOK_SECONDS: Final = 10.0
 """How often is looked which connections nobody uses any more."""
 
@@ -48,7 +45,6 @@ class HttpClients:
         self._endpoints = endpoints
         self._gate = gate
         self._transports: dict[str, HttpTransport] = {}
-        self._held = 0
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> HttpClients:
@@ -82,18 +78,7 @@ class HttpClients:
     async def _post(self, exchange: Exchange, name: str, admitted: Admitted) -> None:
         if not exchange.is_json:
             raise RefusedError(415, "application/json is wanted")
-        limit = self._endpoints.limit(name)
-        length = exchange.headers.get("content-length", "")
-        size = min(int(length), limit) if length.isdecimal() else limit
-        if self._held and self._held + size > HELD_BYTES:
-            raise RefusedError(503, "too much is being posted at once; try again")
-        self._held += size
-        try:
-            await self._take(exchange, name, admitted, await exchange.body(limit))
-        finally:
-            self._held -= size
-
-    async def _take(self, exchange: Exchange, name: str, admitted: Admitted, body: bytes) -> None:
+        body = await exchange.body(self._endpoints.limit(name))
         line = body.replace(b"\n", b" ").strip() + b"\n"
         if line.startswith(b"["):
             error = wire_error(INVALID_REQUEST, "arrays of messages are not taken")
@@ -188,5 +173,7 @@ class HttpClients:
 
 
 async def _gone(exchange: Exchange) -> None:
-    while (await exchange.receive())["type"] != "http.disconnect":
-        pass
+    """Until the client has gone, or sends what nobody asked for."""
+    while (message := await exchange.receive())["type"] != "http.disconnect":
+        if message.get("body") or message.get("more_body"):
+            return

@@ -12,6 +12,7 @@ from hmac import compare_digest
 from typing import Final
 
 from acphold.journal.access import Scope
+from acphold.web.attempts import Attempts
 
 SECONDS: Final = 600.0
 """How long a code is good."""
@@ -20,10 +21,7 @@ ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 """Crockford's Base32, which has no letter that is taken for a digit."""
 
 LENGTH: Final = 10
-"""50 bits: with GUESSES a minute, one in a hundred billion is found in the time that a code has."""
-
-GUESSES: Final = 20
-"""Wrong codes in a minute, of everybody together, beyond which none is listened to."""
+"""50 bits: with `attempts.OF_ALL` a minute, one in a hundred billion is found in its time."""
 
 
 class Pairing:
@@ -32,7 +30,7 @@ class Pairing:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._codes: dict[str, tuple[float, tuple[Scope, ...]]] = {}
-        self._guesses: list[float] = []
+        self._wrong = Attempts(now)
 
     def new_code(self, scopes: tuple[Scope, ...]) -> str:
         """A code for a token with these scopes."""
@@ -40,17 +38,16 @@ class Pairing:
         self._codes[code] = (self._now() + SECONDS, scopes)
         return code
 
-    def redeem(self, code: str) -> tuple[Scope, ...] | None:
-        """The scopes that the code is worth, once; None for one that is worth nothing."""
+    def redeem(self, code: str, peer: str = "") -> tuple[Scope, ...] | None:
+        """The scopes that the code is worth, once, and to who has not guessed; None for nothing."""
         now = self._now()
         self._codes = {each: it for each, it in self._codes.items() if now < it[0]}
-        self._guesses = [at for at in self._guesses if now < at + 60.0]
-        if len(self._guesses) >= GUESSES:
+        if self._wrong.are_too_many(peer):
             return None
         given = code.strip().upper().replace("-", "").encode()
         # Each is compared, in the same time, so that none tells how much of it was right.
         found = [each for each in self._codes if compare_digest(each.encode(), given)]
         if not found:
-            self._guesses.append(now)
+            self._wrong.add(peer)
             return None
         return self._codes.pop(found[0])[1]

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import resource
 import socket
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final
 from urllib.parse import urlsplit
@@ -25,18 +26,23 @@ from acphold.journal.access import SCOPES, Access, token_id
 from acphold.server.service import Service, served_journal
 from acphold.transports.urls import origin_of
 from acphold.web.application import Application, application
+from acphold.web.connections import LOOK_SECONDS, Connections, bounds
 from acphold.web.endpoints import LINGER_SECONDS, Endpoints
-from acphold.web.gate import LOOK_SECONDS, Gate
+from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.pairing_codes import Pairing
+from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
 
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 20.0
 """How often a client is asked whether it is there; it has as long to answer."""
 
-CONNECTIONS: Final = 1024
-"""Connections at once; who comes beyond them is told to come later (503)."""
+AT_ONCE: Final = 128
+"""Connections that are accepted before others have their turn."""
+
+BACKLOG: Final = 2048
+"""Connections that the kernel keeps until they are accepted."""
 
 LAST_SECONDS: Final = 5.0
 """How long clients that were told to go are waited for."""
@@ -114,17 +120,19 @@ async def serve(
         origins = listening.origins(bound.getsockname()[1])
         tokens = served_journal(journal)
         try:
-            gate = Gate(tokens, origins)
+            connections = _connections(listening)
+            gate = Gate(tokens, origins, connections)
             pairing = Pairing(asyncio.get_running_loop().time)
             await _let_this_user_in(gate, tokens, origins)
             async with (
                 Endpoints(services, default, linger=linger) as endpoints,
                 HttpClients(endpoints, gate) as http,
-                _looking(gate),
+                _looking(gate.look, TOKENS_SECONDS),
+                _looking(connections.look, LOOK_SECONDS),
             ):
                 app = application(endpoints, gate, pairing, http)
                 limit = max(service.options.max_message for service in services.values())
-                async with _running(app, bound, listening, limit):
+                async with _running(app, bound, listening, connections, limit):
                     ready(Serving(origins[0], pairing.new_code(SCOPES), tuple(services)))
                     await stop.wait()
         finally:
@@ -150,14 +158,23 @@ async def _let_this_user_in(gate: Gate, tokens: Access, origins: list[str]) -> N
     remember(origin, await gate.grant("this machine", SCOPES))
 
 
-@asynccontextmanager
-async def _looking(gate: Gate) -> AsyncIterator[None]:
-    async def look() -> None:
-        while True:
-            await asyncio.sleep(LOOK_SECONDS)
-            await gate.look()
+def _connections(listening: Listening) -> Connections:
+    """None yet, within what this process may open."""
+    descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    is_proxied = listening.url is not None and listening.certificate is None
+    return Connections(bounds(descriptors), is_proxied=is_proxied)
 
-    looking = asyncio.create_task(look(), name="look at tokens")
+
+@asynccontextmanager
+async def _looking(look: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
+    """Look every so many seconds, for the block."""
+
+    async def keep_looking() -> None:
+        while True:
+            await asyncio.sleep(seconds)
+            await look()
+
+    looking = asyncio.create_task(keep_looking(), name=look.__qualname__)
     try:
         yield
     finally:
@@ -167,14 +184,21 @@ async def _looking(gate: Gate) -> AsyncIterator[None]:
 
 @asynccontextmanager
 async def _running(
-    app: Application, bound: socket.socket, listening: Listening, limit: int
+    app: Application,
+    bound: socket.socket,
+    listening: Listening,
+    connections: Connections,
+    limit: int,
 ) -> AsyncIterator[None]:
     """Answer requests for the block."""
+    # What strangers send that is no HTTP is nothing to warn of, and would fill the log.
+    logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     server = _Server(
+        connections,
         uvicorn.Config(
             app,
-            http="h11",
-            ws="websockets-sansio",
+            http=HttpProtocol,
+            ws=SocketProtocol,
             lifespan="off",
             log_config=None,
             access_log=False,
@@ -185,9 +209,10 @@ async def _running(
             ws_max_size=limit,
             ws_ping_interval=HEARTBEAT_SECONDS,
             ws_ping_timeout=HEARTBEAT_SECONDS,
-            limit_concurrency=CONNECTIONS,
+            # It would take memory for each connection, and time for each message.
+            ws_per_message_deflate=False,
             timeout_graceful_shutdown=int(LAST_SECONDS),
-        )
+        ),
     )
     running = asyncio.create_task(server.serve(sockets=[bound]), name="uvicorn")
     try:
@@ -199,6 +224,27 @@ async def _running(
 
 
 class _Server(uvicorn.Server):
+    """That of uvicorn, whose connections are counted from their first moment."""
+
+    def __init__(self, connections: Connections, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self._connections = connections
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        loop = asyncio.get_running_loop()
+        self.servers = []
+        for each in sockets or ():
+            self.servers.append(await loop.create_server(self._arrival, sock=each, backlog=AT_ONCE))
+            each.listen(BACKLOG)
+        self.started = True
+
+    def _arrival(self) -> Arrival:
+        return Arrival(
+            self._connections,
+            self.config,
+            lambda state: HttpProtocol(self.config, self.server_state, state),
+        )
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield  # `stop` is what ends us

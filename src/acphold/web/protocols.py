@@ -1,0 +1,244 @@
+"""HTTP and WebSocket as uvicorn speaks them, within bounds, and strict about what two could read in
+two ways.
+
+A proxy in front and this server have to see the same requests. h11 is lenient in what RFC 9112
+permits to be refused as well, and a proxy may take otherwise: a bare LF for a line end, a header
+that goes on in the next line, both kinds of length at once. Such a request is refused here (400),
+and its connection ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable
+from typing import Any, Final
+
+import h11
+from uvicorn.config import Config
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
+from uvicorn.server import ServerState
+from websockets.frames import Frame
+from websockets.http11 import Request
+
+from acphold.web.connections import PATIENCE, RATE, STATE, Connection, Connections
+
+READ: Final = 16 << 10
+"""Bytes that are read of one connection before others have their turn."""
+
+LARGEST_HEAD: Final = 16 << 10
+"""Bytes of the first line and the headers of a request."""
+
+THROWN_AWAY: Final = 1 << 20
+"""Bytes of a body that nobody wants, which are read so that its sender reads the answer."""
+
+REFUSED: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+UNREAD_PONGS: Final = 64 << 10
+"""Bytes that wait to be read above which a ping is not answered."""
+
+_AMBIGUOUS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\r\n[ \t]|\0")
+
+
+class StrictConnection(h11.Connection):
+    """HTTP/1.1 as h11 has it; see the module."""
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        if self.their_state is h11.IDLE:
+            head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
+            if _AMBIGUOUS.search(head):
+                raise h11.RemoteProtocolError("an ambiguous line")
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if b"transfer-encoding" in names and (
+                b"content-length" in names or event.http_version < b"1.1"
+            ):
+                raise h11.RemoteProtocolError("an ambiguous length")
+        return event
+
+
+class _Reading(asyncio.BufferedProtocol):
+    """Reads a little at a time into a buffer that all share: it is taken out in the same step."""
+
+    _buffer = memoryview(bytearray(READ))
+    connection: Connection
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self.connection.hold(nbytes)
+        self.data_received(bytes(self._buffer[:nbytes]))
+
+    def data_received(self, data: bytes) -> None:
+        raise NotImplementedError
+
+
+class HttpProtocol(H11Protocol, _Reading):
+    """One connection, until it becomes a WebSocket."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.conn = StrictConnection(h11.SERVER, LARGEST_HEAD)
+        self.connection: Connection = app_state[STATE]
+        self._thrown_away = 0
+
+    def data_received(self, data: bytes) -> None:
+        self.connection.expect()
+        if self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY:
+            self._thrown_away += len(data)
+            if self._thrown_away > THROWN_AWAY:
+                self.connection.abort()
+                return
+        super().data_received(data)
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            self.connection.whole()
+
+    def on_response_complete(self) -> None:
+        self.connection.let_go()
+        super().on_response_complete()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.connection.stuck()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.connection.moves()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connection.lost()
+        super().connection_lost(exc)
+
+
+class SocketProtocol(WebSocketsSansIOProtocol, _Reading):
+    """One connection that has become a WebSocket."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.connection: Connection = app_state[STATE]
+        self.connection.let_go()
+        self._came = 0
+
+    def data_received(self, data: bytes) -> None:
+        self._came += len(data)
+        super().data_received(data)
+        if self.conn.handshake_exc is not None and not self.handshake_initiated:
+            self.transport.write(REFUSED)  # which uvicorn waits behind for ever
+            self.transport.close()
+
+    def handle_connect(self, event: Request) -> None:
+        self.connection.whole()
+        super().handle_connect(event)
+
+    def send_receive_event_to_app(self) -> None:
+        self.connection.let_go()
+        super().send_receive_event_to_app()
+
+    def handle_ping(self) -> None:
+        self._let_go_between_messages()
+        if self.transport.get_write_buffer_size() < UNREAD_PONGS:
+            super().handle_ping()
+        else:  # it reads none
+            self.conn.data_to_send()
+
+    def handle_pong(self, event: Frame) -> None:
+        self._let_go_between_messages()
+        super().handle_pong(event)
+
+    def _let_go_between_messages(self) -> None:
+        if not self.frames:
+            self.connection.let_go()
+
+    def send_keepalive_ping(self) -> None:
+        self._came = 0
+        super().send_keepalive_ping()
+
+    def keepalive_timeout(self) -> None:
+        """No answer came to a ping. That may be behind a message that is still on its way, or that
+        we do not take right now."""
+        assert self.ping_timeout is not None
+        if self.read_paused or self._came > RATE * self.ping_timeout:
+            self._came = 0
+            self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
+        else:
+            super().keepalive_timeout()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.connection.stuck()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.connection.moves()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connection.lost()
+        super().connection_lost(exc)
+
+
+class Arrival(asyncio.Protocol):
+    """What has been accepted, and is counted from then on; TLS is begun behind that."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        config: Config,
+        made: Callable[[dict[str, Any]], HttpProtocol],
+    ) -> None:
+        self._connections = connections
+        self._config = config
+        self._made = made
+        self._early = b""
+        self._securing: asyncio.Task[None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        connection = self._connections.arrived(transport)
+        if self._config.ssl is None:
+            self._hand_over(connection)
+        else:
+            self._securing = asyncio.create_task(self._secure(connection), name="begin TLS")
+
+    async def _secure(self, connection: Connection) -> None:
+        assert self._config.ssl is not None
+        try:
+            transport = await asyncio.get_running_loop().start_tls(
+                connection.transport,
+                self,
+                self._config.ssl,
+                server_side=True,
+                ssl_handshake_timeout=PATIENCE,
+            )
+        except OSError:  # no TLS, or too late
+            transport = None
+        if transport is None or transport.is_closing():
+            connection.abort()
+            return
+        connection.transport = transport
+        connection.unsent = transport.get_write_buffer_size
+        self._hand_over(connection)
+
+    def data_received(self, data: bytes) -> None:
+        self._early += data  # between the end of the handshake and the next step of the loop
+
+    def _hand_over(self, connection: Connection) -> None:
+        protocol = self._made({STATE: connection})
+        connection.transport.set_protocol(protocol)
+        protocol.connection_made(connection.transport)
+        if self._early:
+            protocol.data_received(self._early)
