@@ -147,7 +147,7 @@ class Gate:
         self._connected.pop(key, None)
 
     async def look(self) -> None:
-        """Close the connections whose tokens were revoked, or are over; asked every LOOK_SECONDS.
+        """Close the connections whose tokens were revoked, or are over; asked every TOKENS_SECONDS.
 
         While the journal cannot be read, who is connected stays.
         """
