@@ -70,7 +70,8 @@ class _Sessions:
         self._live = live
         self._among = among
         self._here = resolved_folder(os.curdir)
-        # Of a hundred thousand sessions most share their folder with many others.
+        # Of a hundred thousand sessions most share folder and agent with many others.
+        self._called = cache(lambda key: on_one_line(agent_name(key)))
         self._is_here = cache(lambda cwd: resolved_folder(cwd) == self._here)
         self._folder = cache(folder)
         self._now = now_ms()
@@ -102,7 +103,7 @@ class _Sessions:
             row.session_id,
             on_one_line(row.title or "(no title)"),
             "" if live is None else live.state,
-            on_one_line(agent_name(row.agent)),
+            self._called(row.agent),
             self._folder(row.cwd),
             short_age(row.updated_at, self._now),
             group,
