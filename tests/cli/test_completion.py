@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -14,6 +13,7 @@ from acphold.cli.completion import candidates
 from acphold.cli.main import COMMANDS, parser_of
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember
+from tests.cli.screen_terminal import terminal
 
 
 def words(*typed: str) -> list[str]:
@@ -120,7 +120,7 @@ def test_bash_completes_with_the_script(acphold: CommandLine, journal: Path) -> 
     assert done.stdout.splitlines() == ["show", "3f9a-1", "--cwd"]
 
 
-@pytest.mark.skipif(shutil.which("fish") is None, reason="no fish here")
+@pytest.mark.interop
 def test_fish_completes_with_the_script(acphold: CommandLine, journal: Path) -> None:
     remember(journal, "3f9a-1", prompt("x"), title="Greeting")
     line = (
@@ -142,3 +142,24 @@ def test_fish_completes_with_the_script(acphold: CommandLine, journal: Path) -> 
         "3f9a-1\tGreeting",
         "claude\tClaude Code",
     ]
+
+
+@pytest.mark.interop
+def test_zsh_completes_with_the_script(acphold: CommandLine, journal: Path, tmp_path: Path) -> None:
+    remember(journal, "3f9a-1", prompt("x"), title="Greeting: a colon")
+    (tmp_path / ".zshrc").write_text(
+        "PS1='%% '; autoload -U compinit && compinit -u\n"
+        'eval "$(acphold completion zsh)"; echo is ready\n'
+    )
+    path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
+    env = {**acphold.environment, "PATH": path, "ZDOTDIR": str(tmp_path), "TERM": "xterm-256color"}
+    with terminal(["zsh", "-i"], env) as one:
+        one.until("is ready")
+        one.type("acphold sho\t")
+        one.until("% acphold show")
+        one.type("\t")
+        one.until("% acphold show 3f9a-1")
+        one.type("\x15acphold list --agent clau\t")
+        one.until("% acphold list --agent claude")
+        one.type("\x15acphold wrap -\t")
+        one.until("--background      -- keep the agent and its sessions")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import subprocess
 import sys
 import zipfile
@@ -26,7 +25,7 @@ def test_there_is_a_page_of_acphold_and_one_of_each_command_that_is_written_abou
     assert ".SH The settings file" in made["acphold.1"]
 
 
-@pytest.mark.skipif(shutil.which("man") is None, reason="there is no man here")
+@pytest.mark.interop
 def test_man_shows_each_page_without_a_complaint(tmp_path: Path) -> None:
     for name, text in man_pages("1.0").items():
         (tmp_path / name).write_text(text)
