@@ -26,6 +26,7 @@ MEASUREMENTS = (
     "commands",
     "export",
     "library",
+    "many_sessions",
     "mcp_servers",
     "background",
     "sharing",

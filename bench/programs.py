@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from tests.npm import installed, node
 
 PEERS = Path(__file__).resolve().parent / "peers"
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"
+NEWER_PYTHON_SDK = "agent-client-protocol==1.0.0rc3"
 
 Command = list[str]
 
@@ -24,6 +26,17 @@ def scripted_agent() -> Command:
 def python_sdk(script: str) -> Command:
     """A program on the official Python SDK: `agent`, `client`, `proxy` or `loading_agent`."""
     return [sys.executable, os.fspath(PEERS / f"sdk_{script}.py")]
+
+
+def newer_python_sdk(run: Run, script: str) -> Command:
+    """The same on the release that comes next, which is installed apart, in this run's folder."""
+    place = run.folder / "newer-python-sdk"
+    python = place / "bin" / "python"
+    if not python.exists():
+        subprocess.run([sys.executable, "-m", "venv", place], check=True)
+        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*pip, NEWER_PYTHON_SDK], check=True)
+    return [os.fspath(python), os.fspath(PEERS / f"sdk_{script}.py")]
 
 
 def typescript_sdk(run: Run, script: str) -> Command:

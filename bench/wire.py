@@ -32,7 +32,7 @@ class Wire:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr, env=env
         )
-        self._last_id = 0
+        self.last_id = 0
         self.session_id = ""
 
     def __enter__(self) -> Wire:
@@ -59,10 +59,10 @@ class Wire:
 
     def ask(self, method: str, params: dict[str, object]) -> int:
         """Send a request; its id."""
-        self._last_id += 1
-        message = {"jsonrpc": "2.0", "id": self._last_id, "method": method, "params": params}
+        self.last_id += 1
+        message = {"jsonrpc": "2.0", "id": self.last_id, "method": method, "params": params}
         self.write(json.dumps(message, separators=(",", ":")).encode() + b"\n")
-        return self._last_id
+        return self.last_id
 
     def write(self, data: bytes) -> None:
         """Send bytes as they are."""
@@ -107,10 +107,10 @@ class Wire:
                 return lines - 1
 
     def _is_answer(self, line: bytes) -> bool:
-        if b'"id":%d' % self._last_id not in line:
+        if b'"id":%d' % self.last_id not in line:
             return False
         message = json.loads(line)
-        if message.get("id") != self._last_id or "method" in message:
+        if message.get("id") != self.last_id or "method" in message:
             return False
         if "error" in message:  # what fails is quick: it must not pass for a figure
             raise RuntimeError(f"{self.process.args!r}: {message['error']}")
@@ -132,12 +132,12 @@ class Wire:
 
     def prompt_line(self, words: str) -> bytes:
         """The line of one prompt, for whoever sends many."""
-        self._last_id += 1
+        self.last_id += 1
         prompt = [{"type": "text", "text": words}]
         params = {"sessionId": self.session_id, "prompt": prompt}
         message = {
             "jsonrpc": "2.0",
-            "id": self._last_id,
+            "id": self.last_id,
             "method": "session/prompt",
             "params": params,
         }

@@ -1,14 +1,20 @@
 """An agent on acphold, as its guide has it: what a prompt says is what it does.
 
-`flood N`: N updates; the last one ends in "!". `ready NAME...`: waits for the tools of these MCP
+`flood N`: N updates; the last one ends in "!". `stream N MS`: N updates, one every MS milliseconds.
+`report`: how the program fared, see `pulse`. `ready NAME...`: waits for the tools of these MCP
 servers.
 """
+
+import asyncio
+
+from pulse import Pulse
 
 import acphold
 
 TEXT = "0 the quick brown fox jumps over the lazy dog, 0123456"
 
 agent = acphold.Agent("bench", version="1")
+pulse = Pulse()
 
 
 @agent.prompt
@@ -17,6 +23,12 @@ async def answer(turn: acphold.Turn) -> None:
     if how == "ready":
         for name in words:
             await turn.mcp[name].tools()
+    elif how == "report":
+        await turn.say(pulse.report())
+    elif how == "stream":
+        for _ in range(int(words[0])):
+            await turn.say(TEXT)
+            await asyncio.sleep(int(words[1]) / 1000)
     elif number := int(words[0]):
         for _ in range(number - 1):
             await turn.say(TEXT)

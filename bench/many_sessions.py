@@ -1,0 +1,128 @@
+"""Hundreds of sessions in one library agent, all of which stream at once, beside the Python SDK.
+
+One client over two pipes has all of them open and prompts all of them in one write. Ours journals
+every piece before it is sent; the SDK keeps nothing.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
+from statistics import median
+from time import perf_counter
+
+from msgspec import Struct
+
+from bench.programs import library, newer_python_sdk, python_sdk
+from bench.run import Run
+from bench.table import Figure, Goal
+from bench.wire import FOLDER, Wire
+
+SESSIONS = 500
+PACE_MS = 20
+"""Between two pieces of a session: what a quick model takes for one."""
+
+OURS, SDK, NEWER = "acphold", "Python SDK", "Python SDK 1.0.0rc3"
+
+FIRST_PIECE, STALL, CPU_RATIO = Goal(150), Goal(50), Goal(1.2, ratio=True)
+
+
+class Streamed(Struct):
+    """What one burst of turns came to; times in milliseconds, `cpu` in seconds."""
+
+    first_piece: float
+    cpu: float
+    stall: float
+    grown: float
+    """KiB of memory for each session that are there still once all turns are over."""
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """Paced as models are; then as fast as it goes."""
+    agents = {OURS: library(), SDK: python_sdk("agent"), NEWER: newer_python_sdk(run, "agent")}
+    pieces = run.size(100, 30)
+    for words, what in (
+        (f"stream {pieces} {PACE_MS}", f"{pieces} pieces each, one every {PACE_MS} ms"),
+        (f"flood {pieces}", f"{pieces} pieces each at once"),
+    ):
+        taken: dict[str, list[Streamed]] = {name: [] for name in agents}
+        with ExitStack() as stack:
+            wires = {name: _with_sessions(stack, agent) for name, agent in agents.items()}
+            for _ in range(run.rounds):
+                for name, (wire, ids) in wires.items():
+                    taken[name].append(_streamed(wire, ids, words, pieces))
+        yield from _figures(what, taken)
+
+
+def _with_sessions(stack: ExitStack, agent: list[str]) -> tuple[Wire, list[str]]:
+    wire = stack.enter_context(Wire(agent))
+    wire.initialize()
+    params: dict[str, object] = {"cwd": FOLDER, "mcpServers": []}
+    ids = [str(wire.call("session/new", params)["sessionId"]) for _ in range(SESSIONS)]
+    wire.session_id = ids[0]
+    _report(wire)
+    return wire, ids
+
+
+def _streamed(wire: Wire, ids: list[str], words: str, pieces: int) -> Streamed:
+    before = _report(wire)
+    lines, waited = [], set()
+    for wire.session_id in ids:
+        lines.append(wire.prompt_line(words))
+        waited.add(wire.last_id)
+    firsts: dict[bytes, float] = {}
+    seen = 0
+    began = perf_counter()
+    wire.write(b"".join(lines))
+    while waited:
+        line = wire.line()
+        if b'"agent_message_chunk"' in line:
+            seen += 1
+            id_ = line.partition(b'"sessionId":"')[2].partition(b'"')[0]
+            if id_ not in firsts:
+                firsts[id_] = perf_counter() - began
+        elif b'"stopReason"' in line:
+            waited.discard(json.loads(line)["id"])
+    assert len(firsts) == SESSIONS
+    assert seen == SESSIONS * pieces, seen
+    wire.session_id = ids[0]
+    after = _report(wire)
+    return Streamed(
+        first_piece=median(firsts.values()) * 1e3,
+        cpu=after["cpu"],
+        stall=after["stall"] * 1e3,
+        grown=(after["rss"] - before["rss"]) / 1024 / SESSIONS,
+    )
+
+
+def _report(wire: Wire) -> dict[str, float]:
+    """How the agent has fared since the last report."""
+    wire.write(wire.prompt_line("report"))
+    for line in wire.until_answer():
+        if b'"agent_message_chunk"' in line:
+            told = json.loads(line)["params"]["update"]["content"]["text"]
+    report: dict[str, float] = json.loads(told)
+    return report
+
+
+def _figures(what: str, taken: Mapping[str, list[Streamed]]) -> Iterator[Figure]:
+    ours = taken[OURS]
+    for peer in (SDK, NEWER):
+        theirs, is_goal = taken[peer], peer == SDK
+        name = f"{SESSIONS} sessions, {what}"
+        for field, called, unit, goal in (
+            ("first_piece", "first piece", "ms", FIRST_PIECE),
+            ("cpu", "CPU of the agent", "s", CPU_RATIO),
+            ("stall", "longest stall", "ms", STALL),
+            ("grown", "kept of each turn", "KiB", None),
+        ):
+            yield Figure(
+                f"{name}: {called}",
+                unit,
+                [getattr(each, field) for each in ours],
+                peer,
+                [getattr(each, field) for each in theirs],
+                (goal,) if goal is not None and is_goal else (),
+                paired=field != "grown",  # which may be nothing
+            )
