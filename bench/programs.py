@@ -33,8 +33,8 @@ def newer_python_sdk(run: Run, script: str) -> Command:
     place = run.folder / "newer-python-sdk"
     python = place / "bin" / "python"
     if not python.exists():
-        subprocess.run([sys.executable, "-m", "venv", place], check=True)
-        pip = [python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([sys.executable, "-m", "venv", os.fspath(place)], check=True)
+        pip = [os.fspath(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*pip, NEWER_PYTHON_SDK], check=True)
     return [os.fspath(python), os.fspath(PEERS / f"sdk_{script}.py")]
 

@@ -33,7 +33,8 @@ PUBLIC = {
         Received WatchedAgent WatchedSession WatchedTurn connect
     """,
     "acphold.agents": """
-        Agent Answered Asked Call Event Exchange Listener Notified Unheard Updates ask
+        Agent Answered Asked Call Event Exchange Listener ListenerToMany Notified Unheard Updates
+        ask
     """,
     "acphold.web": """
         Application application
@@ -59,7 +60,8 @@ PUBLIC = {
         reader
     """,
     "acphold.journal": """
-        Archived Arrivals At Entries Free Here Index Journal Lease Links ListFilter ListKey Listed
+        Append Archived Arrivals At Entries Free Here Index Journal Lease Links ListFilter ListKey
+        Listed
         NewSession Origin Owner Owners Part Readable RowChange SearchHit SessionRow
         Sessions Silent Sought Tokens Whose
         default_location history is_forgotten session_of state_of

@@ -7,7 +7,7 @@ servers.
 
 import asyncio
 
-from pulse import Pulse
+from pulse import Pulse  # type: ignore[import-not-found]  # it lies beside this script
 
 import acphold
 

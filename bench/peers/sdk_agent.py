@@ -15,7 +15,7 @@ from typing import Any
 
 import acp
 from acp.schema import AgentMessageChunk, TextContentBlock
-from pulse import Pulse
+from pulse import Pulse  # type: ignore[import-not-found]  # it lies beside this script
 
 TEXT = "0 the quick brown fox jumps over the lazy dog, 0123456"
 

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
 from acphold.agents import Asked, Event, Updates
 from acphold.errors import JournalUnavailableError
-from acphold.library.outbox import BATCH_UPDATES, Outbox
+from acphold.library import outbox as outboxes
+from acphold.library.outbox import BATCH_UPDATES, MESSAGE, Outbox, Post, Utterance
 
 
 class Journal:
@@ -14,6 +16,8 @@ class Journal:
 
     def __init__(self) -> None:
         self.commits: list[tuple[str, list[bytes]]] = []
+        self.together: list[list[str]] = []
+        self.hears_together = True
         self.failure: Exception | None = None
         self.may_go_on = asyncio.Event()
         self.may_go_on.set()
@@ -25,6 +29,12 @@ class Journal:
             raise self.failure
         self.commits.append((event.kind, list(event.raws)))
 
+    async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
+        self.together.append([updates.session_id for updates in said])
+        for updates in said if self.hears_together else ():
+            await self.hear(updates)
+        return [self.hears_together] * len(said)
+
     async def answer(self, asked: Asked) -> bytes:
         raise AssertionError
 
@@ -35,7 +45,7 @@ class Journal:
 
 def opened() -> tuple[Journal, Outbox]:
     journal = Journal()
-    outbox = Outbox("s", journal)
+    outbox = Outbox("s", Post(journal))
     outbox.open()
     return journal, outbox
 
@@ -83,7 +93,8 @@ async def test_what_is_said_in_a_block_after_a_commit_leaves_too() -> None:
     assert journal.updates == [b"1", b"2"]
 
 
-async def test_an_author_who_never_waits_lets_others_run() -> None:
+async def test_an_author_who_never_waits_lets_others_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(outboxes, "STEP_SECONDS", 60.0)
     journal, outbox = opened()
     for number in range(BATCH_UPDATES + 1):
         await outbox.put(b"%d" % number)
@@ -107,7 +118,7 @@ async def test_what_only_the_journal_keeps_stands_where_it_was_said() -> None:
 
 async def test_nothing_leaves_before_it_is_open() -> None:
     journal = Journal()
-    outbox = Outbox("s", journal)
+    outbox = Outbox("s", Post(journal))
     await outbox.put(b"1")
     outbox.keep("store", b"a")
     await outbox.flush()
@@ -154,3 +165,79 @@ async def test_a_failed_commit_is_reported_to_whoever_says_something_next() -> N
     await outbox.put(b"3")
     await outbox.finish()
     assert journal.updates[-1] == b"3"
+
+
+def several(journal: Journal, number: int) -> list[Outbox]:
+    """The open outboxes of so many sessions of one agent."""
+    post = Post(journal)
+    made = [Outbox(f"s{place}", post) for place in range(number)]
+    for outbox in made:
+        outbox.open()
+    return made
+
+
+async def test_what_several_sessions_say_in_one_step_is_heard_together() -> None:
+    journal = Journal()
+    one, two, three = several(journal, 3)
+    await one.put(b"1")
+    await two.put(b"2")
+    three.keep("store", b"a")
+    await two.put(b"3")
+    await soon()
+    assert journal.together == [["s0", "s1"]]
+    assert sorted(journal.updates) == [b"1", b"2", b"3", b"a"]
+
+
+async def test_what_has_to_be_heard_alone_comes_behind_what_was_said_before() -> None:
+    journal = Journal()
+    one, two = several(journal, 2)
+    journal.hears_together = False
+    await one.put(b"1")
+    await two.put(b"2")
+    await soon()
+    await one.put(b"3")
+    await one.flush()
+    assert journal.updates == [b"1", b"2", b"3"]
+
+
+async def test_who_says_more_while_a_common_commit_waits_is_committed_behind_it() -> None:
+    journal = Journal()
+    one, two = several(journal, 2)
+    journal.may_go_on.clear()
+    await one.put(b"1")
+    await two.put(b"2")
+    await soon()
+    await one.put(b"3")
+    asyncio.get_running_loop().call_soon(journal.may_go_on.set)
+    await one.finish()
+    assert [raw for raw in journal.updates if raw != b"2"] == [b"1", b"3"]
+    await two.flush()
+
+
+async def test_each_session_is_told_that_a_common_commit_failed() -> None:
+    journal = Journal()
+    one, two = several(journal, 2)
+    journal.failure = JournalUnavailableError("full")
+    await one.put(b"1")
+    await two.put(b"2")
+    await soon()
+    for outbox in (one, two):
+        with pytest.raises(JournalUnavailableError, match="full"):
+            await outbox.put(b"3")
+
+
+async def test_who_goes_on_in_a_step_that_has_taken_long_lets_others_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)
+    journal = Journal()
+    said: list[str] = []
+
+    async def flood(outbox: Outbox) -> None:
+        for _ in range(3):
+            said.append(outbox.session_id)
+            await outbox.put(Utterance(MESSAGE).text("x"))
+
+    await asyncio.gather(*map(flood, several(journal, 2)))
+    assert said[:4] == ["s0", "s0", "s1", "s1"]
+    assert len(said) == 6

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from decimal import Decimal
 from pathlib import PurePath
@@ -9,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from acphold.agents import Asked, Event
+from acphold.agents import Asked, Event, Updates
 from acphold.errors import DeclarationError
-from acphold.library.outbox import Outbox
+from acphold.library.outbox import Outbox, Post
 from acphold.library.store import Store
 
 JSON = st.recursive(
@@ -31,7 +32,7 @@ class Journal(Outbox):
     """Keeps what a store writes."""
 
     def __init__(self) -> None:
-        super().__init__("s", _Nobody())
+        super().__init__("s", Post(_Nobody()))
         self.kept: list[bytes] = []
 
     def keep(self, kind: str, raw: bytes) -> None:
@@ -41,6 +42,9 @@ class Journal(Outbox):
 
 class _Nobody:
     async def hear(self, event: Event) -> None: ...
+
+    async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
+        raise AssertionError
 
     async def answer(self, asked: Asked) -> bytes:
         raise AssertionError

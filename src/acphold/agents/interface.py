@@ -89,6 +89,17 @@ class Listener(Protocol):
         """The result of what the agent asks of a client, JSON bytes; begun in wire order."""
 
 
+class ListenerToMany(Listener, Protocol):
+    """One that also hears at once what several sessions say."""
+
+    async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
+        """Hear what several sessions say in one moment, in one transaction.
+
+        For each of them whether it was heard. If not, it is to be heard by itself: there is more to
+        do about it, or something to be waited for.
+        """
+
+
 class Agent(Protocol):
     """A coding agent, wherever it runs."""
 

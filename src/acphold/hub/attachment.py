@@ -38,6 +38,10 @@ FIRST_PAGE = 16 * 1024
 PAGE = 1024 * 1024
 """Bytes of every further read."""
 
+CATCH_UP = 2 * 1024
+"""Bytes of the first read for a client that lags, and twice as many with each further one: of
+hundreds of sessions that it has open, each is to tell it something before one tells it all."""
+
 LAG = 1024 * 1024
 """Bytes a client may leave unread before it is fed from the journal."""
 
@@ -221,6 +225,27 @@ class Attachment:
                     self.client.send(line + b"\n")
         self._advance(segment.last_seq)
 
+    def line_of(self, segment: Segment) -> bytes:
+        """The line of what was just committed, for who sends it with those of other sessions.
+
+        b"" when that is not all there is to do: then it is to be delivered. A client that starts
+        all it reads at once mixes up what is of one session, so this is one entry at most.
+        """
+        seq = segment.last_seq
+        if (
+            self.state is not LIVE
+            or self.cursor + 1 != segment.first_seq
+            or self.cursor + 1 != seq
+            or seq in self.untold
+            or self._due
+            or self.client.buffered
+        ):
+            return b""
+        line = self._frames.live(segment)
+        if line:
+            self.cursor = seq
+        return line
+
     def when_reached(self, seq: int, act: Callable[[], None]) -> None:
         """Do `act` as soon as all up to `seq` has been sent, before anything behind it is.
 
@@ -286,10 +311,10 @@ class Attachment:
     async def _read_on(self) -> None:
         """Read on in the journal until the end is reached; live from there."""
         try:
-            size = FIRST_PAGE
+            size = CATCH_UP
             while self.cursor < self._source.last_seq:
                 await self._read_page(size)
-                size = PAGE
+                size = min(2 * size, PAGE)
             self.state = LIVE
         except (ConnectionLostError, LeaseLostError) as exc:
             log.info("session %s: a client gets no more: %s", self._source.id, exc)

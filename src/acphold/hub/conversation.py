@@ -41,6 +41,7 @@ from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import is_context
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
 from acphold.hub.prompt_turn import Stage, Turn
+from acphold.hub.publication import NO_CHANGE, Publication
 from acphold.hub.questions import Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
@@ -124,7 +125,7 @@ class Conversation:
                 raws = self.side.counting(updates)
                 if self.side.voice is not Voice.COUNTS:
                     await self.children.look(updates)
-                if updates.kind == "update" and all(raw.startswith(CHUNK_STARTS) for raw in raws):
+                if is_speech(updates.kind, raws):
                     if raws and updates.are_last:
                         self.session.hold("update", raws)  # with the end of the turn
                     elif raws:
@@ -132,10 +133,27 @@ class Conversation:
                 elif raws:
                     await self._hear_others(updates.kind, raws)
         except JournalError as exc:
-            log.error("session %s: %s", self.id, exc)
-            await self.turns.fail(exc)
+            await self.failed(exc)
         for early in self.children.early():
             await self.hear(early)
+
+    def plain(self, updates: Updates) -> Publication | None:
+        """These as they are published, where there is nothing else to be known of them, nor to be
+        waited for."""
+        if (
+            updates.session_id != self.side.id
+            or self.side.voice is not Voice.COUNTS
+            or updates.are_last
+            or self.session.writing.locked()
+            or not is_speech(updates.kind, updates.raws)
+        ):
+            return None
+        return Publication("update", updates.raws, None, None, NO_CHANGE, None, is_speech=True)
+
+    async def failed(self, error: JournalError) -> None:
+        """What was said could not be journalled: that ends the turn."""
+        log.error("session %s: %s", self.id, error)
+        await self.turns.fail(error)
 
     async def _publish_of_children(self, entries: Sequence[bytes]) -> None:
         if self.side.voice is Voice.COUNTS:
@@ -150,8 +168,7 @@ class Conversation:
                 if entry := await self.children.opencode(event.params):
                     await self._publish_of_children([entry])
             except JournalError as exc:
-                log.error("session %s: %s", self.id, exc)
-                await self.turns.fail(exc)
+                await self.failed(exc)
             return
         about = self.children.asked(Asked(event.method, event.params))
         self.session.tell(event.method, about.params, about_child=bool(about.child))
@@ -234,8 +251,7 @@ class Conversation:
                 raise MethodNotFoundError(asked.method)  # who it was for is gone
             return await self.questions.relay(asked)
         except JournalError as exc:
-            log.error("session %s: %s", self.id, exc)
-            await self.turns.fail(exc)
+            await self.failed(exc)
             raise
 
     # -- what a client does ---------------------------------------------------------------
@@ -385,6 +401,11 @@ class Conversation:
         self.restoration.stop()
         self.questions.close()
         self.side.close()
+
+
+def is_speech(kind: str, raws: Sequence[bytes]) -> bool:
+    """Whether these are nothing but pieces of messages and thoughts of the agent's."""
+    return kind == "update" and all(raw.startswith(CHUNK_STARTS) for raw in raws)
 
 
 def _holds_context(update: bytes) -> bool:

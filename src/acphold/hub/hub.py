@@ -14,7 +14,7 @@ from functools import partial
 from uuid import uuid4
 from weakref import WeakValueDictionary
 
-from acphold.agents import Agent, Exchange, Listener, ask
+from acphold.agents import Agent, Exchange, ListenerToMany, ask
 from acphold.errors import (
     AcpholdError,
     ConnectionLostError,
@@ -73,14 +73,14 @@ class Hub:
     def __init__(
         self,
         journal: Journal,
-        make_agent: Callable[[Listener], Agent],
+        make_agent: Callable[[ListenerToMany], Agent],
         options: ServeOptions,
         *,
         alerts: Alerts = NO_ALERTS,
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
-        self.router = Router(self._routes, self._live)
+        self.router = Router(self._routes, self._live, journal)
         self.agent = self._routes.agent = make_agent(self.router)
         self.sessions = SessionList(journal, self.agent, all_agents=options.all_agents)
         self._journal = journal

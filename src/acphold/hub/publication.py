@@ -11,13 +11,14 @@ from acphold.history.attributes import Attributes, fold_settings, fold_update
 from acphold.history.raw_update import CHUNK_STARTS, ROLES, update_kind
 from acphold.hub.agent_session import update_in
 from acphold.hub.attachment import Attachment
-from acphold.journal import RowChange
+from acphold.journal import Append, RowChange
 
 NO_CHANGE = RowChange()
 
 
 class Publication(Struct, frozen=True):
-    """Entries of one kind; see `Session.publish`."""
+    """Entries of one kind; see `Session.publish`. `is_speech` is known where nothing else can be
+    in it: then it changes no attributes."""
 
     kind: str
     raws: Sequence[bytes]
@@ -25,9 +26,12 @@ class Publication(Struct, frozen=True):
     then: Callable[[], None] | None
     change: RowChange
     audience: Attachment | None
+    is_speech: bool = False
 
     def after(self, attributes: Attributes) -> Attributes:
         """The attributes of the session after these, when they were `attributes` before."""
+        if self.is_speech:
+            return attributes
         if self.kind in ("update", "params"):
             for raw in self.raws if self.kind == "update" else map(update_in, self.raws):
                 if raw.startswith(CHUNK_STARTS):
@@ -38,6 +42,15 @@ class Publication(Struct, frozen=True):
             for raw in self.raws:
                 attributes = fold_settings(attributes, raw)
         return attributes
+
+
+class Prepared(Struct, frozen=True):
+    """Publications of one session on their way into the journal, with those that were held."""
+
+    held: list[Publication]
+    publications: Sequence[Publication]
+    attributes: Attributes
+    append: Append
 
 
 def both(change: RowChange, later: RowChange) -> RowChange:

@@ -23,9 +23,12 @@ from acphold.history.raw_update import string
 from acphold.hub.annotations import left_out
 from acphold.hub.attachment import LAG, Client
 from acphold.hub.client_request import can_answer, unanswerable
+from acphold.hub.common_commit import publish_together
 from acphold.hub.conversation import Conversation
+from acphold.hub.publication import Publication
 from acphold.hub.questions import is_decision, refusal
 from acphold.hub.routes import Routes
+from acphold.journal import Entries
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import splice
@@ -52,7 +55,9 @@ class Router:
     `serverId`.
     """
 
-    def __init__(self, routes: Routes, conversations: Mapping[str, Conversation]) -> None:
+    def __init__(
+        self, routes: Routes, conversations: Mapping[str, Conversation], journal: Entries
+    ) -> None:
         self.clients: list[Client] = []
         self.providers: dict[str, Client] = {}
         # For whom the agent is at work outside of sessions.
@@ -60,6 +65,7 @@ class Router:
         self._stuck: WeakSet[Client] = WeakSet()
         self._routes = routes
         self._conversations = conversations
+        self._journal = journal
 
     @asynccontextmanager
     async def asked_by(self, asker: Asker | None, exchange: Exchange) -> AsyncIterator[bytes]:
@@ -89,6 +95,26 @@ class Router:
                 await self._notified(event)
             case _:
                 assert_never(event)
+
+    async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
+        """See agents.Listener."""
+        together: dict[Conversation, Publication] = {}
+        heard: list[bool] = []
+        for updates in said:
+            conversation = self._find(updates.session_id)
+            publication = None
+            if conversation is not None and conversation not in together:
+                publication = conversation.plain(updates)
+                if publication is not None:
+                    together[conversation] = publication
+            heard.append(publication is not None)
+        if together:
+            published = [(each.session, publication) for each, publication in together.items()]
+            failed = await publish_together(self._journal, published)
+            for conversation, error in zip(together, failed, strict=True):
+                if error is not None:
+                    await conversation.failed(error)
+        return heard
 
     async def _notified(self, event: Notified) -> None:
         agent_session = session_id_in(event.params)

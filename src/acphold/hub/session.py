@@ -40,9 +40,19 @@ from acphold.hub.annotations import (
     notice,
 )
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
-from acphold.hub.publication import NO_CHANGE, Publication, both
+from acphold.hub.publication import NO_CHANGE, Prepared, Publication, both
 from acphold.hub.rest import Rest
-from acphold.journal import Entries, Lease, Links, Owners, RowChange, SessionRow, Sessions, state_of
+from acphold.journal import (
+    Append,
+    Entries,
+    Lease,
+    Links,
+    Owners,
+    RowChange,
+    SessionRow,
+    Sessions,
+    state_of,
+)
 from acphold.schema.update_kinds import CHILD
 
 log = logging.getLogger(__name__)
@@ -98,7 +108,8 @@ class Session:
         self._lease = lease
         self._on_lost = on_lost
         self._lost: LeaseLostError | None = None
-        self._writing = asyncio.Lock()
+        self.writing = asyncio.Lock()
+        """Held by whoever publishes."""
         self._held: list[Publication] = []
         self._active = 0
         self._last_active = row.updated_at
@@ -127,7 +138,7 @@ class Session:
         then nothing was delivered.
         """
         publication = Publication(kind, raws, author, then, change, audience)
-        async with self._writing:
+        async with self.writing:
             return await self._publish(publication)
 
     def hold(
@@ -155,7 +166,7 @@ class Session:
         """
         if not self._held and first is None:
             return
-        async with self._writing:
+        async with self.writing:
             if self._held:
                 await self._publish(first=first)
             elif first is not None:
@@ -165,29 +176,49 @@ class Session:
         self, *last: Publication, first: Callable[[], None] | None = None
     ) -> Segment:
         """Publish what is held and this, which is all or nothing; what is held stays so then."""
-        held, self._held = self._held, []
-        publications = (*held, *last) if held else last
+        prepared = self.prepare(*last)
+        append = prepared.append
         try:
-            attributes, change = self.attributes, NO_CHANGE
-            for each in publications:
-                attributes = each.after(attributes)
-                change = both(change, each.change)
-            row = self._row_change(change, attributes)
-            runs = [(each.kind, each.raws) for each in publications]
-            segments = await self._journal.append(self._lease, runs, row)
-            self.attributes, self.last_seq = attributes, segments[-1].last_seq
+            segments = await self._journal.append(append.lease, append.runs, append.change)
         except BaseException as exc:
-            self._held = held + self._held
-            if isinstance(exc, LeaseLostError):
-                self.lose(exc)
+            self.put_off(prepared, exc)
             raise
+        self.committed(prepared, segments)
         try:
             if first is not None:
                 first()
         finally:
-            for each, segment in zip(publications, segments, strict=True):
-                self._deliver(each, segment)
+            self.deliver(prepared, segments)
         return segments[-1]
+
+    # The steps of this, for who publishes in several sessions at once; `writing` is held meanwhile.
+
+    def prepare(self, *last: Publication) -> Prepared:
+        """What is held and this, as it is to be appended."""
+        publications = (*self._held, *last) if self._held else last
+        attributes, change = self.attributes, NO_CHANGE
+        for each in publications:
+            attributes = each.after(attributes)
+            change = both(change, each.change)
+        runs = [(each.kind, each.raws) for each in publications]
+        append = Append(self._lease, runs, self._row_change(change, attributes))
+        held, self._held = self._held, []
+        return Prepared(held, publications, attributes, append)
+
+    def put_off(self, prepared: Prepared, why: BaseException) -> None:
+        """It was not appended: what was held is held again."""
+        self._held = prepared.held + self._held
+        if isinstance(why, LeaseLostError):
+            self.lose(why)
+
+    def committed(self, prepared: Prepared, segments: Sequence[Segment]) -> None:
+        """It is in the journal."""
+        self.attributes, self.last_seq = prepared.attributes, segments[-1].last_seq
+
+    def deliver(self, prepared: Prepared, segments: Sequence[Segment]) -> None:
+        """Tell the clients of it."""
+        for each, segment in zip(prepared.publications, segments, strict=True):
+            self._deliver(each, segment)
 
     def _deliver(self, publication: Publication, segment: Segment) -> None:
         author = publication.author

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from acphold.journal.journal import (
+    Append,
     Archived,
     Arrivals,
     Entries,
@@ -33,6 +34,7 @@ from acphold.journal.location import default_location
 from acphold.journal.owners import At, Free, Here, Owner, Silent, Whose
 
 __all__ = [
+    "Append",
     "Archived",
     "Arrivals",
     "At",

@@ -183,6 +183,14 @@ class Lease(Struct):
     next_seq: int
 
 
+class Append(Struct, frozen=True):
+    """What is to be appended to one session; see `Entries.append`."""
+
+    lease: Lease
+    runs: Sequence[Run]
+    change: RowChange | None = None
+
+
 Part = Literal["messages", "tools", "diffs"]
 """What of an entry is searched: messages and thoughts; titles, inputs and outputs of tool calls;
 paths and both sides of changes to files."""
@@ -319,6 +327,13 @@ class Entries(Protocol):
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
         """Commit what happened, one run behind the other, and `change` to the row: all or none."""
+
+    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+        """Append to several sessions in one transaction, to each of them once.
+
+        For each what `append` returns; or the error of one whose lease does not stand any more, of
+        which nothing is written. The others are all or none.
+        """
 
     async def settle(
         self,

@@ -26,7 +26,7 @@ from acphold.journal import session_of
 from acphold.library.author_session import OpenSession
 from acphold.library.client_side import ClientSide
 from acphold.library.handshake import capabilities_of, introduction
-from acphold.library.outbox import Outbox, fresh_id
+from acphold.library.outbox import Outbox, Post, fresh_id
 from acphold.library.selection import Selection
 from acphold.library.slash_commands import SlashCommands
 from acphold.library.store import History
@@ -55,7 +55,7 @@ from acphold.schema import (
 from acphold.schema.splice import members, splice
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Call, Listener
+    from acphold.agents.interface import Call, ListenerToMany
     from acphold.journal import Journal
     from acphold.library.definition import Definition, SessionHook
     from acphold.library.session_servers import SessionServers
@@ -81,7 +81,7 @@ class InProcessAgent:
     def __init__(
         self,
         definition: Definition,
-        listener: Listener,
+        listener: ListenerToMany,
         journal: Journal,
         *,
         mcp_timeout: float,
@@ -98,6 +98,7 @@ class InProcessAgent:
         self.generation = 1
         self.capabilities = capabilities_of(definition)
         self._listener = listener
+        self._post = Post(listener)
         self._journal = journal
         self._mcp_timeout = mcp_timeout
         self._client = InitializeRequest(protocol_version=PROTOCOL_VERSION)
@@ -205,6 +206,7 @@ class InProcessAgent:
             task.cancel()
         self._tasks.close()
         await asyncio.gather(*map(self._end_session, tuple(self._sessions.values())))
+        self._post.close()
 
     # -- sessions -------------------------------------------------------------------------
 
@@ -259,7 +261,7 @@ class InProcessAgent:
         # Its servers are read apart, by who connects to them.
         setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
         definition, client = self.definition, self._client
-        outbox = Outbox(session_id, self._listener)
+        outbox = Outbox(session_id, self._post)
         opened = OpenSession(
             ClientSide(session_id, self._listener, client.client_capabilities, client.client_info),
             setup.cwd,

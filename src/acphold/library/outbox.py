@@ -1,39 +1,115 @@
 """Updates on their way from an author's code to the journal and the clients.
 
-Each is committed before anybody sees it; those that are said in a row are committed together. An
-author who says a thousand small things pays for a few commits, and nobody waits for more than the
-end of the step of the event loop that said them.
+Each is committed before anybody sees it. Those that are said in a row are committed together, and
+so are those that many sessions say in one moment: who says a thousand small things pays for a few
+commits, and nobody waits for more than the end of the step of the event loop that said them.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
+from math import inf
+from time import monotonic
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 
 from acphold.agents.interface import Updates
 from acphold.errors import AcpholdError, DeclarationError
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.wire_errors import incident
 from acphold.schema import encode
 
 if TYPE_CHECKING:
-    from acphold.agents.interface import Listener
+    from acphold.agents.interface import ListenerToMany
     from acphold.schema import ContentBlock
 
 BATCH_BYTES = 64 * 1024
 """Bytes that are held back at most, for the next ones to be committed with them."""
 
 BATCH_UPDATES = 512
-"""Updates that are held back at most: then an author who never waits lets the others run."""
+"""Updates that are held back at most."""
+
+STEP_SECONDS = 0.002
+"""How long one step of the event loop may take until each author who says something lets the others
+run: one who never waits is not noticed by them."""
 
 UPDATE = "update"
+
+Runs: TypeAlias = list[tuple[str, list[bytes]]]
+"""What was said, by its kind, in order."""
 
 Voice: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]
 
 MESSAGE: Voice = "agent_message_chunk"
 THOUGHT: Voice = "agent_thought_chunk"
+
+
+class Post:
+    """What the sessions of one agent say in a step of the event loop: it leaves together.
+
+    `breathe_at` is when (`monotonic`) the step has taken so long that others are to have the loop.
+    """
+
+    def __init__(self, listener: ListenerToMany) -> None:
+        self.listener = listener
+        self.breathe_at = inf
+        self._due: dict[Outbox, None] = {}
+        self._is_called = False
+        self._tasks = EagerTasks()
+
+    def step(self) -> None:
+        """Something begins or is said: the step may last so long from now on."""
+        if not self._is_called:
+            self._is_called = True
+            self.breathe_at = monotonic() + STEP_SECONDS
+            asyncio.get_running_loop().call_soon(self._leave)
+
+    def call_for(self, outbox: Outbox) -> None:
+        """Behind this step, take what it holds then."""
+        self._due[outbox] = None
+        self.step()
+
+    def forget(self, outbox: Outbox) -> None:
+        """What it held has left by itself."""
+        self._due.pop(outbox, None)
+
+    def begin(self, committing: Coroutine[None, None, None], *outboxes: Outbox) -> None:
+        """Commit something of these; nearly always it is done when this returns."""
+        task = self._tasks.begin(committing, "commit updates")
+        for outbox in outboxes:
+            outbox.committing = task
+
+    def close(self) -> None:
+        """Nothing more is said."""
+        self._tasks.close()
+
+    def _leave(self) -> None:
+        due, self._due = self._due, {}
+        self._is_called, self.breathe_at = False, inf
+        several = [outbox for outbox in due if outbox.holds_updates_alone]
+        if len(several) > 1:
+            self.begin(self._commit([(each, each.taken()) for each in several]), *several)
+        for outbox in due:
+            outbox.begin()
+
+    async def _commit(self, said: Sequence[tuple[Outbox, Runs]]) -> None:
+        """Commit what these have said: a run of updates each."""
+        updates = [Updates(outbox.session_id, *runs[0]) for outbox, runs in said]
+        try:
+            heard = await self.listener.hear_together(updates)
+        except Exception as exc:  # nobody awaits this task: who says something next is told
+            failure = exc if isinstance(exc, AcpholdError) else incident(exc)
+            for outbox, _ in said:
+                outbox.failure = failure
+            heard = [True] * len(said)
+        for (outbox, runs), is_heard in zip(said, heard, strict=True):
+            outbox.committing = None
+            if is_heard:
+                outbox.wait_for_more()
+            else:
+                outbox.begin(runs)
 
 
 class Outbox:
@@ -46,25 +122,25 @@ class Outbox:
     | closed | is refused, raises |                                             |
 
     Commits run in a task of their own, so that what was said before a cancellation is delivered,
-    whoever is cancelled.
+    whoever is cancelled. `committing` is that task, while there is one; `failure` is what one
+    failed with, until somebody was told.
     """
 
-    def __init__(self, session_id: str, listener: Listener) -> None:
-        self._session_id = session_id
-        self._listener = listener
+    def __init__(self, session_id: str, post: Post) -> None:
+        self.session_id = session_id
+        self.committing: asyncio.Task[Any] | None = None
+        self.failure: AcpholdError | None = None
+        self._post = post
         self._updates: list[bytes] = []
-        self._runs: list[tuple[str, list[bytes]]] = [(UPDATE, self._updates)]
+        self._runs: Runs = [(UPDATE, self._updates)]
         self._bytes = 0
         self._state: Literal["held", "open", "closed"] = "held"
         self._is_due = False
-        self._due: asyncio.Handle | None = None
-        self._committing: asyncio.Task[Any] | None = None
-        self._failure: AcpholdError | None = None
 
     def open(self) -> None:
         """The client knows the session: what is held back may leave."""
         self._state = "open"
-        self._wait_for_more()
+        self.wait_for_more()
 
     def close(self) -> None:
         """The session is open here no longer: what is said from now on is refused."""
@@ -78,8 +154,11 @@ class Outbox:
         updates.append(raw)
         self._bytes += len(raw)
         if not self._is_due:
-            self._wait_for_more()
-        return self._bytes >= BATCH_BYTES or len(updates) >= BATCH_UPDATES
+            self.wait_for_more()
+        if self._bytes >= BATCH_BYTES or len(updates) >= BATCH_UPDATES:
+            return True
+        # Most say one thing and wait for the next: to let others run is for those that go on.
+        return len(updates) > 1 and monotonic() >= self._post.breathe_at
 
     async def put(self, *raws: bytes) -> None:
         """Say these update objects together; raises what an earlier commit failed with."""
@@ -100,35 +179,37 @@ class Outbox:
         else:
             self._runs.insert(-1, (kind, [raw]))
         if not self._is_due:
-            self._wait_for_more()
+            self.wait_for_more()
 
     @contextmanager
     def one_step(self) -> Iterator[None]:
         """What is said in the block is due at its end, if it has not left by then.
 
-        A short turn is over by then: nothing was put on the event loop for what it said.
+        A short turn is over by then, and what it said has left with its end.
         """
         self._is_due = True
+        self._post.step()
         try:
             yield
         finally:
-            if self._due is None:
-                self._is_due = False
-                self._wait_for_more()
+            self._is_due = False
+            self.wait_for_more()
 
     async def breathe(self) -> None:
         """Wait until there is room, and let others run; raises what a commit failed with."""
-        await self.flush()
+        if self._bytes >= BATCH_BYTES or len(self._updates) >= BATCH_UPDATES:
+            await self.flush()
         await asyncio.sleep(0)
+        self._raise()
 
     async def flush(self) -> None:
         """Wait until all that was said is committed and delivered; raises what that failed with.
 
         Cancelling this cancels no commit.
         """
-        self._begin()
-        if self._committing is not None:
-            await asyncio.wait([self._committing])
+        self.begin()
+        if self.committing is not None:
+            await asyncio.wait([self.committing])
         self._raise()
 
     async def finish(self) -> None:
@@ -136,59 +217,71 @@ class Outbox:
 
         What was said last may be committed together with that.
         """
-        if self._committing is None and self._state == "open":
-            self._stop_waiting()
-            if self._holds_any:
-                self._committing = asyncio.current_task()
-                await self._commit(at_end=True)
-        if self._committing is not None or self._holds_any:
+        if self.committing is None and self._state == "open" and self._holds_any:
+            self.committing = asyncio.current_task()
+            await self._commit(self.taken(), at_end=True)
+        if self.committing is not None or self._holds_any:
             await self.flush()
         else:
             self._raise()
 
-    def _wait_for_more(self) -> None:
+    # -- on its way -----------------------------------------------------------------------
+
+    def wait_for_more(self) -> None:
         """Commit at the end of this step of the event loop, unless somebody does before."""
-        if self._state == "open" and self._committing is None and self._holds_any:
+        if self._state == "open" and self.committing is None and self._holds_any:
             self._is_due = True
-            self._due = asyncio.get_running_loop().call_soon(self._begin)
+            self._post.call_for(self)
+        else:
+            self._post.step()
 
-    def _begin(self) -> None:
-        self._stop_waiting()
-        if self._state == "open" and self._committing is None and self._holds_any:
-            self._committing = asyncio.create_task(self._commit(), name="commit updates")
+    @property
+    def holds_updates_alone(self) -> bool:
+        """Whether there is something to commit, and nothing but a run of updates."""
+        is_free = self._state == "open" and self.committing is None
+        return is_free and bool(self._updates) and len(self._runs) == 1
 
-    def _stop_waiting(self) -> None:
+    def taken(self) -> Runs:
+        """All that it holds, to be committed."""
         self._is_due = False
-        if self._due is not None:
-            self._due.cancel()
-            self._due = None
+        self._post.forget(self)
+        held, self._updates, self._bytes = self._runs, [], 0
+        self._runs = [(UPDATE, self._updates)]
+        return held
 
-    async def _commit(self, *, at_end: bool = False) -> None:
+    def begin(self, runs: Runs | None = None) -> None:
+        """Commit these runs that were `taken`, and all that it holds, unless that is under way."""
+        if self._state == "open" and self.committing is None and (runs or self._holds_any):
+            self._post.begin(self._commit(runs or self.taken()), self)
+
+    async def _commit(self, held: Runs, *, at_end: bool = False) -> None:
         try:
-            while self._holds_any:
-                held, self._updates, self._bytes = self._runs, [], 0
-                self._runs = [(UPDATE, self._updates)]
+            while True:
                 runs = [run for run in held if run[1]]
                 for kind, raws in runs:
                     are_last = at_end and raws is runs[-1][1]
-                    await self._listener.hear(Updates(self._session_id, kind, raws, are_last))
+                    said = Updates(self.session_id, kind, raws, are_last)
+                    await self._post.listener.hear(said)
+                if not self._holds_any:
+                    return
+                held = self.taken()
         except AcpholdError as exc:
-            self._failure = exc
+            self.failure = exc
         except Exception as exc:  # nobody awaits this task: who says something next is told
-            self._failure = incident(exc)
+            self.failure = incident(exc)
         finally:
-            self._committing = None
+            self.committing = None
 
     @property
     def _holds_any(self) -> bool:
         return bool(self._updates) or len(self._runs) > 1
 
     def _refuse(self) -> NoReturn:
-        raise DeclarationError(f"session {self._session_id!r} was closed here: nothing enters it")
+        raise DeclarationError(f"session {self.session_id!r} was closed here: nothing enters it")
 
     def _raise(self) -> None:
-        if self._failure is not None:
-            failure, self._failure = self._failure, None
+        if self.failure is not None:
+            failure, self.failure = self.failure, None
             raise failure
 
 

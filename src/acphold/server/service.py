@@ -38,7 +38,7 @@ from acphold.transports.runtime_folder import note_place, own_socket
 from acphold.transports.unix import listening
 
 if TYPE_CHECKING:
-    from acphold.agents import Agent, Listener
+    from acphold.agents import Agent, ListenerToMany
     from acphold.journal import Journal
     from acphold.transports import unix
 
@@ -51,7 +51,7 @@ is not waited for: an editor that leaves ends it."""
 LOOK_SECONDS = 2.0
 """How often a background process looks whether anybody needs it."""
 
-MakeAgent = Callable[["Listener", "Journal"], "Agent"]
+MakeAgent = Callable[["ListenerToMany", "Journal"], "Agent"]
 """Makes the agent that answers, given who hears it and where its sessions are kept."""
 
 

@@ -21,6 +21,7 @@ from acphold.history.times import now_ms
 from acphold.journal.access import AccessToken
 from acphold.journal.journal import (
     READ_BYTES,
+    Append,
     Grouping,
     Lease,
     Listed,
@@ -82,6 +83,23 @@ def appending(number: int) -> str:
         f"INSERT INTO segments (key, first_seq, at, kind, raw) SELECT * FROM (VALUES {rows})"
         " WHERE EXISTS (SELECT 1 FROM leases WHERE session = ? AND epoch = ?)"
     )
+
+
+def _segments(lease: Lease, runs: Iterable[Run], at: int) -> list[Segment]:
+    """The segments of what is appended now."""
+    made: list[Segment] = []
+    seq = lease.next_seq
+    for kind, raws in runs:
+        made.append(one := in_one(seq, kind, raws, at))
+        seq = one.last_seq + 1
+    return made
+
+
+def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearray]:
+    """The row of a segment."""
+    key = lease.number << SEQ_BITS | one.last_seq
+    # For bytes, the module of Python 3.11 looks for an adapter.
+    return key, one.first_seq, one.at, CODES.get(one.kind, one.kind), bytearray(one.raw)
 
 
 class SqliteJournal:
@@ -262,15 +280,11 @@ class SqliteJournal:
     ) -> list[Segment]:
         if self._background.rests:
             await self._background.rested()
-        made: list[Segment] = []
+        at = now_ms()
+        made = _segments(lease, runs, at)
         values: tuple[object, ...] = ()
-        size, seq, at = _COMMIT_BYTES, lease.next_seq, now_ms()
-        for kind, raws in runs:
-            made.append(one := in_one(seq, kind, raws, at))
-            key = lease.number << SEQ_BITS | one.last_seq
-            raw = bytearray(one.raw)  # for bytes, the module of Python 3.11 looks for an adapter
-            values += (key, one.first_seq, at, CODES.get(kind, kind), raw)
-            size, seq = size + len(raw), one.last_seq + 1
+        for one in made:
+            values += _row(lease, one)
         statement = appending(len(made))
         values += (lease.number, lease.epoch)
 
@@ -295,9 +309,41 @@ class SqliteJournal:
             done = await self._write(with_row)
         if not done:
             raise await self._look(lambda db: leases.lost(db, lease))
-        lease.next_seq = seq
-        self._background.has_grown(size)
+        lease.next_seq = made[-1].last_seq + 1
+        self._background.has_grown(_COMMIT_BYTES + sum(len(one.raw) for one in made))
         return made
+
+    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+        if self._background.rests:
+            await self._background.rested()
+        at = now_ms()
+        made = [_segments(append.lease, append.runs, at) for append in appends]
+        rows = [
+            (*_row(append.lease, one), append.lease.number, append.lease.epoch)
+            for append, segments in zip(appends, made, strict=True)
+            for one in segments
+        ]
+
+        def work(db: Connection) -> dict[str, LeaseLostError]:
+            lost: list[LeaseLostError] = []
+            if db.executemany(appending(1), rows).rowcount < len(rows):
+                lost = leases.all_lost(db, [append.lease for append in appends])
+            told = {error.session_id: error for error in lost}
+            for lease, change in ((append.lease, append.change) for append in appends):
+                if change is not None and lease.session_id not in told:
+                    session_rows.change_row(db, lease.number, change)
+            return told
+
+        lost = await self._write(work)
+        done: list[list[Segment] | LeaseLostError] = []
+        for append, segments in zip(appends, made, strict=True):
+            if (error := lost.get(append.lease.session_id)) is not None:
+                done.append(error)
+            else:
+                append.lease.next_seq = segments[-1].last_seq + 1
+                done.append(segments)
+        self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
+        return done
 
     async def take_in(
         self,
