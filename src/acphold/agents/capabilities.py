@@ -42,6 +42,9 @@ POSITIONS = "acphold/positions"
 WATCHES = "acphold/watches"
 """The key there by which a client says that it only looks on."""
 
+ALL_AGENTS = "acphold/allAgents"
+"""The key there by which a client of a server asks for the sessions of all agents."""
+
 LINE = "acphold/line"
 """The key there by which a process of ours says that it is a line to the owner of sessions."""
 

@@ -163,15 +163,15 @@ async def _serve(
         services = {
             agent.name or "agent": _service(agent, journal, log_file, alerts) for agent in agents
         }
-        default, first = next(iter(services.items()))
+        default = next(iter(services))
         try:
             await server.serve(
                 services,
                 default,
                 listening,
-                first.journal,
                 ready=tell,
                 stop=stop,
+                called=agent_name,
                 linger=linger,
             )
         except OSError as exc:

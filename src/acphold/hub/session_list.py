@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from time import monotonic
 from typing import Protocol
@@ -116,22 +116,7 @@ class SessionList:
         lines = [await self._ours(row) for row in rows]
         strangers = [] if archived == "only" else await self._strangers(cwd, held)
         lines += [line for line in strangers if after is None or after < line.key]
-        put_away = {row.session_id for row in rows if row.archived}
-        lines.sort(key=lambda line: (-line.key.updated_at, _backwards(line.key.session_id)))
-        shown, more = lines[:PAGE_SIZE], len(lines) > PAGE_SIZE
-        raws = [line.raw for line in shown]
-        if archived is not None:
-            # Each says whether it is (unstable, `SessionInfo.archived`).
-            marks = [encode(line.info.session_id in put_away) for line in shown]
-            raws = [
-                splice(line.raw, {"archived": mark})
-                for line, mark in zip(shown, marks, strict=True)
-            ]
-        page = {"sessions": array(raws)}
-        if more:
-            next_cursor = cursors.encode(shown[-1].key, filter, await self._journal.cursor_secret())
-            page["nextCursor"] = encode(next_cursor)
-        return splice(b"{}", page)
+        return await _page(self._journal, filter, rows, lines, marked=archived is not None)
 
     def agents_own(self, session_id: str) -> Line | None:
         """What the agent said of a session of its own when it was last asked."""
@@ -217,6 +202,58 @@ def _spellings(cwd: str | None) -> Sequence[str | None]:
     if cwd is None:
         return [None]
     return [*dict.fromkeys((os.path.normpath(cwd), resolved_folder(cwd)))]
+
+
+async def page_of_all(
+    journal: Sessions,
+    filter: ListFilter,
+    cursor: str | None,
+    called: Callable[[str], str],
+    *,
+    marked: bool,
+) -> bytes:
+    """One page of the journal's sessions, of whichever agent, which each says: as it is `called`
+    under whose key it is kept. What only an agent knows is not in it. Raises CursorError."""
+    secret = await journal.cursor_secret()
+    after = None if cursor is None else cursors.decode(cursor, filter, secret)
+    rows = await journal.page(filter, after, PAGE_SIZE + 1)
+    lines = [_line(row, {AGENT: called(row.agent)}) for row in rows]
+    return await _page(journal, filter, rows, lines, marked=marked)
+
+
+async def only_of_all(journal: Sessions, session_id: str, called: Callable[[str], str]) -> bytes:
+    """The same for who may see this session and no other."""
+    try:
+        row = await journal.session(session_id)
+    except UnknownSessionError:
+        return b'{"sessions":[]}'
+    return splice(b"{}", {"sessions": array([_line(row, {AGENT: called(row.agent)}).raw])})
+
+
+async def _page(
+    journal: Sessions,
+    filter: ListFilter,
+    rows: Sequence[SessionRow],
+    lines: list[Line],
+    *,
+    marked: bool,
+) -> bytes:
+    """The newest of these lines as the result of `session/list`.
+
+    With `marked` each says whether it is archived (unstable, `SessionInfo.archived`).
+    """
+    put_away = {row.session_id for row in rows if row.archived}
+    lines.sort(key=lambda line: (-line.key.updated_at, _backwards(line.key.session_id)))
+    shown, more = lines[:PAGE_SIZE], len(lines) > PAGE_SIZE
+    raws = [line.raw for line in shown]
+    if marked:
+        marks = [encode(line.info.session_id in put_away) for line in shown]
+        raws = [splice(raw, {"archived": mark}) for raw, mark in zip(raws, marks, strict=True)]
+    page = {"sessions": array(raws)}
+    if more:
+        next_cursor = cursors.encode(shown[-1].key, filter, await journal.cursor_secret())
+        page["nextCursor"] = encode(next_cursor)
+    return splice(b"{}", page)
 
 
 class _AgentsPage(Struct, rename="camel"):

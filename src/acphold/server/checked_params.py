@@ -24,6 +24,7 @@ from acphold.schema import (
 )
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.session_requests import (
+    ListSessionsRequest,
     LoadSessionRequest,
     NewSessionRequest,
     ResumeSessionRequest,
@@ -62,6 +63,14 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
         # Only a resume may leave them out, and it may become a load or a new session at the agent.
         params = splice(params, {"mcpServers": b"[]"})
     return Setup(request.cwd, roots, params)
+
+
+def checked_list(params: bytes) -> ListSessionsRequest:
+    """The params of session/list; raises InvalidParamsError."""
+    asked = decode(ListSessionsRequest, params).value
+    if asked.cwd is not None and not asked.cwd.startswith("/"):
+        raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
+    return asked
 
 
 def _absolute(path: str, field: str) -> None:

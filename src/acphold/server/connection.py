@@ -28,7 +28,6 @@ from acphold.errors import (
     AcpholdError,
     AgentError,
     InterruptedTurnError,
-    InvalidParamsError,
     InvalidRequestError,
     JournalError,
     OwnerLostError,
@@ -60,7 +59,6 @@ from acphold.schema import (
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
     InitializeRequest,
-    ListSessionsRequest,
     LoadSessionRequest,
     NewSessionRequest,
     ResumeSessionRequest,
@@ -72,6 +70,7 @@ from acphold.schema.splice import members
 from acphold.server import neighbours
 from acphold.server.checked_params import (
     OpenRequest,
+    checked_list,
     checked_setup,
     prompt_in,
     session_id_of,
@@ -479,9 +478,7 @@ class Connection:
     # -- others ---------------------------------------------------------------------------
 
     async def _list(self, request: Request) -> bytes:
-        asked = decode(ListSessionsRequest, request.params).value
-        if asked.cwd is not None and not asked.cwd.startswith("/"):
-            raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
+        asked = checked_list(request.params)
         if self._principal.session_id is not None:
             return await self._hub.sessions.only(self._principal.session_id)
         archived = archive_filter(request.params) if self._unstable else None

@@ -9,13 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final
 
-from acphold.errors import AcpholdError
+from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.hub import Hub
+from acphold.hub.session_list import only_of_all, page_of_all
+from acphold.journal import Journal, ListFilter
 from acphold.rpc import Transport
+from acphold.server.all_agents import attend_all, begun
+from acphold.server.checked_params import checked_list
 from acphold.server.principals import Principal
 from acphold.server.service import (
     LOOK_SECONDS,
@@ -25,6 +29,7 @@ from acphold.server.service import (
     refuse,
     served_journal,
 )
+from acphold.server.unstable import archive_filter
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +38,9 @@ LINGER_SECONDS: Final = 600.0
 
 
 class Endpoints:
-    """See the module; an async context manager. `default` is the agent of a client that names none.
+    """See the module; an async context manager. `default` is the agent of a client that names none,
+    `journal` the default agent's, and `called` says by what name the agent is served whose sessions
+    are kept under a key.
 
     An agent ends that for `linger` seconds has had no client, no turn and no open question; its
     sessions stay, and who comes next has it started again. At the end of the block all have ended.
@@ -42,12 +49,16 @@ class Endpoints:
     def __init__(
         self,
         services: Mapping[str, Service],
-        default: str | None,
+        default: str,
+        journal: Journal,
         *,
+        called: Callable[[str], str] = str,
         linger: float = LINGER_SECONDS,
     ) -> None:
         self._services = services
         self._default = default
+        self._journal = journal
+        self._called = called
         self._linger = linger
         self._coming: Counter[str] = Counter()
         self._open: dict[str, asyncio.Future[Hub]] = {}
@@ -77,6 +88,14 @@ class Endpoints:
         return self._services[name].options.max_message
 
     async def attend(self, name: str, transport: Transport, principal: Principal) -> None:
+        """Serve one client of this agent, or of all if it asks for that, until it leaves."""
+        transport, asks = await begun(transport, self.limit(name))
+        if asks and name in self.names:
+            await attend_all(self, name, transport, self.limit(name), principal)
+        else:
+            await self.attend_one(name, transport, principal)
+
+    async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
         """Serve one client of this agent until it leaves; nobody's leaving ends anything."""
         self._coming[name] += 1  # a hub that has let somebody in does not end before they leave
         try:
@@ -89,6 +108,60 @@ class Endpoints:
             await attend(hub, self._services[name], transport, principal=principal)
         finally:
             self._coming[name] -= 1
+
+    # -- all agents on one connection: server.all_agents.Agents ---------------------------
+
+    @property
+    def names(self) -> Sequence[str]:
+        """The agents that keep their sessions in the one journal, the default one first."""
+        place = self._services[self._default].journal
+        return [name for name, service in self._services.items() if service.journal == place]
+
+    @property
+    def unstable(self) -> bool:
+        """Whether all of them are served with what is no part of the protocol yet."""
+        return all(self._services[name].options.unstable for name in self.names)
+
+    async def agent_of(self, session_id: str) -> str | None:
+        """The agent that this is a session of; None where it is not served here, or not known."""
+        try:
+            row = await self._journal.session(session_id)
+        except UnknownSessionError:
+            return None
+        name = self._name_of(row.agent)
+        return name if name in self.names else None
+
+    async def page(self, principal: Principal, params: bytes) -> bytes:
+        """The result of `session/list`, of all agents: the journal's sessions, started or not."""
+        asked = checked_list(params)
+        if principal.session_id is not None:
+            return await only_of_all(self._journal, principal.session_id, self._name_of)
+        archived = archive_filter(params) if self.unstable else None
+        held: frozenset[str] = frozenset().union(*(hub.held_ids for hub in self._hubs.values()))
+        filter = ListFilter(cwd=asked.cwd, held=held, archived=archived or "exclude")
+        return await page_of_all(
+            self._journal, filter, asked.cursor, self._name_of, marked=archived is not None
+        )
+
+    def _name_of(self, key: str) -> str:
+        """By what name the agent is served whose sessions are kept so; the key if it is not."""
+        # One that runs says it itself; of the others it is known by what people call them.
+        for name, hub in self._hubs.items():
+            if hub.agent.key == key:
+                return name
+        called = self._called(key)
+        return called if called in self._services else key
+
+    @property
+    def _hubs(self) -> dict[str, Hub]:
+        """Those that are open."""
+        return {
+            name: opening.result()
+            for name, opening in self._open.items()
+            if opening.done() and not opening.cancelled() and opening.exception() is None
+        }
+
+    # -- hubs -----------------------------------------------------------------------------
 
     def _hub(self, name: str) -> asyncio.Future[Hub]:
         """That of this agent; whoever comes first has it opened."""

@@ -103,29 +103,30 @@ class Serving(Struct, frozen=True):
 
 async def serve(
     services: Mapping[str, Service],
-    default: str | None,
+    default: str,
     listening: Listening,
-    journal: str,
     *,
     ready: Callable[[Serving], None],
     stop: asyncio.Event,
+    called: Callable[[str], str] = str,
     linger: float = LINGER_SECONDS,
 ) -> None:
-    """Serve these agents until `stop` is set; tokens are those of `journal`.
+    """Serve these agents until `stop` is set; tokens are those of the default one's journal.
+    `called` and `linger` are as `Endpoints` has them.
 
     Raises SettingsError, JournalError, and OSError where the address is taken.
     """
     listening.check()
     with _bound(listening) as bound:
         origins = listening.origins(bound.getsockname()[1])
-        tokens = served_journal(journal)
+        tokens = served_journal(services[default].journal)
         try:
             connections = _connections(listening)
             gate = Gate(tokens, origins, connections)
             pairing = Pairing(asyncio.get_running_loop().time)
             await _let_this_user_in(gate, tokens, origins)
             async with (
-                Endpoints(services, default, linger=linger) as endpoints,
+                Endpoints(services, default, tokens, called=called, linger=linger) as endpoints,
                 HttpClients(endpoints, gate) as http,
                 _looking(gate.look, TOKENS_SECONDS),
                 _looking(connections.look, LOOK_SECONDS),

@@ -1,0 +1,444 @@
+"""One connection to the sessions of all agents that are served here, each with its own agent.
+
+A client asks for it with `initialize`. To each agent that it needs it then has a line: a connection
+in memory to that agent's hub, which knows nothing of the others. What names a session goes to the
+session's agent, all else to the one that `_meta` names, or the default one. What the agents ask and
+tell is the client's as it is, for ids of sessions are those of the journal, which they share.
+
+An agent is introduced to the client when it is first needed, and its line is given up with the last
+session that the client has open there: whom nobody needs may end. So what `initialize` is answered
+holds for every agent, started or not: what acphold does for all. What an agent can besides stands
+beside its name with each session that is opened.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Coroutine, Sequence
+from contextlib import suppress
+from typing import Final, Protocol
+
+import acphold
+from acphold.agents.capabilities import ALL_AGENTS, in_version_1, offer_of, told_client
+from acphold.errors import (
+    AUTH_REQUIRED,
+    AcpholdError,
+    ConnectionLostError,
+    InvalidParamsError,
+    InvalidRequestError,
+    RemoteError,
+    StoppedError,
+    UnknownSessionError,
+)
+from acphold.hub.attachment import LAG
+from acphold.hub.forks import FORK_SESSION
+from acphold.hub.session_list import AGENT
+from acphold.rpc import NotificationReceived, Peer, Transport, connected
+from acphold.rpc.pending_call import Answer
+from acphold.rpc.request import Request
+from acphold.schema import (
+    CLOSE_SESSION,
+    DELETE_SESSION,
+    INITIALIZE,
+    LIST_SESSIONS,
+    LOAD_SESSION,
+    NEW_SESSION,
+    RESUME_SESSION,
+    InitializeRequest,
+    decode,
+    encode,
+)
+from acphold.schema.session_ids import session_id_in
+from acphold.schema.splice import members, splice
+from acphold.server.owner_line import ADDED_BYTES
+from acphold.server.principals import Principal
+from acphold.server.unstable import ARCHIVE
+from acphold.transports.memory import memory_pair
+
+log = logging.getLogger(__name__)
+
+INTRODUCTION: Final = "acphold/introduction"
+"""The `_meta` key of an opened session: what its agent has answered to `initialize`."""
+
+OPENING: Final = frozenset({NEW_SESSION.name, LOAD_SESSION.name, RESUME_SESSION.name, FORK_SESSION})
+LEAVING: Final = frozenset({CLOSE_SESSION.name, DELETE_SESSION.name, ARCHIVE})
+
+
+class Agents(Protocol):
+    """Those that are served here together."""
+
+    @property
+    def names(self) -> Sequence[str]:
+        """By what a client names them, the default one first."""
+
+    @property
+    def unstable(self) -> bool:
+        """Whether all of them are served with what is no part of the protocol yet."""
+
+    async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
+        """Serve a client of this agent until it leaves."""
+
+    async def agent_of(self, session_id: str) -> str | None:
+        """The agent that this is a session of; None where it is not served here, or not known."""
+
+    async def page(self, principal: Principal, params: bytes) -> bytes:
+        """The result of `session/list`, of all agents."""
+
+
+async def begun(transport: Transport, limit: int) -> tuple[Transport, bool]:
+    """The transport, as if nothing had been read of it, and whether its client asks for all agents.
+
+    The first message says so. One that is longer than `limit` is for whoever reads on to refuse.
+    """
+    arrived = b""
+    while b"\n" not in arrived and len(arrived) <= limit:
+        chunk = await transport.receive()
+        if not chunk:
+            break
+        arrived += chunk
+    asks = False
+    with suppress(InvalidParamsError):
+        first = members(arrived.partition(b"\n")[0])
+        can = members(members(first.get("params", b"")).get("clientCapabilities", b""))
+        asks = members(can.get("_meta", b"")).get(ALL_AGENTS) == b"true"
+    return _Begun(transport, arrived), asks
+
+
+class _Begun:
+    """A transport of which something was read already, which is received again."""
+
+    def __init__(self, transport: Transport, arrived: bytes) -> None:
+        self._transport = transport
+        self._arrived = arrived
+        self.send = transport.send
+        self.drain = transport.drain
+        self.aclose = transport.aclose
+
+    @property
+    def buffered(self) -> int:
+        return self._transport.buffered
+
+    async def receive(self) -> bytes:
+        arrived, self._arrived = self._arrived, b""
+        return arrived or await self._transport.receive()
+
+
+async def attend_all(
+    agents: Agents, default: str, transport: Transport, limit: int, principal: Principal
+) -> None:
+    """Serve one client that asks for all agents, until it leaves."""
+    connection = AllAgents(agents, default, transport, limit, principal)
+    try:
+        async with connected(connection.peer) as pump:
+            try:
+                await asyncio.wait({pump})
+            finally:
+                if not pump.done():  # this process ends, and the client stays
+                    connection.peer.refuse_all(StoppedError())
+    finally:
+        await connection.aclose()
+
+
+class AllAgents:
+    """See the module: what the client asks, on its way to the lines."""
+
+    def __init__(
+        self,
+        agents: Agents,
+        default: str,
+        transport: Transport,
+        limit: int,
+        principal: Principal,
+    ) -> None:
+        self.peer = Peer(transport, self, name="client", limit=limit)
+        self._agents = agents
+        self._default = default
+        self._limit = limit
+        self._principal = principal
+        self._introduction = b""
+        self._lines: dict[str, AgentLine] = {}
+        self._given_up: set[asyncio.Task[None]] = set()
+        self._opened: dict[str, AgentLine] = {}
+        # Whose agent is being looked for, and what waits for that, in the order in which it came.
+        self._sought: dict[str, list[Forwarded]] = {}
+
+    # -- what the client asks and tells ---------------------------------------------------
+
+    def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
+        if request.method == INITIALIZE.name:
+            return self._initialize(request)
+        if not self._introduction:
+            raise InvalidRequestError(f"{request.method} before initialize; initialize first")
+        self._principal.check(request.method, request.params)  # before an agent is started for it
+        if request.method == LIST_SESSIONS.name:
+            return self._agents.page(self._principal, request.params or b"{}")
+        forwarded = Forwarded(request.method, request.params or b"{}", request)
+        session_id = session_id_in(forwarded.params)
+        if session_id is None:
+            self._line(self._named(forwarded)).send(forwarded)
+            return None
+        return self._to_agent_of(session_id, forwarded)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for told in batch:
+            forwarded = Forwarded(told.method, told.params)
+            session_id = session_id_in(told.params)
+            if session_id is not None:
+                # One at a time: a client that names what is not there is read no faster.
+                if (seeking := self._to_agent_of(session_id, forwarded)) is not None:
+                    await seeking
+            elif (line := self._lines.get(self._default)) is not None:
+                line.send(forwarded)
+
+    async def _initialize(self, request: Request) -> bytes:
+        if self._lines:
+            raise InvalidRequestError("initialize was answered already; it is sent once")
+        self._introduction = params = in_version_1(request.params)
+        offer = offer_of(decode(InitializeRequest, params).value, params)
+        info = {"name": "acphold", "title": "acphold", "version": acphold.__version__}
+        told = encode({"agentInfo": info, "authMethods": []})
+        told = told_client(told, unstable=self._agents.unstable, begun=offer.begun)
+        can = members(told)["agentCapabilities"]
+        served = [self._default, *(it for it in self._agents.names if it != self._default)]
+        meta = splice(members(can).get("_meta", b"{}"), {ALL_AGENTS: encode(served)})
+        return splice(told, {"agentCapabilities": splice(can, {"_meta": meta})})
+
+    def _named(self, forwarded: Forwarded) -> str:
+        """The agent that what is forwarded names in its `_meta`, which is for us alone."""
+        meta = members(forwarded.params).get("_meta", b"")
+        raw = members(meta).get(AGENT) if meta.startswith(b"{") else None
+        if raw is None:
+            return self._default
+        for name in self._agents.names:
+            if raw == encode(name):
+                meta = splice(meta, {AGENT: None})
+                left = meta if members(meta) else None
+                forwarded.params = splice(forwarded.params, {"_meta": left})
+                return name
+        raise InvalidParamsError(
+            f"{AGENT}: one of {', '.join(self._agents.names)} is required", field=f"_meta.{AGENT}"
+        )
+
+    def _to_agent_of(self, session_id: str, forwarded: Forwarded) -> Awaitable[None] | None:
+        """Send it to the session's agent; what has to be waited for until it is, if anything."""
+        if (waiting := self._sought.get(session_id)) is not None:
+            waiting.append(forwarded)
+        elif (line := self._opened.get(session_id)) is not None:
+            line.send(forwarded)
+        else:
+            self._sought[session_id] = [forwarded]
+            return self._seek(session_id)
+        return None
+
+    async def _seek(self, session_id: str) -> None:
+        problem: AcpholdError = StoppedError()
+        line: AgentLine | None = None
+        try:
+            name = await self._agents.agent_of(session_id) or self._default
+            # For what is only told no agent is started: the session is not open there.
+            is_asked = any(it.is_asked for it in self._sought[session_id])
+            line = self._line(name) if is_asked else self._lines.get(name)
+            problem = UnknownSessionError(session_id)
+        except AcpholdError as exc:
+            problem = exc
+        finally:
+            for forwarded in self._sought.pop(session_id):
+                if line is None:
+                    forwarded.refuse(problem)
+                else:
+                    line.send(forwarded)
+
+    # -- lines ----------------------------------------------------------------------------
+
+    def _line(self, name: str) -> AgentLine:
+        line = self._lines.get(name)
+        if line is None:
+            ours, theirs = memory_pair()
+            line = self._lines[name] = AgentLine(name, ours, self, self._limit)
+            line.start(self._agents.attend_one(name, theirs, self._principal), self._introduction)
+        return line
+
+    def opened(self, session_id: str, line: AgentLine) -> None:
+        """The client has the session open there."""
+        self._opened[session_id] = line
+
+    def left(self, session_id: str) -> None:
+        """It has it open no longer."""
+        self._opened.pop(session_id, None)
+
+    def look_at(self, line: AgentLine) -> None:
+        """Give a line up that is of no use any more: it has ended, or nothing is open there."""
+        is_needed = line.awaited or line in self._opened.values()
+        if self._lines.get(line.name) is line and (line.is_over or not is_needed):
+            del self._lines[line.name]
+            for session_id in [it for it, its in self._opened.items() if its is line]:
+                del self._opened[session_id]
+            ending = asyncio.create_task(line.aclose(), name=f"end line to {line.name}")
+            self._given_up.add(ending)
+            ending.add_done_callback(self._given_up.discard)
+
+    async def aclose(self) -> None:
+        """The client has gone; its turns go on."""
+        lines, self._lines = [*self._lines.values()], {}
+        await asyncio.gather(*(line.aclose() for line in lines), *self._given_up)
+
+
+class Forwarded:
+    """What the client asks or tells, on its way to an agent; `request` is None for what it tells.
+
+    `is_cancelled` once the client does not wait for the answer any more.
+    """
+
+    def __init__(self, method: str, params: bytes, request: Request | None = None) -> None:
+        self.method = method
+        self.params = params
+        self.request = request
+        self.is_cancelled = False
+        if request is not None:
+            request.on_cancel = self._forget
+
+    def _forget(self) -> None:
+        self.is_cancelled = True
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it is to be answered."""
+        return self.request is not None
+
+    def refuse(self, error: AcpholdError) -> None:
+        """It cannot be sent."""
+        if self.request is not None:
+            self.request.refuse(error)
+        else:
+            log.warning("%s was ignored: %s", self.method, error)
+
+
+class AgentLine:
+    """The client at one agent's hub. `awaited` is how much it waits for there."""
+
+    def __init__(self, name: str, transport: Transport, client: AllAgents, limit: int) -> None:
+        self.name = name
+        self.awaited = 0
+        self.is_over = False
+        self._client = client
+        # As the line to an owner: read however much is on its way to it.
+        room = limit + ADDED_BYTES
+        self._peer = Peer(transport, self, name=f"hub of {name}", limit=room, is_agent=True)
+        self._tasks: list[asyncio.Task[None]] = []
+        self._waiting: list[Forwarded] | None = []
+        self._introduction = b"{}"
+
+    def start(self, attending: Coroutine[None, None, None], introduction: bytes) -> None:
+        """Have the hub attend, and introduce the client there; `aclose` ends it."""
+        self._tasks = [
+            asyncio.create_task(attending, name=f"attend at {self.name}"),
+            asyncio.create_task(self._run(), name=f"pump of {self.name}"),
+            asyncio.create_task(self._introduce(introduction), name=f"introduce to {self.name}"),
+        ]
+
+    async def _run(self) -> None:
+        await self._peer.pump()
+        self.is_over = True
+        self._client.look_at(self)
+
+    async def _introduce(self, params: bytes) -> None:
+        refusal: AcpholdError | None = None
+        try:
+            self._introduction = await self._peer.call_raw(INITIALIZE.name, params)
+        except AcpholdError as exc:
+            refusal, self.is_over = exc, True
+        waiting, self._waiting = self._waiting or [], None
+        for forwarded in waiting:
+            self.awaited -= forwarded.is_asked
+            if refusal is None:
+                self._send(forwarded)
+            else:
+                forwarded.refuse(refusal)
+        self._client.look_at(self)
+
+    def send(self, forwarded: Forwarded) -> None:
+        """Send it, behind what was sent before: once the client is introduced."""
+        if self._waiting is None:
+            self._send(forwarded)
+        else:
+            self.awaited += forwarded.is_asked
+            self._waiting.append(forwarded)
+
+    def _send(self, forwarded: Forwarded) -> None:
+        request = forwarded.request
+        if request is None:
+            self._peer.tell(forwarded.method, forwarded.params)
+            return
+        if forwarded.is_cancelled:
+            return
+
+        def take(answer: Answer) -> None:
+            self.awaited -= 1
+            request.reply(self._told(forwarded, answer))
+            self._client.look_at(self)
+
+        def give_up() -> None:
+            if not self._client.peer.is_lost:  # of a client that has gone the turn goes on
+                self.awaited -= 1
+                self._peer.withdraw(id_)
+                self._client.look_at(self)
+
+        try:
+            id_ = self._peer.begin(forwarded.method, forwarded.params, take)
+        except ConnectionLostError as exc:
+            request.refuse(exc)
+            return
+        self.awaited += 1
+        request.on_cancel = give_up
+
+    def _told(self, forwarded: Forwarded, answer: Answer) -> Answer:
+        """What the hub has answered, with what the client has to know of the agent; noted is what
+        the client has open there by that."""
+        session_id = session_id_in(forwarded.params)
+        if isinstance(answer, bytes) and forwarded.method in OPENING:
+            session_id = session_id_in(answer) or session_id
+            self._client.opened(session_id or "", self)
+            meta = members(answer).get("_meta", b"")
+            named = {AGENT: encode(self.name), INTRODUCTION: self._introduction}
+            meta = splice(meta if meta.startswith(b"{") else b"{}", named)
+            return splice(answer, {"_meta": meta})
+        if isinstance(answer, bytes) and forwarded.method in LEAVING:
+            self._client.left(session_id or "")
+        if isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED:
+            # How to sign in the agent has said to `initialize`, which the client has not seen.
+            methods = members(self._introduction).get("authMethods", b"[]")
+            data = members(answer.raw).get("data", b"null") if answer.raw else b"null"
+            if data == b"null" or data.startswith(b"{"):
+                named = {AGENT: encode(self.name), "authMethods": methods}
+                data = splice(b"{}" if data == b"null" else data, named)
+                error = {"code": answer.code, "message": answer.message}
+                raw = splice(answer.raw or encode(error), {"data": data})
+                return RemoteError(answer.code, answer.message, raw)
+        return answer
+
+    # -- what the agent asks and tells --------------------------------------------------------
+
+    async def on_request(self, request: Request) -> bytes:
+        return await self._client.peer.call_raw(request.method, request.params)
+
+    def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
+        client = self._client.peer
+        for told in batch:
+            client.tell(told.method, told.params)
+        # While we do not read, the hub feeds this client from the journal.
+        return self._room() if client.buffered > LAG else None
+
+    async def _room(self) -> None:
+        with suppress(ConnectionLostError):
+            await self._client.peer.drain()
+
+    async def aclose(self) -> None:
+        """Leave the hub, which answers what was asked, or ends it."""
+        attending, *others = self._tasks
+        for task in others:
+            task.cancel()
+        await self._peer.aclose()
+        await asyncio.wait(self._tasks)
+        if not attending.cancelled() and (error := attending.exception()) is not None:
+            log.error("the line to %s failed", self.name, exc_info=error)

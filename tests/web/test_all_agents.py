@@ -1,0 +1,184 @@
+"""One connection to the sessions of all agents, each with its own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.errors import INVALID_PARAMS, RemoteError
+from acphold.rpc import NotificationReceived, Peer, Transport, connected
+from acphold.rpc.request import Request
+from acphold.transports import websocket
+from tests.web.conftest import AGENT, Served, serving
+from tests.web.test_endpoints import agents_of
+
+SCRIPTED = Path(__file__).parents[1] / "scripted_agent.py"
+
+SETTINGS = """
+[agents.one]
+command = {one}
+
+[agents.two]
+command = {two}
+name = "the second"
+"""
+
+ASKS = json.dumps(
+    [
+        {
+            "ask": [
+                "session/request_permission",
+                {
+                    "sessionId": "$ID",
+                    "toolCall": {"toolCallId": "t"},
+                    "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
+                },
+            ]
+        }
+    ]
+)
+
+
+class Client:
+    """A client far away that asks for all agents; it says yes, and remembers what it was told."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.peer = Peer(transport, self)
+        self.told: list[str] = []
+        self.heard = asyncio.Event()
+
+    async def on_request(self, request: Request) -> bytes:
+        return b'{"outcome":{"outcome":"selected","optionId":"yes"}}'
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        self.told += [told.params.decode() for told in batch]
+        self.heard.set()
+
+    async def ask(self, method: str, **params: object) -> dict[str, Any]:
+        raw = await self.peer.call_raw(method, json.dumps(params).encode(), seconds=60)
+        answer: dict[str, Any] = json.loads(raw)
+        return answer
+
+    def heard_of(self, word: str) -> bool:
+        """Whether the second agent has said that it heard this."""
+        return any("heard: " in told and f'{word}\\"' in told for told in self.told)
+
+    async def new(self, folder: Path, **meta: object) -> dict[str, Any]:
+        named = {"_meta": meta} if meta else {}
+        return await self.ask("session/new", cwd=str(folder), mcpServers=[], **named)
+
+    async def say(self, session_id: str, text: str) -> dict[str, Any]:
+        prompt = [{"type": "text", "text": text}]
+        return await self.ask("session/prompt", sessionId=session_id, prompt=prompt)
+
+
+@asynccontextmanager
+async def client_of(
+    served: Served, path: str = "", token: str | None = None
+) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
+    """A client, and what its `initialize` was answered."""
+    token = token or served.token()
+    transport = await websocket.connect(served.url + path, token, seconds=30, limit=1 << 20)
+    client = Client(transport)
+    async with connected(client.peer):
+        can = {"_meta": {"acphold/allAgents": True}}
+        yield client, await client.ask("initialize", protocolVersion=1, clientCapabilities=can)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    """Two agents: the demo agent, and one that does as it is told, with a name in the settings."""
+    two = [sys.executable, str(SCRIPTED), json.dumps({"info": {"name": "raw", "version": "1"}})]
+    settings = tmp_path / "settings.toml"
+    settings.write_text(SETTINGS.format(one=json.dumps(AGENT), two=json.dumps(two)))
+    variables = {"ACPHOLD_SETTINGS": str(settings)}
+    with serving(tmp_path, "--linger", "0.2", agent=(), variables=variables) as found:
+        yield found
+
+
+async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_own(
+    served: Served,
+) -> None:
+    async with client_of(served) as (client, introduced):
+        can = introduced["agentCapabilities"]
+        assert can["_meta"]["acphold/allAgents"] == ["one", "two"]
+        assert can["loadSession"] is True
+        assert introduced["agentInfo"]["name"] == "acphold"
+        assert agents_of(served) == []  # nobody has needed one yet
+        first = await client.new(served.folder)
+        second = await client.new(served.folder, **{"acphold/agent": "two"})
+        assert first["_meta"]["acphold/agent"] == "one"
+        assert second["_meta"]["acphold/agent"] == "two"
+        info = second["_meta"]["acphold/introduction"]["agentInfo"]
+        assert info["name"] == "raw"
+        await client.say(first["sessionId"], "quick: hello")
+        await client.say(second["sessionId"], "hello")
+        assert client.heard_of("hello")
+    async with client_of(served, "/acp/two") as (client, introduced):
+        assert introduced["agentCapabilities"]["_meta"]["acphold/allAgents"] == ["two", "one"]
+        listed = (await client.ask("session/list"))["sessions"]
+        agents = {row["sessionId"]: row["_meta"]["acphold/agent"] for row in listed}
+        assert agents == {first["sessionId"]: "one", second["sessionId"]: "two"}
+        for opened, name in agents.items():
+            folder = str(served.folder)
+            answer = await client.ask("session/load", sessionId=opened, cwd=folder, mcpServers=[])
+            assert answer["_meta"]["acphold/agent"] == name
+        await client.say(second["sessionId"], "again")
+        assert client.heard_of("again")
+
+
+async def test_what_an_agent_asks_is_answered_and_a_turn_is_cancelled(served: Served) -> None:
+    async with client_of(served) as (client, _):
+        second = await client.new(served.folder, **{"acphold/agent": "two"})
+        await client.say(second["sessionId"], ASKS)
+        assert any('\\"yes\\"' in told for told in client.told)
+        client.told.clear()
+        waits = json.dumps([{"say": "waiting"}, {"until": "cancel"}, {"stop": "cancelled"}])
+        turn = asyncio.create_task(client.say(second["sessionId"], waits))
+        async with asyncio.timeout(30):
+            while not any("waiting" in told for told in client.told):
+                client.heard.clear()
+                await client.heard.wait()
+        client.peer.tell("session/cancel", json.dumps({"sessionId": second["sessionId"]}).encode())
+        assert (await turn)["stopReason"] == "cancelled"
+
+
+async def test_an_agent_ends_when_the_client_has_left_its_last_session(served: Served) -> None:
+    async with client_of(served) as (client, _):
+        opened = await client.new(served.folder)
+        await client.say(opened["sessionId"], "quick: hello")
+        (program,) = agents_of(served)
+        await client.ask("session/close", sessionId=opened["sessionId"])
+        await asyncio.to_thread(program.wait, 30)
+        folder = str(served.folder)
+        again = {"sessionId": opened["sessionId"], "cwd": folder, "mcpServers": []}
+        await client.ask("session/load", **again)
+        await client.say(opened["sessionId"], "quick: more")
+        assert any("more" in told for told in client.told)
+
+
+async def test_what_cannot_be_is_refused_and_ends_nothing(served: Served) -> None:
+    async with client_of(served) as (client, _):
+        with pytest.raises(RemoteError, match="one, two") as refused:
+            await client.new(served.folder, **{"acphold/agent": "three"})
+        assert refused.value.code == INVALID_PARAMS
+        with pytest.raises(RemoteError, match=r"not open|no session"):
+            await client.say("nobody-has-this", "hello")
+        opened = await client.new(served.folder)
+        await client.say(opened["sessionId"], "quick: hello")
+        with pytest.raises(RemoteError, match="initialize"):
+            await client.ask("initialize", protocolVersion=1)
+        only = served.token("--session", opened["sessionId"], "--scope", "watch")
+        await client.new(served.folder, **{"acphold/agent": "two"})
+    async with client_of(served, token=only) as (watcher, _):
+        listed = (await watcher.ask("session/list"))["sessions"]
+        assert [row["sessionId"] for row in listed] == [opened["sessionId"]]
+        with pytest.raises(RemoteError, match="token"):
+            await watcher.new(served.folder)
