@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import (
@@ -22,7 +23,8 @@ from acphold.errors import SettingsError
 
 if TYPE_CHECKING:
     from acphold.cli.settings import NamedAgent
-    from acphold.hub.alerts import Alerts
+    from acphold.cli.wrap import WrapSettings
+    from acphold.journal import SessionRow
     from acphold.server.service import Service
     from acphold.web.server import Listening, Serving
 
@@ -154,16 +156,28 @@ async def _serve(
 ) -> int:
     from acphold.cli.alert_settings import AlertFile
     from acphold.cli.settings import agent_name
+    from acphold.cli.starts import remembered
+    from acphold.cli.wrap import served
     from acphold.server.alert_commands import alerting
     from acphold.server.service import stop_at_signals
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
-    async with alerting(AlertFile(), agent_name) as alerts:
-        services = {
-            agent.name or "agent": _service(agent, journal, log_file, alerts) for agent in agents
-        }
+    async with alerting(AlertFile(), agent_name) as alerts, AsyncExitStack() as remembering:
+        services: dict[str, Service] = {}
+        started: dict[str | None, str] = {}
+        for agent in agents:
+            name, settings = agent.name or "agent", _settings(agent, journal)
+            env = {**os.environ, **agent.env}
+            services[name] = served(settings, None, log_file, alerts, env)
+            started[settings.start.mark] = name
+            remembering.enter_context(remembered(settings.start))
         default = next(iter(services))
+
+        def called(row: SessionRow) -> str:
+            # How it was started last says it; else under what its sessions are kept.
+            return started.get(row.start) or agent_name(row.agent)
+
         try:
             await server.serve(
                 services,
@@ -171,7 +185,7 @@ async def _serve(
                 listening,
                 ready=tell,
                 stop=stop,
-                called=agent_name,
+                called=called,
                 linger=linger,
             )
         except OSError as exc:
@@ -180,16 +194,14 @@ async def _serve(
     return Exit.OK
 
 
-def _service(
-    agent: NamedAgent, journal: str | None, log_file: str | None, alerts: Alerts
-) -> Service:
-    """What is served for one agent, as by `wrap`."""
-    from acphold.cli.wrap import read_settings, served
+def _settings(agent: NamedAgent, journal: str | None) -> WrapSettings:
+    """How one agent is served, as by `wrap`."""
+    from acphold.cli.wrap import read_settings
 
     options = [] if journal is None else [f"--journal={journal}"]
     settings = read_settings(options, [*agent.command], None, agent if agent.name else None)
     assert settings is not None  # nothing in these options is wrong
-    return served(settings, None, log_file, alerts, {**os.environ, **agent.env})
+    return settings
 
 
 def _tell_json(serving: Serving) -> None:

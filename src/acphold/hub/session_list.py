@@ -208,26 +208,28 @@ async def page_of_all(
     journal: Sessions,
     filter: ListFilter,
     cursor: str | None,
-    called: Callable[[str], str],
+    called: Callable[[SessionRow], str],
     *,
     marked: bool,
 ) -> bytes:
-    """One page of the journal's sessions, of whichever agent, which each says: as it is `called`
-    under whose key it is kept. What only an agent knows is not in it. Raises CursorError."""
+    """One page of the journal's sessions, of whichever agent, which each says, as it is
+    `called`. What only an agent knows is not in it. Raises CursorError."""
     secret = await journal.cursor_secret()
     after = None if cursor is None else cursors.decode(cursor, filter, secret)
     rows = await journal.page(filter, after, PAGE_SIZE + 1)
-    lines = [_line(row, {AGENT: called(row.agent)}) for row in rows]
+    lines = [_line(row, {AGENT: called(row)}) for row in rows]
     return await _page(journal, filter, rows, lines, marked=marked)
 
 
-async def only_of_all(journal: Sessions, session_id: str, called: Callable[[str], str]) -> bytes:
+async def only_of_all(
+    journal: Sessions, session_id: str, called: Callable[[SessionRow], str]
+) -> bytes:
     """The same for who may see this session and no other."""
     try:
         row = await journal.session(session_id)
     except UnknownSessionError:
         return b'{"sessions":[]}'
-    return splice(b"{}", {"sessions": array([_line(row, {AGENT: called(row.agent)}).raw])})
+    return splice(b"{}", {"sessions": array([_line(row, {AGENT: called(row)}).raw])})
 
 
 async def _page(

@@ -19,7 +19,6 @@ from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-import acphold
 from acphold.agents.capabilities import ALL_AGENTS, in_version_1, offer_of, told_client
 from acphold.errors import (
     AUTH_REQUIRED,
@@ -55,6 +54,7 @@ from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal
 from acphold.server.unstable import ARCHIVE
 from acphold.transports.memory import memory_pair
+from acphold.version import __version__
 
 log = logging.getLogger(__name__)
 
@@ -196,7 +196,7 @@ class AllAgents:
             raise InvalidRequestError("initialize was answered already; it is sent once")
         self._introduction = params = in_version_1(request.params)
         offer = offer_of(decode(InitializeRequest, params).value, params)
-        info = {"name": "acphold", "title": "acphold", "version": acphold.__version__}
+        info = {"name": "acphold", "title": "acphold", "version": __version__}
         told = encode({"agentInfo": info, "authMethods": []})
         told = told_client(told, unstable=self._agents.unstable, begun=offer.begun)
         can = members(told)["agentCapabilities"]

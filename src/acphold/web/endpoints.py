@@ -10,13 +10,14 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from types import TracebackType
 from typing import Final
 
 from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.hub import Hub
 from acphold.hub.session_list import only_of_all, page_of_all
-from acphold.journal import Journal, ListFilter
+from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.rpc import Transport
 from acphold.server.all_agents import attend_all, begun
 from acphold.server.checked_params import checked_list
@@ -39,8 +40,7 @@ LINGER_SECONDS: Final = 600.0
 
 class Endpoints:
     """See the module; an async context manager. `default` is the agent of a client that names none,
-    `journal` the default agent's, and `called` says by what name the agent is served whose sessions
-    are kept under a key.
+    `journal` the default agent's, and `called` says by what name the agent of a session is served.
 
     An agent ends that for `linger` seconds has had no client, no turn and no open question; its
     sessions stay, and who comes next has it started again. At the end of the block all have ended.
@@ -52,7 +52,7 @@ class Endpoints:
         default: str,
         journal: Journal,
         *,
-        called: Callable[[str], str] = str,
+        called: Callable[[SessionRow], str] = attrgetter("agent"),
         linger: float = LINGER_SECONDS,
     ) -> None:
         self._services = services
@@ -128,7 +128,7 @@ class Endpoints:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
             return None
-        name = self._name_of(row.agent)
+        name = self._name_of(row)
         return name if name in self.names else None
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
@@ -143,14 +143,14 @@ class Endpoints:
             self._journal, filter, asked.cursor, self._name_of, marked=archived is not None
         )
 
-    def _name_of(self, key: str) -> str:
-        """By what name the agent is served whose sessions are kept so; the key if it is not."""
-        # One that runs says it itself; of the others it is known by what people call them.
-        for name, hub in self._hubs.items():
-            if hub.agent.key == key:
-                return name
-        called = self._called(key)
-        return called if called in self._services else key
+    def _name_of(self, row: SessionRow) -> str:
+        """By what name the agent of a session is served; its key if it is not."""
+        called = self._called(row)
+        if called in self._services:
+            return called
+        # One that runs has said itself under what its sessions are kept.
+        running = (name for name, hub in self._hubs.items() if hub.agent.key == row.agent)
+        return next(running, row.agent)
 
     @property
     def _hubs(self) -> dict[str, Hub]:

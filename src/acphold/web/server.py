@@ -13,6 +13,7 @@ import resource
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from operator import attrgetter
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -22,6 +23,7 @@ from msgspec import Struct
 from acphold.client.known_servers import remember, token_for
 from acphold.errors import SettingsError
 from acphold.history.times import now_ms
+from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.server.service import Service, served_journal
 from acphold.transports.urls import origin_of
@@ -108,7 +110,7 @@ async def serve(
     *,
     ready: Callable[[Serving], None],
     stop: asyncio.Event,
-    called: Callable[[str], str] = str,
+    called: Callable[[SessionRow], str] = attrgetter("agent"),
     linger: float = LINGER_SECONDS,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of the default one's journal.
