@@ -17,15 +17,15 @@ from acphold.cli.alert_settings import COMMANDS as COMMANDS_OF_ALERTS
 from acphold.cli.alert_settings import SECONDS, alert_rules
 from acphold.cli.command_line import MEANINGS
 from acphold.cli.import_tally import Tally
-from acphold.cli.list import json_line as listed
 from acphold.cli.main import COMMANDS, parser_of
-from acphold.cli.search_command import json_line as found
 from acphold.cli.settings import OWN_KEYS
-from acphold.exports.json_lines import entry_line as shown
 from acphold.exports.redacted import Removed
 from acphold.history import KINDS, Entry
 from acphold.hub.alerts import Alert
 from acphold.journal import SearchHit, SessionRow
+from acphold.presentation.json_facts import entry_json as shown
+from acphold.presentation.json_facts import hit_json as found
+from acphold.presentation.json_facts import session_json as listed
 from acphold.server import alert_commands
 from docs.option_tables import page
 

@@ -9,7 +9,6 @@ import sys
 from acphold.cli.chat import go_elsewhere
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import opened, rows_of
-from acphold.cli.list import live_sessions
 from acphold.cli.live_session import Left, join
 from acphold.cli.places import place
 from acphold.cli.screen_session import add_look
@@ -17,6 +16,7 @@ from acphold.cli.servers import add_server, server_of
 from acphold.cli.session_picker import chosen
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import on_terminal
+from acphold.server.neighbours import live_sessions
 
 
 def parser() -> Parser:

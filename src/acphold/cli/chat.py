@@ -23,7 +23,7 @@ from acphold.cli.going_on import (
     told,
 )
 from acphold.cli.journals import opened, path_of
-from acphold.cli.list import live_sessions, short_id
+from acphold.cli.list import short_id
 from acphold.cli.live_session import Left, join
 from acphold.cli.screen_session import Seat, add_look
 from acphold.cli.servers import add_server, server_of
@@ -38,6 +38,7 @@ from acphold.client.endpoints import ProgramEndpoint, ProgramStart
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.journal import SessionRow
 from acphold.journal.location import is_same_folder
+from acphold.server.neighbours import live_sessions
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession

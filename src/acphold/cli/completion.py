@@ -195,7 +195,7 @@ async def _newest(journal: Journal) -> list[Candidate]:
 
 
 async def _live(journal: Journal) -> list[Candidate]:
-    from acphold.cli.list import live_sessions  # late: it brings the server
+    from acphold.server.neighbours import live_sessions  # late: it brings the server
 
     live = await live_sessions()
     return [_session(row) async for row in rows_of(journal, live) if set(row.session_id) <= SAFE]

@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
 from acphold.cli.journals import entries, opened, sessions, whole
-from acphold.cli.places import named, place_name
+from acphold.cli.places import named
 from acphold.cli.settings import agent_keys
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import (
@@ -33,6 +33,7 @@ from acphold.exports.redacted import Redaction
 from acphold.exports.session_head import INDEX, Head
 from acphold.history import Entry
 from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.presentation.json_facts import place_name
 
 LISTED = 40
 """Lines about what was taken out that are printed; all of them go into a file."""

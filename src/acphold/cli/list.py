@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -33,12 +33,11 @@ from acphold.cli.terminal_text import (
     on_one_line,
     short_age,
     visible,
-    visible_json,
 )
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow, Sessions
-from acphold.journal.location import is_same_folder
-from acphold.server.neighbours import LiveSession, Process, processes
+from acphold.presentation.json_facts import session_json
+from acphold.server.neighbours import Live, LiveSession, live_sessions
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal that was not told how many: the newest are what is looked for."""
@@ -179,19 +178,6 @@ def list_sessions(
     return Exit.OK
 
 
-Live = Mapping[str, tuple[LiveSession, Process]]
-"""The sessions that are in the memory of a process, by id."""
-
-
-async def live_sessions() -> Live:
-    """Those of all processes that answer."""
-    return {
-        session.session_id: (session, process)
-        for process in await processes()
-        for session in process.sessions
-    }
-
-
 class _Wanted(msgspec.Struct, frozen=True):
     """Which sessions: what the journal can tell apart, and of these the ones with all `words` that
     were active `since` (ms since the epoch), and are live if `only_live`."""
@@ -226,14 +212,8 @@ class _Wanted(msgspec.Struct, frozen=True):
         return not (self.words or self.since)
 
     def _fits(self, row: SessionRow) -> bool:
-        asked = self.filter
-        if (
-            row.updated_at < self.since
-            or (asked.agents and row.agent not in asked.agents)
-            or not (row.prompted or asked.include_unprompted or self.only_live)
-            or (row.archived and asked.archived == "exclude")
-            or (asked.cwd is not None and not is_same_folder(asked.cwd, row.cwd))
-        ):
+        asked = replace(self.filter, include_unprompted=True) if self.only_live else self.filter
+        if row.updated_at < self.since or not asked.fits(row):
             return False
         searched = f"{row.title}\0{agent_name(row.agent)}\0{folder(row.cwd)}".casefold()
         return all(word in searched for word in self.words)
@@ -244,33 +224,7 @@ async def _print_json(location: str | None, wanted: _Wanted, limit: int | None) 
     async with opened(location) as journal:
         async for rows in wanted.pages(journal, live, limit):
             for row in rows:
-                sys.stdout.write(json_line(row, live))
-
-
-def json_line(row: SessionRow, live: Live | None = None) -> str:
-    """A session as `--json` has it."""
-    session, process = (live or {}).get(row.session_id, (None, None))
-    facts = {
-        "sessionId": row.session_id,
-        "agent": row.agent,
-        "cwd": row.cwd,
-        "title": row.title,
-        "createdAt": iso(row.created_at),
-        "updatedAt": iso(row.updated_at),
-        "messageCount": row.message_count,
-        "unread": row.is_unread,
-        "archived": row.archived,
-        "origins": row.origins,
-        "live": None
-        if session is None or process is None
-        else {
-            "state": session.state,
-            "clients": session.clients,
-            "background": process.is_background,
-            "pid": process.pid,
-        },
-    }
-    return visible_json(msgspec.json.encode(facts).decode()) + "\n"
+                sys.stdout.write(f"{session_json(row, live)}\n")
 
 
 async def _print_table(location: str | None, wanted: _Wanted, limit: int | None) -> None:

@@ -14,6 +14,7 @@ from acphold.cli.journals import whole
 from acphold.cli.terminal_text import on_terminal
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.presentation.json_facts import place_name
 
 NEWEST = ("-", "@last")
 """What stands for the newest session of the folder."""
@@ -27,11 +28,6 @@ class Place(NamedTuple):
 
     def __str__(self) -> str:
         return place_name(self.row.session_id, self.seq)
-
-
-def place_name(session_id: str, seq: int | None = None) -> str:
-    """A place as `search` prints it and all commands take it: `ID`, or `ID@SEQ`."""
-    return session_id if seq is None else f"{session_id}@{seq}"
 
 
 async def named(

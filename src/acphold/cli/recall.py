@@ -22,13 +22,14 @@ from msgspec.structs import replace
 
 from acphold.cli.command_line import UsageError, a_moment
 from acphold.cli.journals import searched
-from acphold.cli.places import place, place_name
+from acphold.cli.places import place
 from acphold.cli.settings import agent_keys
 from acphold.cli.terminal_text import iso, on_one_line, visible
 from acphold.history import Entry
 from acphold.history.words import document
 from acphold.journal import Journal, Part, Readable, SearchHit, SessionRow, Sought, history
 from acphold.journal.hits import speaker, terms
+from acphold.presentation.json_facts import place_name
 
 HITS_AT_MOST: Final = 30
 ANSWER_CHARACTERS: Final = 8_000

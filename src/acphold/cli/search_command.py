@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from itertools import groupby
 
-import msgspec
+from msgspec.structs import replace
 
 from acphold.cli.command_line import (
     Exit,
@@ -22,7 +22,6 @@ from acphold.cli.command_line import (
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, path_of, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
-from acphold.cli.places import place_name
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -34,11 +33,11 @@ from acphold.cli.terminal_text import (
     on_one_line,
     short_age,
     visible,
-    visible_json,
 )
 from acphold.history.times import now_ms
 from acphold.journal import Journal, Part, SearchHit, Sought
 from acphold.journal.hits import terms
+from acphold.presentation.json_facts import hit_json, place_name
 
 LIMIT = 20
 """Hits that are shown unless more are asked for."""
@@ -139,36 +138,17 @@ def search(
 async def _search(location: str | None, sought: Sought, *, as_json: bool) -> None:
     async with opened(location) as journal:
         # One more than is shown tells whether there are more.
-        one_more = msgspec.structs.replace(sought, limit=sought.limit + 1)
+        one_more = replace(sought, limit=sought.limit + 1)
         found = await searched(journal, one_more)
         hits = found[: sought.limit]
         if as_json:
             for hit in hits:
-                sys.stdout.write(json_line(hit))
+                sys.stdout.write(f"{hit_json(hit)}\n")
         else:
             await _print(journal, hits)
             _remark(sought, found, await journal.catch_up(0))
             if remark := await unread_and_resumed(journal, location):
                 print(f"{remark}.", file=sys.stderr)
-
-
-def json_line(hit: SearchHit) -> str:
-    """A hit as `--json` has it."""
-    facts = {
-        "sessionId": hit.session_id,
-        "seq": hit.seq,
-        "place": place_name(hit.session_id, hit.seq),
-        "at": iso(hit.at),
-        "speaker": hit.speaker,
-        "agent": hit.agent,
-        "cwd": hit.cwd,
-        "title": hit.title,
-        "archived": hit.archived,
-        "tool": hit.tool,
-        "excerpt": hit.excerpt,
-        "marks": hit.marks,
-    }
-    return visible_json(msgspec.json.encode(facts).decode()) + "\n"
 
 
 async def _print(journal: Journal, hits: Sequence[SearchHit]) -> None:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import UsageError
 from acphold.cli.journals import entries, exists, opened, pages, rows_of, searched
-from acphold.cli.list import Live, live_sessions
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
 from acphold.history.times import now_ms
@@ -18,7 +17,7 @@ from acphold.hub.annotations import milliseconds
 from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sought
 from acphold.journal.location import resolved_folder
 from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Line, Picked, Picker
-from acphold.server.neighbours import LiveSession
+from acphold.server.neighbours import Live, LiveSession, live_sessions
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import entries, is_live, opened
-from acphold.cli.places import place, place_name
+from acphold.cli.places import place
 from acphold.cli.settings import agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -18,13 +18,12 @@ from acphold.cli.terminal_text import (
     folder,
     local,
     on_one_line,
-    visible_json,
 )
-from acphold.exports.json_lines import entry_line
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
 from acphold.journal import Journal, SessionRow
+from acphold.presentation.json_facts import entry_json, place_name
 
 if TYPE_CHECKING:
     from acphold.reports.transcript import Scene
@@ -113,7 +112,7 @@ async def _show_place(
 
 
 def _json_line(entry: Entry) -> bytes:
-    return visible_json(entry_line(entry)).encode()
+    return f"{entry_json(entry)}\n".encode()
 
 
 async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:

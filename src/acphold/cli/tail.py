@@ -10,11 +10,11 @@ from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place
 from acphold.cli.ssh import add_host
-from acphold.cli.terminal_text import console, visible, visible_json
-from acphold.exports.json_lines import entry_line
+from acphold.cli.terminal_text import console, visible
 from acphold.history.decisions import asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
 from acphold.history.timeline import turn_end
+from acphold.presentation.json_facts import entry_json
 from acphold.reports.transcript import Decision
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
 
 def _put_json(entry: Entry | None) -> None:
     if entry is not None:
-        sys.stdout.write(visible_json(entry_line(entry)))
+        sys.stdout.write(f"{entry_json(entry)}\n")
         sys.stdout.flush()
 
 

@@ -13,8 +13,7 @@ import msgspec
 
 from acphold.exports.session_head import Head
 from acphold.history import Entry
-from acphold.history.entries import PROMPT
-from acphold.history.raw_update import storable
+from acphold.presentation.json_facts import exact_entry_json
 from acphold.presentation.visible_text import iso
 
 
@@ -22,7 +21,7 @@ async def json_lines(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator
     """The lines of a session."""
     yield head_line(head)
     async for entry in entries:
-        yield entry_line(entry)
+        yield f"{exact_entry_json(entry)}\n"
 
 
 def head_line(head: Head) -> str:
@@ -31,12 +30,3 @@ def head_line(head: Head) -> str:
     facts |= {"createdAt": iso(head.created_at), "updatedAt": iso(head.updated_at)}
     facts.pop("messageCount", None)
     return msgspec.json.encode({"session": facts}).decode() + "\n"
-
-
-def entry_line(entry: Entry) -> str:
-    """The line of an entry. The update keeps its bytes, but for what is not UTF-8."""
-    update = entry.raw.decode(errors="replace")
-    if entry.kind == PROMPT:
-        update = f'{{"prompt":{update}}}'
-    kind = msgspec.json.encode(storable(entry.kind)).decode()
-    return f'{{"seq":{entry.seq},"kind":{kind},"at":"{iso(entry.at)}","update":{update}}}\n'

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from acphold.errors import RewrittenError
 from acphold.history.fold import Fold
 from acphold.journal.access import Access
+from acphold.journal.location import is_same_folder
 
 if TYPE_CHECKING:
     from acphold.errors import LeaseLostError
@@ -169,6 +170,16 @@ class ListFilter(Struct, frozen=True):
     archived: Archived = "exclude"
     unread: bool = False
 
+    def fits(self, row: SessionRow) -> bool:
+        """Whether a list by this filter has the session."""
+        return (
+            (not self.agents or row.agent in self.agents)
+            and (row.prompted or self.include_unprompted or row.session_id in self.held)
+            and (self.archived == "include" or row.archived == (self.archived == "only"))
+            and (row.is_unread or not self.unread)
+            and (self.cwd is None or is_same_folder(self.cwd, row.cwd))
+        )
+
 
 class Lease(Struct):
     """The right to write to one session, as long as nobody took it over. Journals make these.
@@ -203,8 +214,9 @@ class Sought(Struct, frozen=True):
     """What is searched for; see `Index.search`.
 
     `words` are words, "phrases in quotes", and beginnings with a `*`. `agents` are as in
-    ListFilter; `since` is in ms since the epoch. With `unsettled`, the ends of the newest sessions
-    are looked through too, such as of turns that run.
+    ListFilter; `since` is in ms since the epoch. With `session_id`, only that session is searched.
+    With `unsettled`, the ends of the newest sessions are looked through too, such as of turns that
+    run.
     """
 
     words: str
@@ -215,6 +227,7 @@ class Sought(Struct, frozen=True):
     rank: bool = False
     limit: int = 20
     unsettled: bool = True
+    session_id: str | None = None
 
 
 class SearchHit(Struct, frozen=True):
@@ -279,6 +292,17 @@ class UsageSums(Struct, frozen=True):
     groups: Sequence[UsageSum]
     total: UsageSum
     by_request: frozenset[str]
+
+
+class PageBack(Struct, frozen=True):
+    """Entries of a session, the newest first; `before` is where to read on, None at the beginning.
+
+    What `is_settled` is the same whenever it is read again, but for snapshots that become void.
+    """
+
+    entries: Sequence[Entry]
+    before: int | None
+    is_settled: bool
 
 
 class Owners(Protocol):
@@ -359,6 +383,16 @@ class Entries(Protocol):
         They are of one moment. A segment that `after` cuts through is trimmed. What is not settled
         may be put together before the next `read`: who does not hold the lease has up to
         `tail_bytes` of it come with what is before it. Raises UnknownSessionError.
+        """
+
+    async def read_back(
+        self, session_id: str, before: int | None, limit: int, limit_bytes: int = READ_BYTES
+    ) -> PageBack:
+        """The last `limit` entries below `before`, or of all, without those that are void.
+
+        About `limit_bytes` of them at most, but one at least when there is one. Raises
+        UnknownSessionError, and RewrittenError when `before` is inside of what was put together
+        since somebody read it: only from the end on can be read then.
         """
 
     async def is_exact(self, session_id: str, after: int) -> bool:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -89,6 +89,19 @@ async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
         asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
     ]
     return [process for process in await asyncio.gather(*asking) if process is not None]
+
+
+Live = Mapping[str, tuple[LiveSession, Process]]
+"""The sessions that are in the memory of a process, by id."""
+
+
+async def live_sessions() -> Live:
+    """Those of all processes that answer."""
+    return {
+        session.session_id: (session, process)
+        for process in await processes()
+        for session in process.sessions
+    }
 
 
 async def has_other_clients(session_id: str) -> bool:

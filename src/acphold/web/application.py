@@ -3,6 +3,7 @@
     /acp, /acp/NAME   ACP over a WebSocket or Streamable HTTP, in front of the default agent, or the
                       one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
     POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
+    GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`
     GET /health       {"status": "ok"}; the one thing that needs no token
 
 Each request passes the gate (`web.gate`) first.
@@ -25,6 +26,7 @@ from acphold.web.endpoints import Endpoints
 from acphold.web.exchange import Exchange
 from acphold.web.gate import COOKIE, SUBPROTOCOL, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
+from acphold.web.journal_pages import SEARCH, SESSIONS, JournalPages
 from acphold.web.pairing_codes import Pairing
 from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
 
@@ -47,7 +49,7 @@ class PairRequest(Struct, frozen=True):
 
 
 def application(
-    endpoints: Endpoints, gate: Gate, pairing: Pairing, http: HttpClients
+    endpoints: Endpoints, gate: Gate, pairing: Pairing, http: HttpClients, pages: JournalPages
 ) -> Application:
     """What an ASGI server serves, or another application mounts; ASGI 3.0."""
 
@@ -57,7 +59,7 @@ def application(
             if scope["type"] == "websocket":
                 await _websocket(endpoints, gate, exchange)
             elif scope["type"] == "http":
-                await _request(endpoints, gate, pairing, http, exchange)
+                await _request(endpoints, gate, pairing, http, pages, exchange)
         except RefusedError as exc:
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.answer(exc.status, {"error": str(exc)})
@@ -108,18 +110,26 @@ async def _websocket(endpoints: Endpoints, gate: Gate, exchange: Exchange) -> No
 
 
 async def _request(
-    endpoints: Endpoints, gate: Gate, pairing: Pairing, http: HttpClients, exchange: Exchange
+    endpoints: Endpoints,
+    gate: Gate,
+    pairing: Pairing,
+    http: HttpClients,
+    pages: JournalPages,
+    exchange: Exchange,
 ) -> None:
     """One request that is no upgrade."""
     gate.check_place(exchange.headers)
     match exchange.method, exchange.path:
-        case "GET", "/health":
+        case "GET" | "HEAD", "/health":
             await exchange.answer(200, {"status": "ok"})
         case "POST", "/pair":
             await _pair(gate, pairing, exchange)
         case _, path if path.startswith(ENDPOINT):
             admitted = await gate.admit(exchange.headers, connection=exchange.connection)
             await http.serve(exchange, _agent_at(endpoints, path), admitted)
+        case _, path if path.startswith((SESSIONS, SEARCH)):
+            admitted = await gate.admit(exchange.headers, connection=exchange.connection)
+            await pages.answer(exchange, admitted.principal)
         case _:
             raise RefusedError(404, "there is nothing at this address")
 

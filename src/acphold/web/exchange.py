@@ -66,18 +66,19 @@ class Exchange:
     ) -> None:
         """Answer with `body` as JSON, or `raw` as it is; with nothing for neither."""
         text = b"" if raw is None and body is None else raw if raw is not None else encode(body)
-        head = [
-            (b"content-type", b"application/json"),
-            (b"content-length", b"%d" % len(text)),
-            (b"cache-control", b"no-store"),
-            (b"x-content-type-options", b"nosniff"),
-            *headers,
-        ]
+        head = [(b"x-content-type-options", b"nosniff"), *headers]
+        if not any(name == b"cache-control" for name, _ in headers):
+            head.append((b"cache-control", b"no-store"))
+        if status != 304:
+            head.append((b"content-type", b"application/json"))
+            head.append((b"content-length", b"%d" % len(text)))
         if status == 401:
             head.append((b"www-authenticate", b"Bearer"))
         kind = self._kind
+        # What has no body still says how long the one is that a GET would bring; RFC 9110, 9.3.2.
+        sent = b"" if self.method == "HEAD" or status == 304 else text
         await self.send({"type": f"{kind}.start", "status": status, "headers": head})
-        await self.send({"type": f"{kind}.body", "body": text})
+        await self.send({"type": f"{kind}.body", "body": sent})
 
     async def stream(self, events: AsyncIterator[bytes]) -> None:
         """Answer with events, until they end; they are ended when the client goes."""

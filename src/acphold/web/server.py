@@ -32,8 +32,10 @@ from acphold.web.connections import LOOK_SECONDS, Connections, bounds
 from acphold.web.endpoints import LINGER_SECONDS, Endpoints
 from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
+from acphold.web.journal_pages import JournalPages
 from acphold.web.pairing_codes import Pairing
 from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
+from acphold.web.reading import Reading
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +134,9 @@ async def serve(
                 HttpClients(endpoints, gate) as http,
                 _looking(gate.look, TOKENS_SECONDS),
                 _looking(connections.look, LOOK_SECONDS),
+                Reading(services[default].journal) as reading,
             ):
-                app = application(endpoints, gate, pairing, http)
+                app = application(endpoints, gate, pairing, http, JournalPages(reading))
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):
                     ready(Serving(origins[0], pairing.new_code(SCOPES), tuple(services)))

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from acphold.errors import RewrittenError
 from acphold.history import Segment
 from acphold.journal import Journal, Lease, history
 from acphold.journal import journal as interface
-from tests.journal.conversations import append, begun, chunk, encode, turn
+from acphold.journal.stores import open_journal
+from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun, chunk, encode, turn
 
 TEXT = "x" * 20_000
 
@@ -86,3 +90,35 @@ async def test_what_is_too_long_to_be_read_at_once_is_never_told_twice(
     with pytest.raises(RewrittenError, match="try again"):
         await read()
     assert said(found) == [0]
+
+
+@settings(max_examples=60)
+@given(CONVERSATIONS, st.integers(1, 4), st.booleans())
+def test_pages_from_the_end_have_each_entry_once(
+    tmp_path_factory: pytest.TempPathFactory, pieces: Pieces, limit: int, settled: bool
+) -> None:
+    async def check() -> None:
+        journal = open_journal(tmp_path_factory.mktemp("back") / "journal.db")
+        try:
+            lease = await begun(journal)
+            await append(journal, lease, pieces)
+            if settled:
+                await journal.settle(lease, lease.next_seq - 1)
+            read = [
+                entry.seq
+                for segment in await journal.read("s1", 0, 1 << 30)
+                for entry in segment.entries()
+                if entry.raw
+            ]
+            back = list[int]()
+            before: int | None = None
+            while (page := await journal.read_back("s1", before, limit)).before is not None:
+                assert len(page.entries) <= limit
+                back += [entry.seq for entry in page.entries]
+                before = page.before
+            back += [entry.seq for entry in page.entries]
+            assert back == read[::-1]
+        finally:
+            await journal.aclose()
+
+    asyncio.run(check())

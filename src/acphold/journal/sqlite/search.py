@@ -26,12 +26,17 @@ RANKED_AT_MOST: Final = 50_000
 """Of how many hits, the newest, `rank` takes the best: ranking one costs a microsecond."""
 
 
+_ASKED: Final = (
+    f"{OF_AGENTS} AND (:folder IS NULL OR folder = :folder)"
+    " AND (:session IS NULL OR session_id = :session)"
+)
+
 _WALK: Final = f"""
     FROM words_{{0}}
     CROSS JOIN documents ON documents.number = words_{{0}}.rowid AND volume = {{0}}
     CROSS JOIN sessions ON sessions.number = entry >> 32
     WHERE words_{{0}} MATCH :query AND words_{{0}}.rowid >= :since
-        AND {OF_AGENTS} AND (:folder IS NULL OR folder = :folder)
+        AND {_ASKED}
         ORDER BY words_{{0}}.rowid DESC LIMIT :limit
 """
 # CROSS keeps the planner from turning the walk around.
@@ -62,6 +67,7 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
         "query": _query(found, sought.part),
         "agents": as_json(sought.agents),
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
+        "session": sought.session_id,
     }
     if not connection.execute(_OF_THESE, values).fetchone():
         return []  # without walking through all that has the words
@@ -166,9 +172,7 @@ def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | 
     return None
 
 
-_OF_THESE: Final = (
-    f"SELECT 1 FROM sessions WHERE {OF_AGENTS} AND (:folder IS NULL OR folder = :folder) LIMIT 1"
-)
+_OF_THESE: Final = f"SELECT 1 FROM sessions WHERE {_ASKED} LIMIT 1"
 """Whether there is any session of the agents and the folder."""
 
 

@@ -6,7 +6,7 @@ The functions run inside a transaction of the caller's and may raise sqlite3 err
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Any, Final
 
 from acphold.history.entries import KINDS, UPDATE, Segment
@@ -80,6 +80,21 @@ def read_back(
         (session << SEQ_BITS, session << SEQ_BITS | through, limit),
     ).fetchall()
     return [of_row(*row) for row in reversed(rows)]
+
+
+def backwards(
+    connection: sqlite3.Connection, session: int, through: int
+) -> Generator[Segment, None, None]:
+    """The segments that end by `through`, newest first; to be closed by who does not read all."""
+    rows = connection.execute(
+        f"{_SELECT} ORDER BY key DESC", (session << SEQ_BITS, session << SEQ_BITS | through)
+    )
+    try:
+        for row in rows:
+            yield of_row(*row)
+    finally:
+        # A statement left in the middle would keep the write-ahead log from starting over.
+        rows.close()
 
 
 def of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:

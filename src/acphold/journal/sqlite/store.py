@@ -28,6 +28,7 @@ from acphold.journal.journal import (
     ListFilter,
     ListKey,
     NewSession,
+    PageBack,
     RowChange,
     SearchHit,
     SessionRow,
@@ -421,6 +422,15 @@ class SqliteJournal:
         if tail_bytes > READ_BYTES and await self._unsettled_bytes(session_id) > READ_BYTES:
             return await self._background.run(page)
         return await self._look(page)
+
+    async def read_back(
+        self, session_id: str, before: int | None, limit: int, limit_bytes: int = READ_BYTES
+    ) -> PageBack:
+        def page(db: Connection) -> PageBack:
+            with reading(db):
+                return upkeep.read_back(db, session_id, before, limit, limit_bytes)
+
+        return await self._background.run(page)
 
     async def is_exact(self, session_id: str, after: int) -> bool:
         return await self._background.run(lambda db: upkeep.is_exact(db, session_id, after))

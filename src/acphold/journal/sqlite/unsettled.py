@@ -46,9 +46,12 @@ def matching(
     values = {
         "most": SESSIONS_AT_MOST,
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
+        "session": sought.session_id,
     }
     # Only those that are asked for: each of them has an index that the list of sessions uses.
     filters = " AND folder = :folder" if sought.cwd is not None else ""
+    if sought.session_id is not None:
+        filters += " AND session_id = :session"
     if sought.agents:
         filters += " AND agent = :agent"
     each = ({**values, "agent": agent} for agent in sought.agents or (None,))

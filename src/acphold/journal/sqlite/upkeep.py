@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
 from typing import Final
 from zlib import crc32
 
@@ -20,13 +21,13 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.errors import UnknownSessionError
+from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.history.compaction import compact, snapshots
-from acphold.history.entries import PROMPT, TURN_END, PastEntry, Segment, in_segments
+from acphold.history.entries import PROMPT, TURN_END, Entry, PastEntry, Segment, in_segments
 from acphold.history.fold import EMPTY, Fold, SessionState, Summary, fold
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.history.times import now_ms
-from acphold.journal.journal import Lease, RowChange
+from acphold.journal.journal import Lease, PageBack, RowChange
 from acphold.journal.sqlite import leases, packed_rows, segments, session_rows, token_usage
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
@@ -70,6 +71,47 @@ def read(
     if found:
         found[0] = found[0].after(after)
     return found
+
+
+def read_back(
+    connection: sqlite3.Connection,
+    session_id: str,
+    before: int | None,
+    limit: int,
+    limit_bytes: int,
+) -> PageBack:
+    """As `Journal.read_back`."""
+    number, settled = _settled_through(connection, session_id)
+    is_settled = before is not None and before <= settled
+    through = SEQ_MASK if before is None else before - 1
+    found: list[Entry] = []
+    if before is not None:
+        cut = next(iter(segments.read(connection, number, through, 1)), None)
+        if cut is not None and cut.first_seq < before:
+            if cut.is_merged:
+                raise RewrittenError(
+                    f"session {session_id!r} was put in order since that was read, or it is no "
+                    "`before` of a page; begin at the end of the session"
+                )
+            found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)
+            through = cut.first_seq - 1
+    with closing(segments.backwards(connection, number, through)) as rows:
+        for segment in rows:
+            if len(found) >= limit or (found and limit_bytes <= 0):
+                break
+            limit_bytes -= len(segment.raw)
+            found += _said_in(segment)
+            through = segment.first_seq - 1
+        else:
+            through = 0
+    if len(found) > limit:
+        return PageBack(found[:limit], found[limit - 1].seq, is_settled)
+    return PageBack(found, through + 1 if through else None, is_settled)
+
+
+def _said_in(segment: Segment) -> list[Entry]:
+    """What is not void of it, the newest first."""
+    return [entry for entry in reversed(segment.entries()) if entry.raw]
 
 
 # -- folding ----------------------------------------------------------------------------------

@@ -1,0 +1,83 @@
+"""Sessions, entries and hits as programs read them: what `--json` prints, and `serve` answers.
+
+Each is one JSON object on one line, with nothing in it that a terminal obeys, or that nobody sees.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from acphold.history import Entry
+from acphold.history.entries import PROMPT
+from acphold.history.raw_update import storable
+from acphold.journal import SearchHit, SessionRow
+from acphold.presentation.visible_text import iso, visible_json
+
+if TYPE_CHECKING:
+    from acphold.server.neighbours import Live
+
+
+def session_json(row: SessionRow, live: Live | None = None) -> str:
+    """A session; `live` has those that are in the memory of a process."""
+    session, process = (live or {}).get(row.session_id, (None, None))
+    facts = {
+        "sessionId": row.session_id,
+        "agent": row.agent,
+        "cwd": row.cwd,
+        "title": row.title,
+        "createdAt": iso(row.created_at),
+        "updatedAt": iso(row.updated_at),
+        "messageCount": row.message_count,
+        "unread": row.is_unread,
+        "archived": row.archived,
+        "origins": row.origins,
+        "live": None
+        if session is None or process is None
+        else {
+            "state": session.state,
+            "clients": session.clients,
+            "background": process.is_background,
+            "pid": process.pid,
+        },
+    }
+    return visible_json(msgspec.json.encode(facts).decode())
+
+
+def entry_json(entry: Entry) -> str:
+    """An entry; its update is as it was journalled."""
+    return visible_json(exact_entry_json(entry))
+
+
+def exact_entry_json(entry: Entry) -> str:
+    """The same, for a file: the update keeps its bytes, but for what is not UTF-8."""
+    update = entry.raw.decode(errors="replace")
+    if entry.kind == PROMPT:
+        update = f'{{"prompt":{update}}}'
+    kind = msgspec.json.encode(storable(entry.kind)).decode()
+    return f'{{"seq":{entry.seq},"kind":{kind},"at":"{iso(entry.at)}","update":{update}}}'
+
+
+def hit_json(hit: SearchHit) -> str:
+    """A hit of a search."""
+    facts = {
+        "sessionId": hit.session_id,
+        "seq": hit.seq,
+        "place": place_name(hit.session_id, hit.seq),
+        "at": iso(hit.at),
+        "speaker": hit.speaker,
+        "agent": hit.agent,
+        "cwd": hit.cwd,
+        "title": hit.title,
+        "archived": hit.archived,
+        "tool": hit.tool,
+        "excerpt": hit.excerpt,
+        "marks": hit.marks,
+    }
+    return visible_json(msgspec.json.encode(facts).decode())
+
+
+def place_name(session_id: str, seq: int | None = None) -> str:
+    """A place as `search` prints it and all commands take it: `ID`, or `ID@SEQ`."""
+    return session_id if seq is None else f"{session_id}@{seq}"

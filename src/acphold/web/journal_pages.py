@@ -1,0 +1,251 @@
+"""What is read of the journal without a connection: for small screens, and whoever has a browser.
+
+    GET /sessions             {"sessions": [ROW…], "nextCursor"}, the newest first
+    GET /sessions/ID/entries  {"entries": [ENTRY…], "before"}, the newest first
+    GET /search               {"hits": [HIT…], "nextCursor"}
+
+ROW, ENTRY and HIT are what `acphold list`, `show` and `search` print with --json. All of it needs
+the scope watch; to the token of one session the others are not there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from hashlib import blake2b
+from typing import Final, get_args
+
+from msgspec.json import encode
+
+from acphold.errors import (
+    CursorError,
+    ForbiddenError,
+    JournalError,
+    RewrittenError,
+    UnknownSessionError,
+)
+from acphold.journal import (
+    Archived,
+    Journal,
+    ListFilter,
+    ListKey,
+    Part,
+    SessionRow,
+    Sought,
+)
+from acphold.journal import cursor as cursors
+from acphold.journal.hits import terms
+from acphold.known_agents import keys_of, short_name
+from acphold.presentation.json_facts import entry_json, hit_json, place_name, session_json
+from acphold.schema import LIST_SESSIONS, LOAD_SESSION
+from acphold.server.neighbours import live_sessions
+from acphold.server.principals import Principal
+from acphold.web.exchange import Exchange
+from acphold.web.gate import RefusedError
+from acphold.web.parameters import Parameters
+from acphold.web.reading import Reading
+
+SESSIONS: Final = "/sessions"
+SEARCH: Final = "/search"
+ENTRIES: Final = "/entries"
+"""How the address of a session's entries ends."""
+
+ROWS: Final = 50
+MOST_ROWS: Final = 500
+"""Sessions, entries or hits of a page: where nothing is said, and at most."""
+
+MOST_HITS: Final = 1000
+"""Hits of one search, on all of its pages."""
+
+LOOKED_THROUGH: Final = 5000
+"""Sessions that are looked through for the words of one page; the next page goes on there."""
+
+LAST_SEQ: Final = (1 << 32) - 1
+"""The highest number of an entry."""
+
+FOR_GOOD: Final = "private, max-age=31536000, immutable"
+ASK_AGAIN: Final = "private, no-cache"
+"""Cache-Control of what is settled, and of what may be another thing next time."""
+
+
+class JournalPages:
+    """See the module."""
+
+    def __init__(self, reading: Reading) -> None:
+        self._reading = reading
+
+    async def answer(self, exchange: Exchange, principal: Principal) -> None:
+        """Answer a request to an address below SESSIONS or SEARCH; raises RefusedError."""
+        if exchange.method not in ("GET", "HEAD"):
+            raise RefusedError(405, "this is only read: GET or HEAD is wanted")
+        body, keeping = await self._body(exchange, principal)
+        tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
+        head = [
+            (b"cache-control", keeping.encode()),
+            (b"etag", tag.encode()),
+            (b"vary", b"Authorization, Cookie"),
+        ]
+        known = {
+            each.strip().removeprefix("W/")
+            for each in exchange.headers.get("if-none-match", "").split(",")
+        }
+        if known & {tag, "*"}:
+            await exchange.answer(304, headers=head)
+        else:
+            await exchange.answer(200, headers=head, raw=body)
+
+    async def _body(self, exchange: Exchange, principal: Principal) -> tuple[bytes, str]:
+        """What is answered, and how long it may be kept."""
+        path, query = exchange.path, exchange.scope.get("query_string", b"")
+        try:
+            if path == SESSIONS:
+                return await self._sessions(query, principal), ASK_AGAIN
+            if path == SEARCH:
+                return await self._search(query, principal), ASK_AGAIN
+            session_id = path.removeprefix(f"{SESSIONS}/").removesuffix(ENTRIES)
+            if len(session_id) + len(SESSIONS) + 1 + len(ENTRIES) == len(path) and session_id:
+                return await self._entries(session_id, query, principal)
+        except ForbiddenError as exc:
+            raise RefusedError(403, str(exc)) from None
+        except UnknownSessionError:
+            raise RefusedError(404, "there is no such session") from None
+        except CursorError as exc:
+            raise RefusedError(400, str(exc)) from None
+        except RewrittenError as exc:
+            raise RefusedError(409, str(exc)) from None
+        except JournalError as exc:
+            raise RefusedError(503, str(exc)) from None
+        raise RefusedError(404, "there is nothing at this address")
+
+    # -- the list -------------------------------------------------------------------------
+
+    async def _sessions(self, query: bytes, principal: Principal) -> bytes:
+        asked = Parameters(
+            query, ("q", "agent", "cwd", "archived", "unprompted", "limit", "cursor")
+        )
+        principal.check(LIST_SESSIONS.name, b"{}")
+        archived = asked.one_of("archived", get_args(Archived))
+        wanted = ListFilter(
+            agents=_agents(asked),
+            cwd=asked.text("cwd"),
+            include_unprompted=asked.is_true("unprompted"),
+            archived=archived or "exclude",  # type: ignore[arg-type]
+        )
+        words = (asked.text("q") or "").casefold().split()
+        limit = asked.number("limit", 1, MOST_ROWS) or ROWS
+        cursor = asked.text("cursor")
+        live = await live_sessions()
+        only = principal.session_id
+        rows, following = await self._reading.ask(
+            lambda journal: _rows(journal, wanted, words, cursor, limit, only)
+        )
+        return _page("sessions", [session_json(row, live) for row in rows], following)
+
+    # -- a session ------------------------------------------------------------------------
+
+    async def _entries(
+        self, session_id: str, query: bytes, principal: Principal
+    ) -> tuple[bytes, str]:
+        asked = Parameters(query, ("before", "limit"))
+        principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
+        before = asked.number("before", 1, LAST_SEQ)
+        limit = asked.number("limit", 1, MOST_ROWS) or ROWS
+        page = await self._reading.ask(lambda journal: journal.read_back(session_id, before, limit))
+        entries = ",".join(map(entry_json, page.entries))
+        body = (
+            f'{{"entries":[{entries}],"before":{"null" if page.before is None else page.before}}}'
+        )
+        return body.encode(), FOR_GOOD if page.is_settled else ASK_AGAIN
+
+    # -- the search -----------------------------------------------------------------------
+
+    async def _search(self, query: bytes, principal: Principal) -> bytes:
+        asked = Parameters(query, ("q", "in", "agent", "cwd", "since", "rank", "limit", "cursor"))
+        principal.check(LIST_SESSIONS.name, b"{}")
+        words = asked.text("q") or ""
+        if not terms(words):
+            raise RefusedError(400, "q has no word to search for")
+        limit = asked.number("limit", 1, MOST_ROWS) or ROWS
+        done, last = _place_in(asked.text("cursor"))
+        sought = Sought(
+            words,
+            agents=_agents(asked),
+            cwd=asked.text("cwd"),
+            since=asked.moment("since"),
+            part=asked.one_of("in", get_args(Part)),  # type: ignore[arg-type]
+            rank=asked.is_true("rank"),
+            limit=MOST_HITS if done else limit + 1,
+            session_id=principal.session_id,
+        )
+        hits = await self._reading.ask(lambda journal: journal.search(sought))
+        # What was said meanwhile stands before what was shown already.
+        places = [place_name(hit.session_id, hit.seq) for hit in hits]
+        start = places.index(last) + 1 if last in places else done
+        shown = hits[start : start + limit]
+        following = None
+        if start + limit < len(hits):
+            following = f"{start + limit}.{places[start + limit - 1]}"
+        return _page("hits", map(hit_json, shown), following)
+
+
+async def _rows(
+    journal: Journal,
+    wanted: ListFilter,
+    words: Sequence[str],
+    cursor: str | None,
+    limit: int,
+    only: str | None,
+) -> tuple[list[SessionRow], str | None]:
+    """The next sessions that are wanted and have all of the words, and the cursor behind them."""
+    secret = await journal.cursor_secret()
+    after = None if cursor is None else cursors.decode(cursor, wanted, secret)
+    if only is not None:
+        row = await journal.session(only)
+        is_shown = wanted.fits(row) and _has(row, words) and (after is None or after < row.key)
+        return [row] if is_shown else [], None
+    found: list[SessionRow] = []
+    looked_through = 0
+    while looked_through < LOOKED_THROUGH:
+        # One more than is shown tells whether there are more.
+        at_once = MOST_ROWS if words else limit + 1
+        rows = await journal.page(wanted, after, at_once)
+        for row in rows:
+            if len(found) == limit:
+                return found, cursors.encode(_key(after), wanted, secret)
+            after = row.key
+            if _has(row, words):
+                found.append(row)
+        if len(rows) < at_once:
+            return found, None
+        looked_through += len(rows)
+    return found, cursors.encode(_key(after), wanted, secret)
+
+
+def _key(after: ListKey | None) -> ListKey:
+    assert after is not None  # a row at least was looked at
+    return after
+
+
+def _has(row: SessionRow, words: Sequence[str]) -> bool:
+    said = f"{row.title}\0{row.agent}\0{short_name(row.agent)}\0{row.cwd}".casefold()
+    return all(word in said for word in words)
+
+
+def _agents(asked: Parameters) -> tuple[str, ...]:
+    """Under what the sessions of an agent are kept that is asked for; none for all."""
+    name = asked.text("agent")
+    return () if name is None else keys_of(name)
+
+
+def _place_in(cursor: str | None) -> tuple[int, str]:
+    """How many hits were shown, and the place of the last; raises RefusedError."""
+    if cursor is None:
+        return 0, ""
+    done, _, last = cursor.partition(".")
+    if not (done.isascii() and done.isdecimal() and last and len(done) <= len(str(MOST_HITS))):
+        raise RefusedError(400, "unknown cursor; search again without one")
+    return int(done), last
+
+
+def _page(name: str, lines: Iterable[str], following: str | None) -> bytes:
+    cursor = "" if following is None else f',"nextCursor":{encode(following).decode()}'
+    return f'{{"{name}":[{",".join(lines)}]{cursor}}}'.encode()

@@ -1,0 +1,92 @@
+"""A journal that is read in a thread of its own, so that no page keeps the clients waiting.
+
+A journal does what is short in the thread of its loop; a hundred short questions of a small screen
+would still be felt in a turn that is shown beside. So this one has its own thread, loop and file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Any, Final, TypeVar
+
+from acphold.journal import Journal
+from acphold.server.service import served_journal
+from acphold.web.gate import RefusedError
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 32
+"""Questions that are answered or wait; who asks more is told to come later."""
+
+SECONDS: Final = 20.0
+"""How long one may take."""
+
+
+class Reading:
+    """See the module; an async context manager. Raises JournalError where it is opened."""
+
+    def __init__(self, location: str) -> None:
+        self._location = location
+        self._asked = 0
+
+    async def __aenter__(self) -> Reading:
+        started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
+        self._ended: Future[None] = Future()
+        threading.Thread(
+            target=self._run, args=(started,), name="acphold reading", daemon=True
+        ).start()
+        self._loop, self._stop = await asyncio.wrap_future(started)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._loop.call_soon_threadsafe(self._stop.set)
+        await asyncio.wrap_future(self._ended)
+
+    async def ask(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> T:
+        """The answer to a question; raises JournalError, and RefusedError when there are too many
+        or it takes too long."""
+        if self._asked >= AT_ONCE:
+            raise RefusedError(503, "too much is being read at once; try again")
+        self._asked += 1
+        try:
+            async with asyncio.timeout(SECONDS):
+                return await self.follow(question)
+        except TimeoutError:
+            raise RefusedError(503, "the journal takes too long to answer; try again") from None
+        finally:
+            self._asked -= 1
+
+    def follow(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> Awaitable[T]:
+        """The same without an end, for what goes on for as long as this is open."""
+        asking = asyncio.run_coroutine_threadsafe(question(self._journal), self._loop)
+        return asyncio.wrap_future(asking)
+
+    def _run(self, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
+        async def read() -> None:
+            stop = asyncio.Event()
+            self._journal = served_journal(self._location)
+            started.set_result((asyncio.get_running_loop(), stop))
+            try:
+                await stop.wait()
+            finally:
+                others = asyncio.all_tasks() - {asyncio.current_task()}
+                for task in others:
+                    task.cancel()
+                await asyncio.gather(*others, return_exceptions=True)
+                await self._journal.aclose()
+
+        try:
+            asyncio.run(read())
+        except BaseException as exc:
+            (self._ended if started.done() else started).set_exception(exc)
+        else:
+            self._ended.set_result(None)

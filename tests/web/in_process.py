@@ -1,0 +1,153 @@
+"""The application in the test's own process, asked as an ASGI server asks it: no agent, no port."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote, urlsplit
+
+from acphold.history.times import now_ms
+from acphold.journal import Journal, NewSession, RowChange
+from acphold.journal.access import Scope, new_token
+from acphold.journal.stores import open_journal
+from acphold.web.application import Application, application
+from acphold.web.endpoints import Endpoints
+from acphold.web.gate import Gate
+from acphold.web.http_clients import HttpClients
+from acphold.web.journal_pages import JournalPages
+from acphold.web.pairing_codes import Pairing
+from acphold.web.reading import Reading
+from tests.journal.conversations import Pieces, append
+
+ORIGIN = "http://localhost:8260"
+
+
+@dataclass
+class Answer:
+    """What was answered."""
+
+    status: int
+    headers: dict[str, str]
+    body: bytes
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.body)
+
+
+@dataclass
+class Site:
+    """The application, and the journal that it reads."""
+
+    app: Application
+    journal: Journal
+    token: str = ""
+
+    async def new_token(self, *scopes: Scope, session_id: str | None = None) -> str:
+        """A token with these scopes, watch if there are none."""
+        text, kept = new_token("test", scopes or ("watch",), now_ms(), session_id=session_id)
+        await self.journal.keep_access_token(kept)
+        return text
+
+    async def get(
+        self, url: str, token: str | None = None, *, method: str = "GET", **headers: str
+    ) -> Answer:
+        """Ask for something, as the one who may watch all unless another token is given."""
+        sent: list[dict[str, Any]] = []
+        asked = asyncio.Event()
+
+        async def receive() -> dict[str, Any]:
+            if asked.is_set():
+                await asyncio.Event().wait()  # the client stays
+            asked.set()
+            return {"type": "http.request", "body": b"", "more_body": False}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        async with asyncio.timeout(30):
+            await self.app(self.scope(url, token, method, headers), receive, send)
+        head, *bodies = sent
+        return Answer(
+            head["status"],
+            {name.decode(): value.decode() for name, value in head["headers"]},
+            b"".join(each.get("body", b"") for each in bodies),
+        )
+
+    def scope(
+        self, url: str, token: str | None, method: str, headers: dict[str, str]
+    ) -> dict[str, Any]:
+        """What an ASGI server makes of a request."""
+        from urllib.parse import unquote
+
+        path, _, query = url.partition("?")
+        fields = {
+            "host": urlsplit(ORIGIN).netloc,
+            "authorization": f"Bearer {self.token if token is None else token}",
+            **{name.replace("_", "-").lower(): value for name, value in headers.items()},
+        }
+        return {
+            "type": "http",
+            "method": method,
+            "path": unquote(path),
+            "query_string": query.encode(),
+            "headers": [(name.encode(), value.encode()) for name, value in fields.items()],
+        }
+
+    async def remember(
+        self,
+        session_id: str,
+        pieces: Pieces,
+        *,
+        settled: bool = True,
+        agent: str = "scripted",
+        cwd: str = "/w",
+        title: str | None = None,
+        at: int | None = None,
+    ) -> None:
+        """A session with these entries."""
+        new = NewSession(session_id, agent, cwd, title=title, created_at=at)
+        lease = await self.journal.create(new)
+        await append(self.journal, lease, pieces)
+        await self.journal.change(lease, RowChange(prompted=True))
+        if settled:
+            await self.journal.settle(lease, lease.next_seq - 1)
+        await self.journal.release(lease)
+
+
+@asynccontextmanager
+async def site(folder: Path, *origins: str) -> AsyncIterator[Site]:
+    """The application for the block, with a journal of its own in the folder."""
+    path = folder / "journal.db"
+    journal = open_journal(path)
+    gate = Gate(journal, origins or (ORIGIN,))
+    pairing = Pairing(asyncio.get_running_loop().time)
+    try:
+        async with (
+            Endpoints({}, "", journal) as endpoints,
+            HttpClients(endpoints, gate) as http,
+            Reading(str(path)) as reading,
+        ):
+            found = Site(
+                application(endpoints, gate, pairing, http, JournalPages(reading)), journal
+            )
+            found.token = await found.new_token()
+            yield found
+    finally:
+        await journal.aclose()
+
+
+def address(session_id: str, **parameters: object) -> str:
+    """That of the entries of a session."""
+    query = "&".join(f"{name}={quote(str(value))}" for name, value in parameters.items())
+    return f"/sessions/{quote(session_id, safe='')}/entries?{query}"
+
+
+def texts(entries: Sequence[Any]) -> list[int]:
+    """The numbers of entries."""
+    return [entry["seq"] for entry in entries]

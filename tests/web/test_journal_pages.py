@@ -1,0 +1,355 @@
+"""What a small screen reads of the journal: the list, the entries of a session, and the search."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+from acphold.journal import NewSession, RowChange
+from tests.cli.command_line import CommandLine
+from tests.journal.conversations import Pieces, append, chunk, encode, turn
+from tests.web.in_process import Site, address, site
+
+
+@pytest_asyncio.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Site]:
+    """The application of this test."""
+    async with site(tmp_path) as found:
+        yield found
+
+
+def said(number: int) -> Pieces:
+    """A turn with an answer that has its number."""
+    return turn(f"ask {number}", chunk("agent_message", f"answer{number} is here"))
+
+
+async def all_pages(web: Site, session_id: str, limit: int) -> list[Any]:
+    """All entries of a session, page by page, the newest first."""
+    found: list[Any] = []
+    before: int | None = None
+    while True:
+        position = {} if before is None else {"before": before}
+        answer = await web.get(address(session_id, limit=limit, **position))
+        assert answer.status == 200, answer.body
+        found += answer.json["entries"]
+        assert len(answer.json["entries"]) <= limit
+        before = answer.json["before"]
+        if before is None:
+            return found
+
+
+# -- the list ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def acphold(tmp_path: Path) -> CommandLine:
+    """The commands of this machine, with the same journal."""
+    return CommandLine(tmp_path / "journal.db")
+
+
+async def test_the_list_has_the_rows_that_the_command_prints(
+    web: Site, acphold: CommandLine
+) -> None:
+    await web.remember("s1", said(1), title="One \x1b[2J", at=1000)
+    await web.remember("s2", said(2), at=2000)
+    answer = await web.get("/sessions")
+    printed = acphold.run_as_process("list", "--json").out
+    assert answer.json == {"sessions": [json.loads(line) for line in printed.splitlines()]}
+    assert [row["sessionId"] for row in answer.json["sessions"]] == ["s2", "s1"]
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.headers["cache-control"] == "private, no-cache"
+
+
+async def test_pages_of_the_list_follow_each_other_to_its_end(web: Site) -> None:
+    for number in range(7):
+        await web.remember(f"s{number}", said(number), at=1000 + number)
+    found: list[str] = []
+    url, cursor = "/sessions?limit=3", ""
+    while True:
+        page = (await web.get(url + cursor)).json
+        found += [row["sessionId"] for row in page["sessions"]]
+        if "nextCursor" not in page:
+            break
+        cursor = f"&cursor={page['nextCursor']}"
+    assert found == [f"s{number}" for number in reversed(range(7))]
+
+
+async def test_the_list_is_narrowed_down_by_agent_folder_words_and_archive(web: Site) -> None:
+    await web.remember("s1", said(1), agent="a", cwd="/w/one", title="Red apples")
+    await web.remember("s2", said(2), agent="b", cwd="/w/two", title="Green pears")
+    await web.remember("s3", said(3), agent="b", cwd="/w/two", title="Put away")
+    await web.journal.change("s3", RowChange(archived=True))
+
+    async def found(query: str) -> set[str]:
+        page = (await web.get(f"/sessions?{query}")).json
+        return {row["sessionId"] for row in page["sessions"]}
+
+    assert await found("agent=a") == {"s1"}
+    assert await found("cwd=/w/two") == {"s2"}
+    assert await found("q=PEARS+two") == {"s2"}
+    assert await found("archived=only") == {"s3"}
+    assert await found("archived=include&agent=b") == {"s2", "s3"}
+
+
+async def test_words_are_looked_for_in_bounded_steps_that_find_all(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.journal_pages.LOOKED_THROUGH", 4)
+    monkeypatch.setattr("acphold.web.journal_pages.MOST_ROWS", 2)
+    for number in range(9):
+        await web.remember(f"s{number}", said(number), at=1000 + number, title=f"t{number % 8}")
+    found, cursor, pages = list[str](), "", 0
+    while True:
+        page = (await web.get(f"/sessions?q=t0&limit=1{cursor}")).json
+        found += [row["sessionId"] for row in page["sessions"]]
+        pages += 1
+        if "nextCursor" not in page:
+            break
+        cursor = f"&cursor={page['nextCursor']}"
+    assert found == ["s8", "s0"]
+    assert pages > 2
+
+
+# -- a session --------------------------------------------------------------------------------
+
+
+async def test_entries_come_newest_first_and_as_the_command_prints_them(
+    web: Site, acphold: CommandLine
+) -> None:
+    await web.remember("s1", [*said(1), *said(2)])
+    shown = acphold.run_as_process("show", "s1", "--json").out
+    lines = [json.loads(line) for line in shown.splitlines()]
+    assert (await web.get(address("s1"))).json == {"entries": lines[::-1], "before": None}
+
+
+@pytest.mark.parametrize("settled", [True, False])
+@pytest.mark.parametrize("limit", [1, 2, 7])
+async def test_pages_of_entries_have_each_once_whatever_their_size(
+    web: Site, limit: int, *, settled: bool
+) -> None:
+    pieces = [piece for number in range(5) for piece in said(number)]
+    pieces.append(("update", [encode(chunk("agent_message", text)) for text in "several"]))
+    await web.remember("s1", pieces, settled=settled)
+    found = await all_pages(web, "s1", limit)
+    [whole] = [(await web.get(address("s1", limit=500))).json["entries"]]
+    assert found == whole
+    assert [entry["seq"] for entry in found] == sorted(
+        {entry["seq"] for entry in found}, reverse=True
+    )
+
+
+async def test_what_was_put_in_order_between_two_pages_is_told_not_left_out(web: Site) -> None:
+    lease = await web.journal.create(NewSession("s1", "scripted", "/w"))
+    chunks = [("update", [encode(chunk("agent_message", text))]) for text in "abcdef"]
+    await append(web.journal, lease, [*said(1)[:1], *chunks, *said(1)[-1:]])
+    page = (await web.get(address("s1", limit=3))).json
+    assert page["before"] == 6  # in the middle of the message
+    await web.journal.settle(lease, lease.next_seq - 1)
+    answer = await web.get(address("s1", before=6))
+    assert answer.status == 409
+    assert "begin at the end" in answer.json["error"]
+    await web.journal.release(lease)
+
+
+async def test_a_page_of_long_entries_ends_before_its_limit(web: Site) -> None:
+    await web.remember("s1", turn("x", *(chunk("agent_thought", "y" * 600_000, messageId=str(n))
+                                          for n in range(6))))  # fmt: skip
+    page = (await web.get(address("s1", limit=100))).json
+    assert 1 <= len(page["entries"]) < 8
+    assert len(await all_pages(web, "s1", 100)) == 8
+
+
+async def test_what_is_settled_may_be_kept_for_good_and_what_is_not_is_asked_for_again(
+    web: Site,
+) -> None:
+    await web.remember("s1", [*said(1), *said(2)])
+    newest = await web.get(address("s1", limit=2))
+    assert newest.headers["cache-control"] == "private, no-cache"
+    older = await web.get(address("s1", limit=2, before=newest.json["before"]))
+    assert older.headers["cache-control"] == "private, max-age=31536000, immutable"
+    await web.remember("s2", [*said(1), *said(2)], settled=False)
+    running = await web.get(address("s2", limit=2, before=3))
+    assert running.headers["cache-control"] == "private, no-cache"
+
+
+async def test_what_is_known_already_is_not_sent_again(web: Site) -> None:
+    await web.remember("s1", said(1))
+    for url in ("/sessions", address("s1"), "/search?q=answer1"):
+        first = await web.get(url)
+        tag = first.headers["etag"]
+        for known in (tag, f"W/{tag}", f'"other", {tag}', "*"):
+            again = await web.get(url, if_none_match=known)
+            assert (again.status, again.body) == (304, b"")
+            assert again.headers["etag"] == tag
+        assert (await web.get(url, if_none_match='"other"')).body == first.body
+    before = (await web.get("/sessions")).headers["etag"]
+    await web.journal.change("s1", RowChange(given="Another title"))
+    assert (await web.get("/sessions", if_none_match=before)).status == 200
+
+
+# -- the search -------------------------------------------------------------------------------
+
+
+async def test_a_search_finds_what_the_command_finds(web: Site, acphold: CommandLine) -> None:
+    for number in range(3):
+        await web.remember(f"s{number}", said(number))
+    printed = acphold.run_as_process("search", "answer", "here", "--json").out
+    found = (await web.get("/search?q=answer*+here")).json["hits"]
+    assert len(found) == 3
+    assert all(hit["excerpt"] == f"answer{hit['sessionId'][1]} is here" for hit in found)
+    printed = acphold.run_as_process("search", "answer*", "here", "--json").out
+    assert found == [json.loads(line) for line in printed.splitlines()]
+
+
+async def test_pages_of_hits_follow_each_other_also_when_more_is_said_meanwhile(
+    web: Site,
+) -> None:
+    for number in range(5):
+        await web.remember(f"s{number}", said(number))
+    first = (await web.get("/search?q=here&limit=2")).json
+    await web.remember("new", said(9))
+    found = [*first["hits"]]
+    page = first
+    while "nextCursor" in page:
+        page = (await web.get(f"/search?q=here&limit=2&cursor={page['nextCursor']}")).json
+        found += page["hits"]
+    places = [hit["place"] for hit in found]
+    assert len(places) == len({*places}) == 5
+
+
+async def test_a_search_is_narrowed_down_as_that_of_the_command(web: Site) -> None:
+    await web.remember("s1", said(1), agent="a", cwd="/w/one")
+    await web.remember("s2", said(2), agent="b", cwd="/w/two")
+
+    async def found(query: str) -> set[str]:
+        answer = await web.get(f"/search?q=here&{query}")
+        assert answer.status == 200, answer.body
+        return {hit["sessionId"] for hit in answer.json["hits"]}
+
+    assert await found("agent=a") == {"s1"}
+    assert await found("cwd=/w/two") == {"s2"}
+    assert await found("in=tools") == set()
+    assert await found("rank=true") == {"s1", "s2"}
+    assert await found("since=2999-01-01") == set()
+
+
+# -- who may ----------------------------------------------------------------------------------
+
+
+async def test_nothing_is_read_without_a_token_nor_without_its_scope(web: Site) -> None:
+    await web.remember("s1", said(1))
+    other = await web.new_token("prompt", "answer")
+    for url in ("/sessions", address("s1"), "/search?q=here"):
+        assert (await web.get(url, "acphold_0_0")).status == 401
+        refused = await web.get(url, other)
+        assert refused.status == 403
+        assert "watch" in refused.json["error"]
+
+
+async def test_to_a_token_of_one_session_the_others_are_not_there(web: Site) -> None:
+    await web.remember("s1", said(1))
+    await web.remember("s2", said(2))
+    token = await web.new_token("watch", session_id="s1")
+    rows = (await web.get("/sessions", token)).json["sessions"]
+    assert [row["sessionId"] for row in rows] == ["s1"]
+    assert (await web.get(address("s1"), token)).status == 200
+    hits = (await web.get("/search?q=here", token)).json["hits"]
+    assert {hit["sessionId"] for hit in hits} == {"s1"}
+    theirs = await web.get(address("s2"), token)
+    unknown = await web.get(address("none"), token)
+    assert (theirs.status, theirs.body) == (unknown.status, unknown.body) == (404, theirs.body)
+
+
+async def test_a_page_of_another_origin_is_told_nothing(web: Site) -> None:
+    answer = await web.get("/sessions", origin="https://evil.example")
+    assert answer.status == 403
+    assert not any(name.startswith("access-control") for name in answer.headers)
+
+
+# -- what cannot be asked ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "/sessions?limit=0",
+        "/sessions?limit=501",
+        "/sessions?limit=-1",
+        "/sessions?limit=1e3",
+        "/sessions?limit=%D9%A1",
+        f"/sessions?limit={'9' * 5000}",
+        "/sessions?cursor=none",
+        "/sessions?cursor=1.s1",
+        "/sessions?archived=yes",
+        "/sessions?unprompted=1",
+        "/sessions?nothing=1",
+        "/sessions?limit=1&limit=2",
+        "/sessions?q=%FF",
+        f"/sessions?q={'x' * 9000}",
+        f"/sessions?{'&'.join('abcdefghijklmnopqrstuvwxyz')}",
+        "/sessions/s1/entries?before=0",
+        "/sessions/s1/entries?before=4294967296",
+        "/sessions/s1/entries?after=1",
+        "/search",
+        "/search?q=",
+        "/search?q=%00",
+        "/search?q=x&in=everything",
+        "/search?q=x&since=yesterday",
+        "/search?q=x&since=99999-01-01",
+        "/search?q=x&cursor=abc",
+        "/search?q=x&cursor=-1.s1@1",
+        "/search?q=x&cursor=99999.s1@1",
+    ],
+)
+async def test_what_cannot_be_is_refused_with_what_is_wrong(web: Site, url: str) -> None:
+    await web.remember("s1", said(1))
+    answer = await web.get(url)
+    assert answer.status == 400, answer.body
+    assert answer.json["error"]
+    assert len(answer.body) < 400
+
+
+@pytest.mark.parametrize("id_", ["%00", "s1%00", "../s1", "s1/", "%2e%2e", "%FF", "s" * 4000, "'"])
+async def test_an_odd_name_of_a_session_is_the_name_of_none(web: Site, id_: str) -> None:
+    await web.remember("s1", said(1))
+    assert (await web.get(f"/sessions/{id_}/entries")).status == 404
+
+
+@pytest.mark.parametrize("id_", ["a/b", "entries", "feed", "%s ?#&", "ünï"])
+async def test_a_session_of_any_name_is_found(web: Site, id_: str) -> None:
+    await web.remember(id_, said(1))
+    assert len((await web.get(address(id_))).json["entries"]) == 3
+
+
+@pytest.mark.parametrize("path", ["/sessions/", "/sessions/s1", "/sessionsx", "/search/", "/x"])
+async def test_there_is_nothing_at_other_addresses(web: Site, path: str) -> None:
+    await web.remember("s1", said(1))
+    assert (await web.get(path)).status == 404
+
+
+async def test_these_addresses_are_only_read(web: Site) -> None:
+    await web.remember("s1", said(1))
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "PATCH"):
+        assert (await web.get("/sessions", method=method)).status == 405
+    whole = await web.get("/sessions")
+    head = await web.get("/sessions", method="HEAD")
+    assert (head.status, head.body) == (200, b"")
+    assert head.headers == whole.headers
+
+
+async def test_who_asks_much_at_once_is_told_to_come_later(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.reading.AT_ONCE", 2)
+    await web.remember("s1", said(1))
+    async with asyncio.TaskGroup() as group:
+        asking = [group.create_task(web.get("/search?q=here")) for _ in range(20)]
+    statuses = [task.result().status for task in asking]
+    assert {*statuses} == {200, 503}
+    assert (await web.get("/search?q=here")).status == 200
