@@ -41,7 +41,7 @@ SECTIONS = {
     "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit Outcome"
     " PermissionOption ToolCallLocation",
     "Files and commands": "SessionFiles PendingCommand RunningCommand CommandOutput CommandExit",
-    "A session and its past": "Session Severity Store SessionState Message PastToolCall TurnEnd",
+    "A session and its past": "Session Severity Store SessionState Message ToolCall TurnEnd",
     "MCP servers": "TurnServers mcp.Connection mcp.Tool mcp.CallResult mcp.Prompt"
     " mcp.PromptArgument mcp.Progress mcp.offers.Resource mcp.offers.MadePrompt"
     " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable HttpHeader",
@@ -91,7 +91,7 @@ IN_WORDS = {
     "A": "AuthHandler",
     "I": "SignedIn",
     "Int64": "int",
-    "Item": "Message | PastToolCall | TurnEnd",
+    "Item": "Message | ToolCall | TurnEnd",
     "M": "MethodHandler",
     "Role": "Literal['user', 'agent', 'thought']",
     "S": "SessionHook",

@@ -21,12 +21,12 @@ PUBLIC = {
         ForbiddenError FormAnswer FormQuestion HttpHeader ImageContent InvalidParamsError
         JournalError MaxTokens MaxTurnRequests McpAnswerError McpConnectError McpError McpLostError
         McpServerHttp McpServerSse McpServerStdio Message MethodNotFoundError
-        MissingFileError NotTextError OutsideRootsError PageQuestion PastToolCall
+        MissingFileError NotTextError OutsideRootsError PageQuestion
         PendingCommand PermissionOption PermissionQuestion PlanEntry Principal Refusal RemoteAgent
         RemoteError RemoteRefusalError RemoteSession RemoteTurn ResourceLink
         RunningCommand RunningTool
         Server Session SessionFiles SessionState StopReason Store TerminalStartError TextContent
-        TextResourceContents ToolCallLocation Turn TurnEnd TurnServers UnknownSessionError
+        TextResourceContents ToolCall ToolCallLocation Turn TurnEnd TurnServers UnknownSessionError
         Visit Visitor WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """

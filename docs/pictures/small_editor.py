@@ -7,7 +7,7 @@ import sys
 from functools import partial
 
 import acphold
-from acphold.schema import AgentMessageChunk, TextContent, ToolCall, ToolCallUpdate
+from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart, ToolCallUpdate
 
 COLUMNS = 78
 
@@ -30,7 +30,7 @@ async def main(command: list[str]) -> None:
                             column = 0
                         write(text, end="")
                         column += len(text)
-                    case ToolCall(title=title):
+                    case ToolCallStart(title=title):
                         write(f"\n\n\x1b[1;35m   tool\x1b[0m  ◐ {title}", end="")
                     case ToolCallUpdate(status="completed"):
                         write("  \x1b[32m● completed\x1b[0m\n\n         ", end="")

@@ -49,8 +49,7 @@ if TYPE_CHECKING:
         WorkspaceError,
     )
     from acphold.history.fold import SessionState
-    from acphold.history.timeline import Message, TurnEnd
-    from acphold.history.timeline import ToolCall as PastToolCall
+    from acphold.history.timeline import Message, ToolCall, TurnEnd
     from acphold.library.agent import Agent
     from acphold.library.author_session import Session
     from acphold.library.commands import CommandExit, CommandOutput, PendingCommand, RunningCommand
@@ -62,7 +61,7 @@ if TYPE_CHECKING:
     from acphold.library.session_servers import TurnServers
     from acphold.library.store import Store
     from acphold.library.tools import RunningTool
-    from acphold.library.turn import PlanEntry, Turn
+    from acphold.library.turn import Turn
     from acphold.schema import (
         AudioContent,
         BlobResourceContents,
@@ -74,6 +73,7 @@ if TYPE_CHECKING:
         McpServerSse,
         McpServerStdio,
         PermissionOption,
+        PlanEntry,
         ResourceLink,
         TextContent,
         TextResourceContents,
@@ -126,7 +126,6 @@ __all__ = [
     "NotTextError",
     "OutsideRootsError",
     "PageQuestion",
-    "PastToolCall",
     "PendingCommand",
     "PermissionOption",
     "PermissionQuestion",
@@ -150,6 +149,7 @@ __all__ = [
     "TerminalStartError",
     "TextContent",
     "TextResourceContents",
+    "ToolCall",
     "ToolCallLocation",
     "Turn",
     "TurnEnd",
@@ -162,8 +162,6 @@ __all__ = [
     "connect",
     "connect_over",
 ]
-
-_RENAMED = {"PastToolCall": "ToolCall"}
 
 _HOMES = {
     "client": """
@@ -179,7 +177,7 @@ _HOMES = {
         UnknownSessionError WorkspaceError
     """,
     "history.fold": "SessionState",
-    "history.timeline": "Message PastToolCall TurnEnd",
+    "history.timeline": "Message ToolCall TurnEnd",
     "library.agent": "Agent",
     "library.author_session": "Session",
     "library.commands": "CommandExit CommandOutput PendingCommand RunningCommand",
@@ -191,11 +189,11 @@ _HOMES = {
     "library.session_servers": "TurnServers",
     "library.store": "Store",
     "library.tools": "RunningTool",
-    "library.turn": "PlanEntry Turn",
+    "library.turn": "Turn",
     "schema": """
         AudioContent BlobResourceContents EmbeddedResource EnvVariable HttpHeader
-        ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption ResourceLink
-        TextContent TextResourceContents ToolCallLocation
+        ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption PlanEntry
+        ResourceLink TextContent TextResourceContents ToolCallLocation
     """,
     "server.entrance": "Visitor",
     "server.principals": "Principal",
@@ -207,7 +205,7 @@ _HOMES = {
 def __getattr__(name: str) -> object:
     for module, names in _HOMES.items():
         if name in names.split():
-            found = getattr(_imported(f"acphold.{module}"), _RENAMED.get(name, name))
+            found = getattr(_imported(f"acphold.{module}"), name)
             globals()[name] = found
             return found
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

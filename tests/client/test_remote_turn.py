@@ -16,7 +16,7 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
 )
-from acphold.schema import AgentMessageChunk, TextContent, ToolCall
+from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart
 from acphold.schema.updates import UnknownUpdate
 from tests.client.far_agent import FarAgent, Refusal, in_session, talking
 
@@ -53,7 +53,7 @@ async def test_a_prompt_is_an_iterator_of_typed_updates_with_a_stop_reason_at_th
         updates = [update async for update in turn]
     first, call, second = updates
     assert first == AgentMessageChunk(content=TextContent(text="one "))
-    assert isinstance(call, ToolCall)
+    assert isinstance(call, ToolCallStart)
     assert (call.title, call.kind) == ("Read", "read")
     assert isinstance(second, AgentMessageChunk)
     assert turn.stop_reason == "max_tokens"

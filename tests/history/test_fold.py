@@ -187,7 +187,7 @@ def test_attributes_are_the_newest_complete_value_of_each() -> None:
     assert begun.available_modes == b'[{"id":"ask"},{"id":"code"}]'
     assert begun.config_options == b'[{"id":"model"}]'
     assert begun.commands == b'[{"name":"x"}]'
-    assert state.plan == b'[{"content":"two"}]'
+    assert state.attributes.plan == b'[{"content":"two"}]'
     assert (begun.title, begun.updated_at) == ("T", None)
     assert fold_settings(begun, b'{"modes":null,"configOptions":null}') == begun
 

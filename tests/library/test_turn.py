@@ -103,7 +103,7 @@ async def test_other_content_blocks_can_be_said() -> None:
 async def test_plan_usage_and_title_are_shown() -> None:
     async def work(turn: acphold.Turn) -> None:
         done = acphold.PlanEntry(content="first", priority="high", status="completed")
-        await turn.plan([done, "second", acphold.PlanEntry("third")])
+        await turn.plan([done, "second", "third"])
         await turn.usage(10, 100, 0.5)
         await turn.title("A name")
 

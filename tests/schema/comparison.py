@@ -31,6 +31,7 @@ OTHER_NAMES = {
     "UserMessageChunk": "ContentChunk",
     "AgentMessageChunk": "ContentChunk",
     "AgentThoughtChunk": "ContentChunk",
+    "ToolCallStart": "ToolCall",
     "ToolCallPatch": "ToolCallUpdate",
     "ErrorObject": "Error",
     "CancelledPermissionOutcome": "{}",

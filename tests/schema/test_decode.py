@@ -52,8 +52,8 @@ from acphold.schema import (
     TextContent,
     TextResourceContents,
     TitledMultiSelectItems,
-    ToolCall,
     ToolCallPatch,
+    ToolCallStart,
     ToolCallUpdate,
     UnknownConfigOption,
     UnknownContent,
@@ -76,7 +76,7 @@ T = TypeVar("T")
 
 def test_a_marked_field_falls_back_to_its_default_and_is_named() -> None:
     raw = b'{"sessionUpdate":"tool_call","toolCallId":"t","title":"T","kind":"dance","status":7}'
-    assert decode_update(raw) == Decoded(ToolCall("t", "T"), ("$.kind", "$.status"))
+    assert decode_update(raw) == Decoded(ToolCallStart("t", "T"), ("$.kind", "$.status"))
 
 
 def test_invalid_items_are_left_out_and_named() -> None:
@@ -370,7 +370,7 @@ def test_what_is_at_its_default_is_not_sent() -> None:
     assert encode(PromptRequest("s", (TextContent("hi"),))) == (
         b'{"sessionId":"s","prompt":[{"type":"text","text":"hi"}]}'
     )
-    assert encode(ToolCall("t", "T", raw_input=None)) == (
+    assert encode(ToolCallStart("t", "T", raw_input=None)) == (
         b'{"sessionUpdate":"tool_call","toolCallId":"t","title":"T","rawInput":null}'
     )
     assert encode(ToolCallPatch("t", meta={"a": 1})) == b'{"toolCallId":"t","_meta":{"a":1}}'
@@ -405,7 +405,7 @@ def test_what_is_hardly_anything_but_flaws_is_refused() -> None:
     )
 
 
-KINDS = (PromptRequest, SessionNotification, InitializeRequest, ListSessionsResponse, ToolCall)
+KINDS = (PromptRequest, SessionNotification, InitializeRequest, ListSessionsResponse, ToolCallStart)
 JUNK = (
     *(b"{", b"}", b"[", b"]", b",", b":", b'"', b"\\", b"1", b"-", b"e", b"01", b"1e999", b"null"),
     *(

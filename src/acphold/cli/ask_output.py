@@ -15,7 +15,7 @@ from acphold.client.policy import chosen
 from acphold.client.turn_feed import typed
 from acphold.history.raw_update import encode_object, encode_text, members
 from acphold.history.speakers import is_our_notice
-from acphold.schema import AgentMessageChunk, TextContent, ToolCall
+from acphold.schema import AgentMessageChunk, TextContent, ToolCallStart
 from acphold.schema.updates import Notice
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ class Text:
                     self._end_line()
                 self._message = message
                 self._print(text)
-            case ToolCall(title=title, kind=kind):
+            case ToolCallStart(title=title, kind=kind):
                 self._end_line()
                 if sys.stderr.isatty():
                     print(on_one_line(f"[{kind}] {title}"), file=sys.stderr)

@@ -31,7 +31,6 @@ from acphold.schema.configuration import UnknownConfigOption
 from acphold.schema.updates import (
     AvailableCommandsUpdate,
     ConfigOptionUpdate,
-    Plan,
     UsageUpdate,
 )
 
@@ -210,8 +209,7 @@ class RemoteSession:
     @property
     def plan(self) -> tuple[PlanEntry, ...]:
         """The newest plan."""
-        found = _attributes("plan", "entries", self.state.attributes.plan)
-        return found.entries if isinstance(found, Plan) else ()
+        return self.state.plan
 
     @property
     def usage(self) -> UsageUpdate | None:

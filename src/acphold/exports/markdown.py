@@ -32,7 +32,7 @@ from acphold.presentation.scenes import (
     sub_agent_stands,
 )
 from acphold.presentation.visible_text import counted, local, on_one_line, visible
-from acphold.reports.transcript import Planned, Scene, ToldTurn, produced, turns
+from acphold.reports.transcript import Planned, Scene, ToldTurn, turns
 from acphold.schema import Content, Diff, TextContent, ToolCallContent
 
 _TAG = re.compile(r"<(?=[A-Za-z/!?])(?!(?:https?://|mailto:)[^\s<>]*>)")
@@ -136,10 +136,10 @@ def _message(message: Message) -> str:
 
 
 def _tool(call: ToolCall) -> str:
-    parts = [_produced(item) for item in produced(call)]
+    parts = [_produced(item) for item in call.produced]
     if (given := call.raw_input) not in (None, b"null", b"{}"):
         parts.insert(0, _fenced(visible(indented(given or b"")), "json"))
-    if not produced(call) and (output := call.raw_output) not in (None, b"null", b"{}"):
+    if not call.produced and (output := call.raw_output) not in (None, b"null", b"{}"):
         parts.append(_fenced(visible(indented(output or b""))))
     return "\n\n".join(parts) or "*no output*"
 

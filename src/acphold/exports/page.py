@@ -37,7 +37,7 @@ from acphold.presentation.scenes import (
     sub_agent_stands,
 )
 from acphold.presentation.visible_text import counted, iso, local, on_one_line, visible
-from acphold.reports.transcript import Planned, Scene, produced, turns
+from acphold.reports.transcript import Planned, Scene, turns
 from acphold.schema import (
     AudioContent,
     Content,
@@ -253,7 +253,7 @@ def _is_base64(data: str) -> bool:
 
 
 def _tool(call: ToolCall) -> str:
-    found = [_produced(item) for item in produced(call)]
+    found = [_produced(item) for item in call.produced]
     parts = [_raw("Input", call.raw_input)]
     parts += found or [_raw("Output", call.raw_output, is_open=True)]
     is_open = bool(found) and sum(part.count("\n") for part in found) <= OPEN_LINES

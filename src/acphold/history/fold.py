@@ -10,6 +10,7 @@ from typing import Final, Literal, TypeAlias
 
 from msgspec import Struct
 
+from acphold.errors import InvalidParamsError
 from acphold.history.attributes import NO_ATTRIBUTES, Attributes, fold_settings, fold_update
 from acphold.history.children import (
     AT_WORK,
@@ -61,6 +62,7 @@ from acphold.history.timeline import (
     replace_fields,
     turn_end,
 )
+from acphold.schema import Plan, PlanEntry, decode
 
 TurnState = Literal["idle", "running", "interrupted"]
 """How the last turn stands: over, not over, or cut off by a crash."""
@@ -93,9 +95,12 @@ class SessionState(Summary, frozen=True):
     turns: int = 0
 
     @property
-    def plan(self) -> bytes | None:
-        """The entries of the newest plan, a raw array."""
-        return self.attributes.plan
+    def plan(self) -> tuple[PlanEntry, ...]:
+        """The newest plan; raw in `attributes.plan`."""
+        try:
+            return decode(Plan, b'{"entries":%b}' % (self.attributes.plan or b"[]")).value.entries
+        except InvalidParamsError:
+            return ()
 
     def summary(self) -> Summary:
         """This state without its conversation."""

@@ -7,11 +7,14 @@ a tool call names replaces the old value (ACP v1, `ToolCallUpdate`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
+import msgspec
 from msgspec import Struct
 
+from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import (
+    UNREADABLE,
     Role,
     content_text,
     encode_object,
@@ -20,6 +23,17 @@ from acphold.history.raw_update import (
     members,
     string,
     text_block,
+)
+from acphold.schema import (
+    Content,
+    ContentBlock,
+    Diff,
+    ToolCallContent,
+    ToolCallLocation,
+    ToolCallPatch,
+    UnknownContent,
+    decode,
+    decode_blocks,
 )
 
 FINAL_STATUSES: Final = frozenset({"completed", "failed"})
@@ -31,11 +45,19 @@ _NULLABLE: Final = frozenset({*_STRINGS, *_ARRAYS, "rawInput", "rawOutput", "_me
 
 
 class Message(Struct, frozen=True):
-    """What one side said; `content` holds raw content blocks, plain text in a row as one."""
+    """What one side said; `content` holds its content blocks raw, plain text in a row as one."""
 
     role: Role
     message_id: str | None
     content: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"<Message of {self.role}: {shortened(self.text)!r}>"
+
+    @property
+    def blocks(self) -> tuple[ContentBlock, ...]:
+        """Its content blocks; one that breaks the schema is UnknownContent."""
+        return tuple(map(_block, self.content))
 
     @property
     def text(self) -> str:
@@ -43,11 +65,34 @@ class Message(Struct, frozen=True):
         return "".join(filter(None, map(content_text, self.content)))
 
 
+def _block(raw: bytes) -> ContentBlock:
+    try:
+        [block] = decode_blocks(b"[%b]" % raw).value
+    except InvalidParamsError:
+        return UnknownContent(string(members(raw).get("type")) or "", raw)
+    return block
+
+
+def shortened(text: str) -> str:
+    """As much of a text as is read in passing."""
+    return text if len(text) < 60 else f"{text[:59]}…"
+
+
 class ToolCall(Struct, frozen=True):
-    """A tool call with the newest value of each field, raw and by its name on the wire."""
+    """A tool call as it stands; `fields` has the newest value of each, raw and by its name on the
+    wire."""
 
     tool_call_id: str
     fields: Mapping[str, bytes]
+
+    def __repr__(self) -> str:
+        about = shortened(self.title or self.name or "")
+        return f"<ToolCall {self.tool_call_id!r} {self.status}: {about!r}>"
+
+    @property
+    def name(self) -> str | None:
+        """The tool's name for programs, where the agent tells it."""
+        return string(self.fields.get("name"))
 
     @property
     def title(self) -> str:
@@ -65,8 +110,45 @@ class ToolCall(Struct, frozen=True):
         return string(self.fields.get("status")) or "pending"
 
     @property
+    def input(self) -> Any:
+        """The tool's input, a JSON value; None when there is none."""
+        return _value(self.raw_input)
+
+    @property
+    def output(self) -> Any:
+        """The tool's output, a JSON value; None when there is none."""
+        return _value(self.raw_output)
+
+    @property
+    def locations(self) -> tuple[ToolCallLocation, ...]:
+        """The files that it works on."""
+        return self._typed("locations").locations or ()
+
+    @property
+    def produced(self) -> tuple[ToolCallContent, ...]:
+        """What it produced: content, diffs, terminals; nothing where that cannot be read."""
+        return self._typed("content").content or ()
+
+    @property
+    def blocks(self) -> tuple[ContentBlock, ...]:
+        """The content blocks in what it produced."""
+        return tuple(part.content for part in self.produced if isinstance(part, Content))
+
+    @property
+    def diffs(self) -> tuple[Diff, ...]:
+        """The changes of files in what it produced."""
+        return tuple(part for part in self.produced if isinstance(part, Diff))
+
+    def _typed(self, name: str) -> ToolCallPatch:
+        raw = encode_object({name: self.fields.get(name, b"null"), "toolCallId": b'""'})
+        try:
+            return decode(ToolCallPatch, raw).value
+        except InvalidParamsError:
+            return ToolCallPatch(tool_call_id="")
+
+    @property
     def content(self) -> list[bytes]:
-        """What it produced: raw `ToolCallContent` objects."""
+        """The same as `produced`, raw."""
         return items(self.fields.get("content", b"[]"))
 
     @property
@@ -78,6 +160,13 @@ class ToolCall(Struct, frozen=True):
     def raw_output(self) -> bytes | None:
         """The tool's output as JSON."""
         return self.fields.get("rawOutput")
+
+
+def _value(raw: bytes | None) -> Any:
+    try:
+        return None if raw is None else msgspec.json.decode(raw)
+    except UNREADABLE:
+        return None
 
 
 class ContextCompaction(Struct, frozen=True):

@@ -140,7 +140,7 @@ class Session:
         """The conversation so far; in a turn, the conversation before its prompt.
 
         `timeline` holds its messages and tool calls in order (`acphold.Message` with `role`
-        "user", "agent" or "thought" and `text`; `acphold.PastToolCall` with `title`, `status`
+        "user", "agent" or "thought" and `text`; `acphold.ToolCall` with `title`, `status`
         and what it produced). It is read from the journal, so it is there after a restart too.
         """
         return await self._open.history.read()

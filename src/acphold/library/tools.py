@@ -20,9 +20,9 @@ from acphold.schema import (
     Diff,
     Terminal,
     TextContent,
-    ToolCall,
     ToolCallLocation,
     ToolCallPatch,
+    ToolCallStart,
     ToolCallUpdate,
     ToolKind,
     encode,
@@ -122,7 +122,7 @@ class RunningTool:
         self.announced, self._stale = True, False
         await self._outbox.put(
             encode(
-                ToolCall(
+                ToolCallStart(
                     tool_call_id=self.id,
                     title=self.title,
                     name=self._name,

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from msgspec import UNSET, Struct
 
-from acphold import schema
 from acphold.errors import DeclarationError
 from acphold.library.commands import Command, PendingCommand, TurnCommands
 from acphold.library.outbox import (
@@ -29,6 +28,7 @@ from acphold.schema import (
     EmbeddedResource,
     ImageContent,
     Plan,
+    PlanEntry,
     ResourceLink,
     SessionInfoUpdate,
     TextContent,
@@ -55,17 +55,6 @@ BLOCKS = (
     EmbeddedResource,
     UnknownContent,
 )
-
-
-class PlanEntry(Struct, frozen=True):
-    """One thing the agent means to do.
-
-    `priority` is "high", "medium" or "low"; `status` is "pending", "in_progress" or "completed".
-    """
-
-    content: str
-    priority: PlanEntryPriority = "medium"
-    status: PlanEntryStatus = "pending"
 
 
 class TurnScope:
@@ -211,7 +200,8 @@ class Turn:
     async def plan(self, entries: Sequence[str | PlanEntry]) -> None:
         """Show the whole plan as it stands; a string is an entry that is still to be done.
 
-        `acphold.PlanEntry` says more of one. Source: spec v1, agent plan.
+        `acphold.PlanEntry` says more of one: its `priority` ("high", "medium" or "low") and
+        `status` ("pending", "in_progress" or "completed"). Source: spec v1, agent plan.
         """
         await self._tell(Plan(entries=tuple(map(_entry, entries))))
 
@@ -380,13 +370,13 @@ class Turn:
             return await ask_page(self._scope.opened.client, message, url)
 
 
-def _entry(entry: str | PlanEntry) -> schema.PlanEntry:
+def _entry(entry: str | PlanEntry) -> PlanEntry:
     if isinstance(entry, str):
-        entry = PlanEntry(entry)
+        entry = PlanEntry(content=entry, priority="medium", status="pending")
     for value, known in (
         (entry.priority, get_args(PlanEntryPriority)),
         (entry.status, get_args(PlanEntryStatus)),
     ):
         if value not in known:
             raise DeclarationError(f"a plan entry is one of {', '.join(known)}, not {value!r}")
-    return schema.PlanEntry(content=entry.content, priority=entry.priority, status=entry.status)
+    return entry

@@ -10,11 +10,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from acphold.errors import InvalidParamsError
 from acphold.history.decisions import AskedQuestion, Came, asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, ECHO, QUESTION, TURN_END, Entry
 from acphold.history.fold import Fold
-from acphold.history.raw_update import encode_object, members, string, update_kind
+from acphold.history.raw_update import members, string, update_kind
 from acphold.history.speakers import is_our_notice
 from acphold.history.timeline import (
     ContextCompaction,
@@ -24,8 +23,6 @@ from acphold.history.timeline import (
     TurnEnd,
     with_those_inside,
 )
-from acphold.schema import Plan, ToolCallContent, decode
-from acphold.schema.tool_calls import ToolCallPatch
 
 
 class PlanStep(Struct, frozen=True):
@@ -226,11 +223,7 @@ class _Telling:
         beside = [(place, 0, seq, scene) for place, seq, scene in self._beside]
         if self._plan_place is not None:
             place, seq = self._plan_place
-            try:
-                plan = decode(Plan, b'{"entries":%b}' % (state.plan or b"[]")).value
-                steps = tuple(PlanStep(entry.status, entry.content) for entry in plan.entries)
-            except InvalidParamsError:
-                steps = ()
+            steps = tuple(PlanStep(entry.status, entry.content) for entry in state.plan)
             beside.append((place, 0, seq, Planned(steps)))
         if state.turns and self._last != TURN_END:
             last = self._began[-1] if self._began else 0
@@ -247,15 +240,6 @@ class _Telling:
         ]
         told = sorted([*beside, *timeline], key=lambda one: one[:2])
         return [(seq, scene) for *_, seq, scene in told]
-
-
-def produced(call: ToolCall) -> Sequence[ToolCallContent]:
-    """What a tool call produced; nothing where that cannot be read."""
-    whole = encode_object({**call.fields, "toolCallId": b'""'})
-    try:
-        return decode(ToolCallPatch, whole).value.content or ()
-    except InvalidParamsError:
-        return ()
 
 
 def reason(end: TurnEnd) -> str:

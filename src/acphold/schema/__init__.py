@@ -165,7 +165,7 @@ from acphold.schema.tool_calls import (
     RequestPermissionResponse as RequestPermissionResponse,
     SelectedPermissionOutcome as SelectedPermissionOutcome,
     Terminal as Terminal,
-    ToolCall as ToolCall,
+    ToolCallStart as ToolCallStart,
     ToolCallContent as ToolCallContent,
     ToolCallLocation as ToolCallLocation,
     ToolCallPatch as ToolCallPatch,

@@ -69,7 +69,7 @@ class ToolCallLocation(Extensible, frozen=True):
     line: OrDefault[UInt32 | None] = None
 
 
-class ToolCall(Extensible, frozen=True, tag="tool_call", tag_field="sessionUpdate"):
+class ToolCallStart(Extensible, frozen=True, tag="tool_call", tag_field="sessionUpdate"):
     """A tool call begins; `raw_input` and `raw_output` are any JSON, UNSET when not sent."""
 
     tool_call_id: str

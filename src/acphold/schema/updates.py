@@ -17,7 +17,7 @@ from acphold.schema.shapes import (
     UInt64,
     UnknownVariant,
 )
-from acphold.schema.tool_calls import ToolCall, ToolCallUpdate
+from acphold.schema.tool_calls import ToolCallStart, ToolCallUpdate
 
 
 class ContentChunk(Extensible, frozen=True):
@@ -50,7 +50,10 @@ PlanEntryStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 
 
 class PlanEntry(Extensible, frozen=True):
-    """One thing the agent means to do."""
+    """One thing the agent means to do.
+
+    `priority` is "high", "medium" or "low"; `status` is "pending", "in_progress" or "completed".
+    """
 
     content: str
     priority: PlanEntryPriority
@@ -172,7 +175,7 @@ KnownUpdate: TypeAlias = (
     UserMessageChunk
     | AgentMessageChunk
     | AgentThoughtChunk
-    | ToolCall
+    | ToolCallStart
     | ToolCallUpdate
     | Plan
     | AvailableCommandsUpdate

@@ -41,7 +41,6 @@ from acphold.reports.transcript import (
     Planned,
     Scene,
     TurnOpen,
-    produced,
 )
 from acphold.schema import (
     Content,
@@ -170,7 +169,7 @@ def _brief(call: ToolCall, more: str) -> Iterator[Text]:
     yield head
     if call.kind in QUIET and call.status != "failed":
         return
-    for item in produced(call):
+    for item in call.produced:
         lines = list(_output(item, whole=False))
         if isinstance(item, Diff):
             yield from _inside(lines, full=False, more=more)
@@ -188,7 +187,7 @@ def _tool(call: ToolCall, *, full: bool = False, more: str = MORE) -> Iterator[T
     yield Text.assemble(
         (f"{mark} ", style), title, (f"  {on_one_line(call.kind)} · ", "faint"), (status, style)
     )
-    for item in produced(call):
+    for item in call.produced:
         yield from _inside(list(_output(item, whole=full)), full=full, more=more)
 
 

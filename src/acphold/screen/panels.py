@@ -26,7 +26,6 @@ from acphold.history.timeline import ToolCall
 from acphold.presentation.diffs import diff_lines
 from acphold.presentation.scenes import offered
 from acphold.presentation.visible_text import on_one_line, visible
-from acphold.reports.transcript import produced
 from acphold.schema import (
     BooleanPropertySchema,
     Diff,
@@ -190,7 +189,7 @@ def asked(tool: ToolCall) -> Passage:
     An argument of many lines that the diff shows, all of them, is named, and not told twice.
     """
     in_diff = {}
-    for item in produced(tool):
+    for item in tool.produced:
         if isinstance(item, Diff):
             compared = diff_lines(item, whole=True)
             for what, sign, text in (("old", "-", item.old_text), ("new", "+", item.new_text)):
