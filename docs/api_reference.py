@@ -34,8 +34,8 @@ specification.
 """
 
 SECTIONS = {
-    "An agent": "Agent Value SessionHook AuthHandler SignedIn MethodHandler StopReason Refusal"
-    " MaxTokens MaxTurnRequests",
+    "An agent": "Agent Value SessionHook AuthHandler LogoutHandler SignedIn MethodHandler"
+    " StopReason Refusal MaxTokens MaxTurnRequests",
     "Many clients": "Server Visitor Principal Scope",
     "A turn": "Turn PlanEntry",
     "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit Outcome"
@@ -59,6 +59,7 @@ ALIASES = {
     "StopReason": "library/definition.py",
     "SessionHook": "library/definition.py",
     "AuthHandler": "library/definition.py",
+    "LogoutHandler": "library/definition.py",
     "SignedIn": "library/definition.py",
     "MethodHandler": "library/definition.py",
     "Scope": "journal/access.py",
@@ -92,6 +93,7 @@ IN_WORDS = {
     "I": "SignedIn",
     "Int64": "int",
     "Item": "Message | ToolCall | TurnEnd",
+    "L": "LogoutHandler",
     "M": "MethodHandler",
     "Role": "Literal['user', 'agent', 'thought']",
     "S": "SessionHook",

@@ -249,3 +249,139 @@ async def test_what_comes_while_it_is_found_out_who_is_there_keeps_its_order(
         may_say.set()
         assert await loading
         assert await turn == {"stopReason": "cancelled"}
+
+
+def shop() -> acphold.Agent:
+    """An agent of tenants, who sign in by their names."""
+    agent = acphold.Agent("shop", version="1.0")
+    agent.mode("calm")
+    agent.option("loud", default=False)
+
+    @agent.auth("name", "Name")
+    async def sign_in(visitor: acphold.Visitor) -> str | None:
+        return str(visitor.meta["name"]) or None
+
+    @agent.method("_vault/peek")
+    async def peek(params: dict[str, Any]) -> str:
+        return agent.session(params["sessionId"]).tenant
+
+    @agent.prompt
+    async def tell(turn: acphold.Turn) -> None:
+        await turn.say(f"for {turn.session.tenant}: {turn.text}")
+        if turn.text == "wait":
+            await asyncio.Event().wait()
+
+    return agent
+
+
+async def as_tenant(caller: Caller, name: str) -> Caller:
+    await caller.call("authenticate", {"methodId": "name", "_meta": {"name": name}})
+    return caller
+
+
+async def test_sessions_of_another_tenant_are_as_if_they_were_not_there(
+    journal: Path, calls: Calls
+) -> None:
+    async with shop().server(journal=journal, unstable=True) as server:
+        acme = await as_tenant(await calls.to(server), "acme")
+        session = await acme.talk("gold")
+        kept = await acme.talk("silver")
+        await acme.call("session/close", {"sessionId": kept})  # not live any more
+        turn = acme.begin_prompt(session, "wait")
+        for name in ("globex", ""):
+            other = await as_tenant(await calls.to(server), name)
+            assert await other.sessions() == []
+            for id_ in (session, kept):
+                missing = asked_of("missing")
+                for method, params in asked_of(id_).items():
+                    if method in ("session/new", "session/list") or "sessionId" not in params:
+                        continue
+                    error = await other.refused(method, params)
+                    as_missing = await other.refused(method, missing[method])
+                    assert str(error) == str(as_missing).replace("missing", id_), method
+                other.tell("session/cancel", {"sessionId": id_})
+            assert len(await other.sessions()) == 0
+            assert other.updates() == []
+        assert not turn.done()
+        acme.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}
+        assert {row["sessionId"] for row in await acme.sessions()} == {session, kept}
+
+
+async def test_everybody_of_a_tenant_has_its_sessions_and_an_author_learns_whose_they_are(
+    journal: Path, calls: Calls
+) -> None:
+    async with shop().server(journal=journal, unstable=True) as server:
+        one, other = [await as_tenant(await calls.to(server), "acme") for _ in range(2)]
+        session = await one.talk("gold")
+        await other.load(session)
+        await other.prompt(session, "silver")
+        assert one.text() == "for acme: goldfor acme: silver"
+        forked = (await other.call("session/fork", open_params(session, "/")))["sessionId"]
+        assert await other.call("_vault/peek", {"sessionId": forked}) == "acme"
+    async with shop().server(journal=journal) as server:
+        again = await as_tenant(await calls.to(server), "acme")
+        assert {row["sessionId"] for row in await again.sessions()} == {session, forked}
+        await again.load(session)
+        await again.prompt(session, "copper")
+        assert again.text().endswith("for acme: copper")
+
+
+async def test_no_client_says_itself_whose_a_session_is(journal: Path, calls: Calls) -> None:
+    async with shop().server(journal=journal) as server:
+        globex = await as_tenant(await calls.to(server), "globex")
+        session = await globex.new(_meta={"acphold/tenant": "acme"})
+        assert await globex.call("_vault/peek", {"sessionId": session}) == "globex"
+
+
+async def test_a_tenant_is_the_same_in_every_process_of_the_journal(
+    journal: Path, calls: Calls
+) -> None:
+    async with shop().server(journal=journal) as here, shop().server(journal=journal) as there:
+        acme = await as_tenant(await calls.to(here), "acme")
+        session = await acme.talk("gold")
+        globex = await as_tenant(await calls.to(there), "globex")
+        error = await globex.refused("session/load", open_params(session, "/"))
+        assert "no session" in error.message
+        friend = await as_tenant(await calls.to(there), "acme")
+        await friend.load(session)
+        await friend.prompt(session, "silver")
+        assert "for acme: silver" in acme.text()
+
+
+async def test_who_signs_in_as_somebody_else_has_nothing_open_of_before(
+    journal: Path, calls: Calls
+) -> None:
+    async with shop().server(journal=journal) as server:
+        acme = await as_tenant(await calls.to(server), "acme")
+        session = await acme.talk("gold")
+        turncoat = await as_tenant(await calls.to(server), "acme")
+        await turncoat.load(session)
+        await as_tenant(turncoat, "globex")
+        said = len(turncoat.updates())
+        await acme.prompt(session, "silver")
+        assert await turncoat.sessions() == []
+        assert len(turncoat.updates()) == said
+
+
+async def test_who_comes_with_a_tenant_need_not_sign_in(journal: Path, calls: Calls) -> None:
+    async with shop().server(journal=journal) as server:
+        acme = await as_tenant(await calls.to(server), "acme")
+        session = await acme.talk("gold")
+        near, far = memory_pair()
+        known = acphold.Principal(name="ann", tenant="acme")
+        attending = asyncio.create_task(server.attend(far, principal=known))
+        ann = await calls.over(near)
+        assert [row["sessionId"] for row in await ann.sessions()] == [session]
+        await ann.leave()
+        await attending
+
+
+async def test_nobody_provides_the_servers_of_another_tenant(journal: Path, calls: Calls) -> None:
+    server = {"type": "acp", "name": "tools", "serverId": "tools"}
+    async with shop().server(journal=journal) as served:
+        acme = await as_tenant(await calls.to(served), "acme")
+        await acme.new(mcpServers=[server])
+        globex = await as_tenant(await calls.to(served), "globex")
+        params = {"cwd": "/", "mcpServers": [server]}
+        assert "taken" in (await globex.refused("session/new", params)).message

@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
-from acphold.history.raw_update import BEGUN, members
+from acphold.history.raw_update import BEGUN, members, string
 from acphold.history.speakers import meta_without_marks
 from acphold.schema import (
     PROTOCOL_VERSION,
@@ -168,6 +168,17 @@ def told_owner(params: bytes, tenant: str | None) -> bytes:
     can = _object(members(params), "clientCapabilities")
     asked = splice(_object(members(can), "_meta"), {LINE: b"true", TENANT: encode(tenant)})
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
+
+
+def about_tenant(params: bytes, tenant: str) -> bytes:
+    """The params of `session/new` for an agent of ours, which is told whose the session will be."""
+    meta = splice(_object(members(params), "_meta"), {TENANT: encode(tenant)})
+    return splice(params, {"_meta": meta})
+
+
+def tenant_in(params: bytes) -> str:
+    """The tenant in such params."""
+    return string(members(_object(members(params), "_meta")).get(TENANT)) or ""
 
 
 # -- what an agent says ----------------------------------------------------------------------

@@ -47,11 +47,13 @@ class Setup(Struct, frozen=True):
     """What a client sends to open a session, checked: `params` as the agent is to get them.
 
     It holds the credentials of MCP servers: kept in memory only, for when the agent is restarted.
+    `tenant` is whose a session will be that is made so.
     """
 
     cwd: str
     additional_directories: tuple[str, ...]
     params: bytes
+    tenant: str = ""
 
 
 class Voice(Enum):

@@ -67,6 +67,7 @@ async def fork(
         cwd or row.cwd,
         row.additional_directories if given is None else given,
         title,
+        tenant=row.tenant,
     )
     await copy(journal, row, new, taken[-1].last)
     return Forked(new.session_id, len(taken), len(spans) - len(taken), runs)

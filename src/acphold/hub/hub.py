@@ -15,6 +15,7 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from acphold.agents import Agent, Exchange, ListenerToMany, ask
+from acphold.agents.capabilities import about_tenant
 from acphold.errors import (
     AcpholdError,
     ConnectionLostError,
@@ -256,6 +257,8 @@ class Hub:
         """A new session, and the agent's answer under the id that clients are to use."""
         await self.agent.ensure()
         params = splice(setup.params, {"sessionId": None})
+        if self.agent.reads_journal:  # which has no row yet that would tell it
+            params = about_tenant(params, setup.tenant)
         exchange = Exchange(self.agent, NEW_SESSION.name, params)
         async with self.router.asked_by(asker, exchange) as answer:
             # An update that came behind the answer finds its session.
@@ -289,7 +292,13 @@ class Hub:
     async def _create(self, session_id: str, setup: Setup) -> Conversation:
         if session_id in self._live:
             raise SessionExistsError(f"session {session_id!r} is open already")
-        new = NewSession(session_id, self.agent.key, setup.cwd, setup.additional_directories)
+        new = NewSession(
+            session_id,
+            self.agent.key,
+            setup.cwd,
+            setup.additional_directories,
+            tenant=setup.tenant,
+        )
         return await self._ownership.enter(await self._journal.create(new), setup)
 
     async def load(

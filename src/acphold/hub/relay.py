@@ -12,6 +12,7 @@ from acphold.hub.attachment import Client
 from acphold.hub.conversation import Conversation
 from acphold.hub.router import Asker, Router
 from acphold.journal import Links, Sessions, session_of
+from acphold.mcp.servers import MCP_MESSAGE
 from acphold.schema import encode
 from acphold.schema.splice import splice
 
@@ -56,6 +57,9 @@ class Relay:
         self, method: str, params: bytes, session_id: str | None, client: Client
     ) -> None:
         """A notification that is the agent's own business."""
+        if method == MCP_MESSAGE and not self._router.may_tell(client, params):
+            log.info("%s was dropped: another client provides that server", method)
+            return
         try:
             params_there = await self._for_agent(params, session_id)
         except UnknownSessionError as exc:

@@ -151,6 +151,10 @@ class Router:
             except ConnectionLostError:
                 pass  # it has gone, and is told nothing
 
+    def may_tell(self, client: Client, params: bytes) -> bool:
+        """Whether nobody but this client provides the MCP server that params name."""
+        return self.providers.get(_named(params).serverId or "") in (None, client)
+
     async def answer(self, asked: Asked) -> bytes:
         """The answer of a client to what the agent asks."""
         is_mcp = asked.method == MCP_MESSAGE

@@ -99,6 +99,7 @@ class Session:
         self.id = row.session_id
         self.cwd = row.cwd
         self.agent = row.agent
+        self.tenant = row.tenant
         self._additional_directories = row.additional_directories
         self.attributes = attributes
         self.last_seq = lease.next_seq - 1

@@ -97,13 +97,15 @@ class SessionList:
         cursor: str | None,
         held: frozenset[str],
         archived: Archived | None = None,
+        tenant: str | None = None,
     ) -> bytes:
-        """One page, newest first: the result of `session/list`. Raises CursorError.
+        """One page, newest first: the result of `session/list`; of this tenant. Raises CursorError.
 
         With `archived` each session says whether it is; without it, those that are stay out.
         """
         agents = () if self._all_agents else (self._agent.key,)
-        filter = ListFilter(agents=agents, cwd=cwd, held=held, archived=archived or "exclude")
+        shelf = archived or "exclude"
+        filter = ListFilter(agents=agents, cwd=cwd, held=held, archived=shelf, tenant=tenant)
         after = None
         if cursor is not None:
             after = cursors.decode(cursor, filter, await self._journal.cursor_secret())
@@ -114,7 +116,8 @@ class SessionList:
             await self._journal.went_on(self._agent.key, times)
         rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
         lines = [await self._ours(row) for row in rows]
-        strangers = [] if archived == "only" else await self._strangers(cwd, held)
+        is_without = archived == "only" or bool(tenant)  # its own sessions are nobody's
+        strangers = [] if is_without else await self._strangers(cwd, held)
         lines += [line for line in strangers if after is None or after < line.key]
         return await _page(self._journal, filter, rows, lines, marked=archived is not None)
 

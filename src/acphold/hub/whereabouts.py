@@ -25,6 +25,10 @@ class Whereabouts:
         """The last entry of a session, wherever it is live; raises UnknownSessionError."""
         return (await self._journal.session(session_id)).last_seq
 
+    async def tenant(self, session_id: str) -> str:
+        """Whose a session is."""
+        return (await self._journal.session(session_id)).tenant
+
     async def owner(self, session_id: str) -> Whose:
         """Who owns a session, as the journal says."""
         return await self._journal.owner(session_id)

@@ -43,7 +43,7 @@ def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
     """The position a cursor stands for.
 
     Raises CursorError when it was altered, comes from another journal, or from a list by another
-    agent, cwd or archive.
+    agent, cwd or archive, or of another tenant.
     """
     from base64 import urlsafe_b64decode, urlsafe_b64encode
     from hmac import compare_digest
@@ -74,5 +74,5 @@ def _tag(filter: ListFilter, secret: bytes) -> bytes:
     from hmac import digest
 
     folder = None if filter.cwd is None else resolved_folder(filter.cwd)
-    fingerprint = msgspec.json.encode((filter.agents, folder, filter.archived))
+    fingerprint = msgspec.json.encode((filter.agents, folder, filter.archived, filter.tenant))
     return digest(secret, b"filter" + fingerprint, "sha256")[:_TAG_BYTES]

@@ -44,7 +44,8 @@ class Origin(Struct, frozen=True, rename="camel"):
 class NewSession(Struct, frozen=True):
     """A session about to be created; `agent` says which agent it belongs to.
 
-    `created_at` is ms since the epoch; None means now. `renamed` and `origins` as in SessionRow.
+    `created_at` is ms since the epoch; None means now. `renamed`, `origins` and `tenant` as in
+    SessionRow.
     """
 
     session_id: str
@@ -55,6 +56,7 @@ class NewSession(Struct, frozen=True):
     created_at: int | None = None
     renamed: bool = False
     origins: tuple[Origin, ...] = ()
+    tenant: str = ""
 
 
 class Listed(Struct, frozen=True):
@@ -119,7 +121,8 @@ class SessionRow(Struct, frozen=True):
     session that an import has listed, and not read to its end yet (see `Arrivals.complete`): where
     its transcript is, as in Listed. `start` is the mark of how the agent was started that was
     prompted last: how that was, the home knows where it was done (`acphold.cli.starts`), and no
-    journal; None where nobody knows.
+    journal; None where nobody knows. `tenant` is whose it is: for others it is not there
+    (`server.principals`); "" for nobody's in particular.
     """
 
     session_id: str
@@ -139,6 +142,7 @@ class SessionRow(Struct, frozen=True):
     downstream_id: str | None = None
     unread: bytes | None = None
     start: str | None = None
+    tenant: str = ""
 
     @property
     def is_unread(self) -> bool:
@@ -160,7 +164,7 @@ class ListFilter(Struct, frozen=True):
 
     `cwd` may be any name of the folder. Sessions that were never prompted are left out, except
     those in `held` (somebody has them open), and all of them with `include_unprompted`. With
-    `unread`, only those that an import has listed and not read.
+    `unread`, only those that an import has listed and not read; with `tenant`, only that one's.
     """
 
     agents: tuple[str, ...] = ()
@@ -169,6 +173,7 @@ class ListFilter(Struct, frozen=True):
     include_unprompted: bool = False
     archived: Archived = "exclude"
     unread: bool = False
+    tenant: str | None = None
 
     def fits(self, row: SessionRow) -> bool:
         """Whether a list by this filter has the session."""

@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from acphold.library.author_session import Session
     from acphold.library.definition import (
         AuthHandler,
+        LogoutHandler,
         MethodHandler,
         SessionHook,
         SignedIn,
@@ -56,6 +57,7 @@ StopReasonOrNone = TypeVar("StopReasonOrNone", bound="StopReason | None")
 
 S = TypeVar("S", bound="SessionHook")
 A = TypeVar("A", bound="AuthHandler")
+L = TypeVar("L", bound="LogoutHandler")
 I = TypeVar("I", bound="SignedIn")  # noqa: E741 — one letter, as its neighbours
 M = TypeVar("M", bound="MethodHandler")
 F = TypeVar("F")
@@ -227,7 +229,9 @@ class Agent:
 
         On each connection everything is refused with `auth_required` until a sign-in has
         succeeded on that one. The coroutine gets the `acphold.Visitor`, and refuses by raising;
-        `acphold.AuthRequiredError("why")` tells the person why. Source: spec v1, authentication.
+        `acphold.AuthRequiredError("why")` tells the person why. It may return the name of a
+        tenant: its sessions are then there for this connection, and no others are. Source: spec
+        v1, authentication.
         """
         if any(method.id == id for method in self._definition.auth_methods):
             raise DeclarationError(f"agent {self.name!r} has a way to sign in {id!r} already")
@@ -242,12 +246,13 @@ class Agent:
     def signed_in(self, handler: I) -> I:
         """Decorate the coroutine that says whether a visitor is signed in already.
 
-        It gets the `acphold.Visitor` with the first request of each connection.
+        It gets the `acphold.Visitor` with the first request of each connection, and returns
+        whether it is, or the name of its tenant.
         """
         self._definition.signed_in = _coroutine(handler)
         return handler
 
-    def on_logout(self, handler: A) -> A:
+    def on_logout(self, handler: L) -> L:
         """Decorate the coroutine that `logout` calls, with the `acphold.Visitor`.
 
         The connection has no session open afterwards, and needs a new sign-in.

@@ -109,7 +109,8 @@ class Session:
 
     `id` is what clients know it by. `cwd` and `additional_directories` are absolute paths (spec
     v1, session setup). `files` reads and writes inside them. `store` keeps JSON values that
-    outlive the process; `state` is a dict for what need not.
+    outlive the process; `state` is a dict for what need not. `tenant` is whose it is, by what
+    the coroutine of `Agent.auth` returned; "" for nobody's in particular.
     """
 
     def __init__(self, opened: OpenSession) -> None:
@@ -118,6 +119,7 @@ class Session:
         self.additional_directories = opened.additional_directories
         self.files = opened.files
         self.store = opened.store
+        self.tenant = ""
         self.state: dict[str, Any] = {}
         self._open = opened
 

@@ -33,11 +33,14 @@ CommandHandler: TypeAlias = "Callable[[Turn, str], Awaitable[StopReason | None]]
 SessionHook: TypeAlias = "Callable[[Session], Awaitable[None]]"
 """Gets a session that was made, loaded or closed."""
 
-AuthHandler: TypeAlias = "Callable[[Visitor], Awaitable[None]]"
-"""Signs a visitor in or out; raises to refuse."""
+AuthHandler: TypeAlias = "Callable[[Visitor], Awaitable[str | None]]"
+"""Signs a visitor in; raises to refuse. Returns the tenant, whose sessions there are for it."""
 
-SignedIn: TypeAlias = "Callable[[Visitor], Awaitable[bool]]"
-"""Says whether a visitor is signed in, from an earlier time for instance."""
+LogoutHandler: TypeAlias = "Callable[[Visitor], Awaitable[None]]"
+"""Signs a visitor out."""
+
+SignedIn: TypeAlias = "Callable[[Visitor], Awaitable[bool | str]]"
+"""Says whether a visitor is signed in, from an earlier time for instance; or as which tenant."""
 
 MethodHandler: TypeAlias = "Callable[[Any], Awaitable[Any]]"
 """Answers an extension method: JSON values in and out."""
@@ -92,7 +95,7 @@ class Definition(Struct):
     command_handlers: dict[str, CommandHandler] = field(default_factory=dict)
     auth_methods: list[AuthMethod] = field(default_factory=list)
     signed_in: SignedIn | None = None
-    logout: AuthHandler | None = None
+    logout: LogoutHandler | None = None
     new_hooks: list[SessionHook] = field(default_factory=list)
     load_hooks: list[SessionHook] = field(default_factory=list)
     close_hooks: list[SessionHook] = field(default_factory=list)

@@ -41,13 +41,13 @@ class SignIn:
 
     async def tenant(self, visitor: Visitor) -> str | None:
         asked = self._definition.signed_in
-        return "" if asked is not None and await guarded(asked(visitor)) else None
+        said = False if asked is None else await guarded(asked(visitor))
+        return said if isinstance(said, str) else "" if said is True else None
 
     async def sign_in(self, visitor: Visitor, method_id: str) -> str:
         for method in self._definition.auth_methods:
             if method.id == method_id:
-                await guarded(method.handler(visitor))
-                return ""
+                return await guarded(method.handler(visitor)) or ""
         raise InvalidParamsError(f"methodId: no way to sign in is {method_id!r}", field="methodId")
 
     async def sign_out(self, visitor: Visitor) -> None:

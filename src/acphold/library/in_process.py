@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from acphold.agents.capabilities import tenant_in
 from acphold.agents.interface import Answered, Asked
 from acphold.errors import (
     AcpholdError,
@@ -245,6 +246,7 @@ class InProcessAgent:
         """A session that is new, or was before; and the answer."""
         if method == NEW_SESSION.name:
             opened = self._session(fresh_id("sess"), params)
+            opened.session.tenant = tenant_in(params)
             answer = await self._open(opened, self.definition.new_hooks)
             return opened, splice(answer, {"sessionId": encode(opened.id)})
         session_id = decode(_SessionParams, params).value.session_id
@@ -253,6 +255,7 @@ class InProcessAgent:
         if (known := self._sessions.get(session_id)) is not None:
             await self._leave(known)
         opened = self._session(session_id, params)
+        opened.session.tenant = (await self._journal.session(session_id)).tenant
         await opened.restore()
         return opened, await self._open(opened, self.definition.load_hooks)
 

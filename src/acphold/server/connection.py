@@ -28,10 +28,12 @@ from acphold.errors import (
     AcpholdError,
     AgentError,
     InterruptedTurnError,
+    InvalidParamsError,
     InvalidRequestError,
     JournalError,
     OwnerLostError,
     StoppedError,
+    UnknownSessionError,
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
@@ -181,7 +183,9 @@ class Connection:
             self._introduction = "over"  # it takes the version that it was answered
         self._principal.check(request.method, request.params)
         is_known = self._entrance.is_in and not self._entering.locked()
-        if is_known or (request.method in BEFORE_ENTRY and request.method in self._handlers):
+        if (is_known and self._is_theirs(request.params)) or (
+            request.method in BEFORE_ENTRY and request.method in self._handlers
+        ):
             return self._handle(request)
         return self._once_in(request)
 
@@ -189,6 +193,7 @@ class Connection:
         """Handle a request of a client that has to be let in first: in the order of the wire."""
         async with self._entering:
             await self._require_entry()
+            await self._require_theirs(request.params)
             work = self._handle(request)
         return None if work is None else await work
 
@@ -207,9 +212,11 @@ class Connection:
             method, params = notification.method, notification.params
             try:
                 self._principal.check(method, params)
-                if not self._entrance.is_in or self._entering.locked():
+                is_known = self._entrance.is_in and not self._entering.locked()
+                if not (is_known and self._is_theirs(params)):
                     async with self._entering:
                         await self._require_entry()
+                        await self._require_theirs(params)
                 if method == CANCEL.name:
                     await self._cancel(params)
                 else:
@@ -260,6 +267,30 @@ class Connection:
             before = self._entrance.tenant
             await self._entrance.require()
             await self._let_in(before)
+
+    def _is_theirs(self, params: bytes) -> bool:
+        """Whether the session that these params name, if any, is known to be there for them."""
+        if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
+            return True
+        if self._hub.holds(session_id):
+            return self._entrance.principal.sees(self._hub.held(session_id).session.tenant)
+        # It was found to be theirs when they asked for it.
+        return self._remote.line(session_id) is not None or self._openings.has(session_id)
+
+    async def _require_theirs(self, params: bytes) -> None:
+        """Find that out; raises UnknownSessionError, the same for one that there is and for one
+        that there is not."""
+        session_id = session_id_in(params)
+        if self._is_theirs(params) or session_id is None:
+            return
+        try:
+            tenant = await self._hub.whereabouts.tenant(session_id)
+        except UnknownSessionError:
+            if self._hub.agent.reads_journal:
+                raise
+            tenant = ""  # the agent's own
+        if not self._entrance.principal.sees(tenant):
+            raise UnknownSessionError(session_id)
 
     async def _authenticate(self, request: Request) -> bytes:
         before = self._entrance.tenant
@@ -387,7 +418,11 @@ class Connection:
 
     def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
+        setup = replace(setup, tenant=self._entrance.tenant or "")
         for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
+            before = self._hub.router.providers.get(server_id)
+            if isinstance(before, Connection) and before._entrance.tenant != self._entrance.tenant:
+                raise InvalidParamsError(f"mcpServers: {server_id!r} is taken", field="mcpServers")
             self._hub.router.providers[server_id] = self
         return setup
 
@@ -482,7 +517,9 @@ class Connection:
         if self._principal.session_id is not None:
             return await self._hub.sessions.only(self._principal.session_id)
         archived = archive_filter(request.params) if self._unstable else None
-        return await self._hub.sessions.page(asked.cwd, asked.cursor, self._hub.held_ids, archived)
+        return await self._hub.sessions.page(
+            asked.cwd, asked.cursor, self._hub.held_ids, archived, self._entrance.tenant
+        )
 
     # -- answers --------------------------------------------------------------------------
 

@@ -60,6 +60,11 @@ class Entrance:
         self._came_as = visitor.principal
 
     @property
+    def principal(self) -> Principal:
+        """Who this is, as far as it is known by now."""
+        return self.visitor.principal
+
+    @property
     def tenant(self) -> str | None:
         """Whose sessions there are for this client; None for all."""
         return self.visitor.principal.tenant

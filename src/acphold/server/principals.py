@@ -10,7 +10,8 @@ comes over the network has a token (`journal.access`), which names scopes:
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
 | manage | to begin, copy and delete sessions, and to sign in |
 
-A token may be for one session alone; the others are then as if they were not there.
+A token may be for one session alone; the others are then as if they were not there. So it is with
+the sessions of other tenants for who has one.
 """
 
 from __future__ import annotations
@@ -81,6 +82,10 @@ class Principal(Struct, frozen=True, kw_only=True):
             for name in STARTS:
                 if named.get(name, b"null").strip() not in (b"null", b"[]"):
                     self._need("manage", f"{name} of {method}")
+
+    def sees(self, tenant: str) -> bool:
+        """Whether the sessions of a tenant are there for them."""
+        return self.tenant in (None, tenant)
 
     def introduced(self, params: bytes) -> bytes:
         """Their `initialize`, without what they cannot do for a session of this machine."""

@@ -62,6 +62,8 @@ def _walk(
     archived: bool,
 ) -> list[SessionRow]:
     index = f"INDEXED BY {_INDEXES[bool(filter.agents), filter.cwd is not None]}"
+    if filter.tenant:
+        index = "INDEXED BY listed_tenant"
     if filter.unread:  # few, whose rows no index tells
         index = "NOT INDEXED"
     conditions, values = _conditions(filter, after)
@@ -98,6 +100,10 @@ def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[st
     if filter.cwd is not None:
         conditions += " AND folder = ?"
         values.append(resolved_folder(filter.cwd))
+    if filter.tenant is not None:
+        # That it is not empty is said beside it: else the index of those is none for SQLite.
+        conditions += " AND tenant = ? AND tenant <> ''" if filter.tenant else " AND tenant = ?"
+        values.append(filter.tenant)
     if filter.unread:
         conditions += " AND unread IS NOT NULL"
     if after is not None:

@@ -231,6 +231,14 @@ _STARTS: Final = (
     "ALTER TABLE sessions ADD COLUMN start TEXT",
 )
 
+_TENANTS: Final = (
+    # Whose it is: see `SessionRow`. Of most journals no session is anybody's in particular, and
+    # those of a service with a thousand tenants are found without a look at all others.
+    "ALTER TABLE sessions ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",
+    "CREATE INDEX listed_tenant ON sessions (tenant, prompted, archived, updated_at, session_id)"
+    " WHERE tenant <> ''",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -244,6 +252,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _CHECKSUMS,
     _ACCESS_TOKENS,
     _STARTS,
+    _TENANTS,
 )
 
 VERSION: Final = len(MIGRATIONS)

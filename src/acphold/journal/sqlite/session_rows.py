@@ -47,13 +47,13 @@ SELECT_ROW: Final = (
     f" message_count, prompted, coalesce({_LAST_KEY.format('sessions.number')} & 4294967295, 0),"
     " number, settled_through, archived, renamed, origins,"
     " followers, (SELECT downstream_id FROM links WHERE session = sessions.number"
-    " ORDER BY links.number DESC LIMIT 1), unread, start FROM sessions"
+    " ORDER BY links.number DESC LIMIT 1), unread, start, tenant FROM sessions"
 )
 """The columns `session_row` reads."""
 
 Row = tuple[
     *tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int],
-    *tuple[str | None, bytes | None, str | None],
+    *tuple[str | None, bytes | None, str | None, str],
 ]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -64,7 +64,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
     """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
     prompted, last, number, settled, archived, renamed, origins = row[8:15]
-    followers, known, unread, start = row[15:]
+    followers, known, unread, start, tenant = row[15:]
     if counted and last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -85,6 +85,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
         known,
         unread,
         start,
+        tenant,
     )
 
 
@@ -164,10 +165,11 @@ def create(connection: sqlite3.Connection, new: NewSession) -> int:
     try:
         number = connection.execute(
             "INSERT INTO sessions (session_id, agent, cwd, folder, additional_directories, title,"
-            " created_at, updated_at, renamed, origins) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            " created_at, updated_at, renamed, origins, tenant)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             (
                 *(new.session_id, new.agent, new.cwd, folder, directories, title),
-                *(created, created, new.renamed, _json(new.origins)),
+                *(created, created, new.renamed, _json(new.origins), new.tenant),
             ),
         ).lastrowid
     except sqlite3.IntegrityError as error:
