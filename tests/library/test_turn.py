@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 import acphold
+from acphold.library import store
 from acphold.schema import PROMPT, PromptRequest
 from acphold.testing import WatchedAgent, WatchedTurn, connect
 
@@ -261,6 +262,67 @@ async def test_history_is_the_conversation_before_the_prompt() -> None:
     one = [("user", "one"), ("agent", "answer to one")]
     two = [("user", "two"), ("agent", "answer to two")]
     assert seen == [[], one, [*one, *two]]
+
+
+async def test_the_last_turns_of_the_history_can_be_had_alone() -> None:
+    seen: list[list[str]] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        history = await turn.history(last=2)
+        seen.append([item.text for item in history.timeline if isinstance(item, acphold.Message)])
+        await turn.say(f"to {turn.text}")
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        for words in ("one", "two", "three", "four"):
+            await session.prompt(words)
+    assert seen == [
+        [],
+        ["one", "to one"],
+        ["one", "to one", "two", "to two"],
+        ["two", "to two", "three", "to three"],
+    ]
+
+
+async def test_nobody_can_ask_for_the_last_no_turns() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.history(last=0)
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        with pytest.raises(acphold.RemoteError, match="the last 0 turns"):
+            await session.prompt("one")
+
+
+async def test_others_run_while_a_long_history_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(store, "SLICE_SECONDS", 0.0)  # each entry is long
+    monkeypatch.setattr(store, "KEPT_BYTES", 100)
+    beats = 0
+
+    async def beat() -> None:
+        nonlocal beats
+        while True:
+            beats += 1
+            await asyncio.sleep(0)
+
+    async def work(turn: acphold.Turn) -> None:
+        if turn.text == "say":
+            for number in range(50):
+                await turn.think(f"{number} ")
+                await turn.say(f"{number} ")
+            return
+        beating = asyncio.create_task(beat())
+        for _ in range(2):  # of what is long, nothing was kept the first time
+            before = beats
+            history = await turn.history()
+            assert len(history.timeline) == 102
+            assert beats - before > 100
+        beating.cancel()
+
+    async with connect(agent_that(work)) as client:
+        session = await client.new_session()
+        await session.prompt("say")
+        await session.prompt("read")
 
 
 async def test_the_history_tells_how_each_turn_ended() -> None:

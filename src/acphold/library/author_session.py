@@ -138,14 +138,17 @@ class Session:
         """The client's name and version, if it said them."""
         return self._open.client.info
 
-    async def history(self) -> SessionState:
+    async def history(self, *, last: int | None = None) -> SessionState:
         """The conversation so far; in a turn, the conversation before its prompt.
+
+        With `last` only so many turns of it, the newest, and what these turns say of the session:
+        of a long conversation, what a model is told.
 
         `timeline` holds its messages and tool calls in order (`acphold.Message` with `role`
         "user", "agent" or "thought" and `text`; `acphold.ToolCall` with `title`, `status`
         and what it produced). It is read from the journal, so it is there after a restart too.
         """
-        return await self._open.history.read()
+        return await self._open.history.read(last)
 
     @property
     def mode(self) -> str | None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, MutableMapping
+from collections import deque
+from collections.abc import AsyncIterator, Iterator, MutableMapping
 from math import isfinite
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -12,16 +14,24 @@ from msgspec import Raw, Struct
 
 from acphold.errors import DeclarationError
 from acphold.history.entries import PROMPT, TURN_END
-from acphold.history.fold import EMPTY, fold
+from acphold.history.fold import EMPTY, Fold
 from acphold.journal.journal import history
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
+    from acphold.history.entries import Entry
     from acphold.journal import Journal
     from acphold.library.outbox import Outbox
 
 STORE = "store"
 """The kind of journal entry that keeps a value; its body is a `_Kept`. No client is shown it."""
+
+
+SLICE_SECONDS = 0.003
+"""How long a long conversation is worked on before others have the event loop."""
+
+KEPT_BYTES = 256 * 1024
+"""How long a conversation may be of which what was read stays in memory."""
 
 
 class _Kept(Struct, omit_defaults=True):
@@ -150,10 +160,24 @@ class Store(MutableMapping[str, Any]):
         self._outbox.keep(STORE, raw)
 
 
+class _Pace:
+    """Lets others have the event loop now and then, for who works on something long."""
+
+    def __init__(self) -> None:
+        self._until = monotonic() + SLICE_SECONDS
+
+    async def goes_on(self) -> None:
+        """Another step is done."""
+        if monotonic() >= self._until:
+            await asyncio.sleep(0)
+            self._until = monotonic() + SLICE_SECONDS
+
+
 class History:
     """One session's entries, folded as far as somebody wanted to know.
 
-    Most turns never ask, and a long one is cheaper to read when it has been compacted.
+    Most turns never ask, and a long one is cheaper to read when it has been compacted. A short
+    conversation is kept for who asks next; of a long one nothing stays in memory.
     """
 
     def __init__(self, journal: Journal, session_id: str) -> None:
@@ -161,28 +185,71 @@ class History:
         self._session_id = session_id
         self._state = EMPTY
         self._folded = 0
+        self._bytes = 0
         self._reading = asyncio.Lock()
 
-    async def read(self) -> SessionState:
-        """The conversation up to the prompt that is answered now, or to its end between turns."""
+    async def read(self, last: int | None = None) -> SessionState:
+        """The conversation up to the prompt that is answered now, or to its end between turns.
+
+        With `last` only so many turns of it, the newest; DeclarationError for less than one.
+        """
+        if last is not None:
+            return await self._last(last)
         async with self._reading:
-            news = history(self._journal, self._session_id, self._folded)
-            entries = [entry async for segment in news for entry in segment.entries()]
-            for index in range(len(entries) - 1, -1, -1):
-                if entries[index].kind == TURN_END:
-                    break
-                if entries[index].kind == PROMPT:  # the one that is answered now
-                    del entries[index:]
-                    break
-            if entries:
-                self._state = fold(entries, self._state)
-                self._folded = entries[-1].seq
-            return self._state
+            pace, folding = _Pace(), Fold(self._state)
+            folded, size = self._folded, self._bytes
+            async for entry in self._finished(folded, pace):
+                folding.add(entry)
+                folded, size = entry.seq, size + len(entry.raw)
+                await pace.goes_on()
+            state = folding.state()
+            if size <= KEPT_BYTES:
+                self._state, self._folded, self._bytes = state, folded, size
+            else:
+                self._state, self._folded, self._bytes = EMPTY, 0, 0
+            return state
+
+    async def _last(self, number: int) -> SessionState:
+        if number < 1:
+            raise DeclarationError(f"the last {number} turns: one is the least to ask for")
+        pace, folding = _Pace(), Fold()
+        turns: deque[list[Entry]] = deque([[]], maxlen=number)
+        async for entry in self._finished(0, pace):
+            if entry.kind == PROMPT:
+                turns.append([])
+            turns[-1].append(entry)
+            await pace.goes_on()
+        for turn in turns:
+            for entry in turn:
+                folding.add(entry)
+                await pace.goes_on()
+        return folding.state()
+
+    async def _finished(self, after: int, pace: _Pace) -> AsyncIterator[Entry]:
+        """The entries above `after`, without the prompt that is answered now and what follows."""
+        running: list[Entry] | None = None
+        async for segment in history(self._journal, self._session_id, after):
+            for entry in segment.entries():
+                if entry.kind == PROMPT:
+                    for earlier in running or ():
+                        yield earlier
+                    running = []
+                if running is None:
+                    yield entry
+                    continue
+                running.append(entry)
+                await pace.goes_on()
+                if entry.kind == TURN_END:
+                    for earlier in running:
+                        yield earlier
+                    running = None
 
     async def restore(self, store: Store) -> bytes | None:
         """Put what was kept into `store`; the commands the client was last shown, a JSON array."""
+        pace = _Pace()
         async for segment in history(self._journal, self._session_id):
             if segment.kind == STORE:
                 for raw in segment.raw.split(b"\n"):
                     store.restore(raw)
+            await pace.goes_on()
         return (await self._journal.summary(self._session_id)).attributes.commands

@@ -160,9 +160,9 @@ class Turn:
         """All text of the prompt."""
         return "\n".join(block.text for block in self.prompt if isinstance(block, TextContent))
 
-    async def history(self) -> SessionState:
+    async def history(self, *, last: int | None = None) -> SessionState:
         """The conversation before this prompt; see `Session.history`."""
-        return await self.session.history()
+        return await self.session.history(last=last)
 
     # -- saying ---------------------------------------------------------------------------
 
