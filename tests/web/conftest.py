@@ -40,7 +40,7 @@ class Served:
         self.process.kill()
         self.process.communicate()
         self.process, told = started(self.words, self.env)
-        self.pair = told["pair"]
+        self.url, self.pair = told["url"], told["pair"]
 
     def run(self, *words: str) -> str:
         """What a command of ours prints, as the user who serves."""

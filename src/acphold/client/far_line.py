@@ -18,7 +18,9 @@ again over the next one, in this order:
 4. the notifications of the client since.
 
 What the server has asked the client and was not answered, it asks again by itself; the client is
-told that the earlier one is over.
+told that the earlier one is over. If the client had answered, and only the answer was lost, it is
+not asked again: a question has an id. What it has cancelled stays cancelled: its prompts that are
+not answered yet are cancelled over the next connection, too, and no other turn is.
 """
 
 from __future__ import annotations
@@ -47,6 +49,7 @@ from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
 from acphold.schema import (
+    CANCEL,
     CLOSE_SESSION,
     DELETE_SESSION,
     INITIALIZE,
@@ -65,7 +68,7 @@ from acphold.schema.methods import CANCEL_REQUEST
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import splice
 from acphold.server.owner_line import session_of_update
-from acphold.server.positions import Sent, behind, is_bare, told_position, with_sent
+from acphold.server.positions import Sent, behind, is_bare, question_in, told_position, with_sent
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +79,9 @@ wait."""
 
 QUIET_SECONDS: Final = 3.0
 """How long it may be away before the person is told."""
+
+ANSWERS: Final = 100
+"""Answers of the client that are kept, should their questions be asked again."""
 
 ANSWER_SECONDS: Final = 20.0
 """What the server has to answer when a session is opened anew."""
@@ -130,7 +136,7 @@ class Opened:
 class Asked:
     """A request of the client that is not answered; `id` is that of the connection it is on."""
 
-    __slots__ = ("after", "id", "is_sent", "request", "sent_id", "session_id")
+    __slots__ = ("after", "id", "is_cancelled", "is_sent", "request", "sent_id", "session_id")
 
     def __init__(self, request: Request, session_id: str | None) -> None:
         self.request = request
@@ -139,6 +145,7 @@ class Asked:
         self.after = 0
         self.id: int | None = None
         self.is_sent = False
+        self.is_cancelled = False
 
 
 class FarLine:
@@ -167,6 +174,7 @@ class FarLine:
         self._opened: dict[str, Opened] = {}
         self._asked: list[Asked] = []
         self._kept: list[tuple[str, bytes]] = []
+        self._answers: dict[str, bytes] = {}
         self._is_away_told = False
         self._away: asyncio.TimerHandle | None = None
         self._pause = FIRST_PAUSE
@@ -310,10 +318,21 @@ class FarLine:
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
-            if self._server is None:
-                self._kept.append((notification.method, notification.params))
-            else:
-                await self._server.notify_raw(notification.method, notification.params)
+            method, params = notification.method, notification.params
+            prompts = self._cancelled(params) if method == CANCEL.name else []
+            if self._server is not None:
+                await self._server.notify_raw(method, params)
+            elif not prompts:  # those are cancelled by their ids
+                self._kept.append((method, params))
+
+    def _cancelled(self, params: bytes) -> list[Asked]:
+        """Note that the client has cancelled what it has asked in a session; what that is."""
+        session_id = session_id_in(params)
+        prompts = [it for it in self._asked if it.request.method == PROMPT.name]
+        prompts = [it for it in prompts if it.session_id == session_id]
+        for asked in prompts:
+            asked.is_cancelled = True
+        return prompts
 
     def _ask_all(self) -> None:
         """Over a new connection: what was asked before it, and told."""
@@ -328,6 +347,9 @@ class FarLine:
                 )
             else:
                 self._send(asked)
+                if asked.is_cancelled and self._server is not None:
+                    params = encode({"sessionId": asked.session_id})
+                    self._server.tell(CANCEL.name, with_sent(params, Sent(asked.sent_id)))
         kept, self._kept = self._kept, []
         for method, params in kept:
             if self._server is not None:
@@ -384,7 +406,15 @@ class FarLine:
 
     async def ask_client(self, request: Request) -> bytes:
         """The client's answer; it is not waited for when the connection is lost."""
-        return await self._client.call_raw(request.method, request.params)
+        question = question_in(request.params)
+        if (given := self._answers.get(question)) is not None:
+            return given
+        answer = await self._client.call_raw(request.method, request.params)
+        if question:
+            while len(self._answers) >= ANSWERS:
+                del self._answers[next(iter(self._answers))]
+            self._answers[question] = answer
+        return answer
 
     async def tell_client(self, batch: list[NotificationReceived]) -> None:
         """Pass on what the server tells, and note how far the client was told."""

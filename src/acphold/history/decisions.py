@@ -97,7 +97,7 @@ class ClosedQuestion(Struct, frozen=True):
     """An `answer` entry; `result` is what the agent was answered, b"" if nothing.
 
     `client` is the name of the program that answered, None when no person did; `message` is the
-    reason of a refusal or an interruption.
+    reason of a refusal or an interruption; `sent_id` is the client's own id for the answer.
     """
 
     question: str
@@ -105,6 +105,7 @@ class ClosedQuestion(Struct, frozen=True):
     result: bytes = b""
     client: str | None = None
     message: str | None = None
+    sent_id: str = ""
 
     def came(self, question: AskedQuestion) -> Came:
         """What came of the question."""
@@ -147,6 +148,7 @@ def answer_entry(
     result: bytes = b"",
     client: bytes = b"",
     message: str | None = None,
+    sent_id: str = "",
 ) -> bytes:
     """The raw of an `answer` entry; `client` is an object with `name` and `version`."""
     parts = {"question": encode_text(question), "outcome": encode_text(outcome)}
@@ -156,6 +158,8 @@ def answer_entry(
         parts["client"] = client
     if message is not None:
         parts["message"] = encode_text(message)
+    if sent_id:
+        parts["sent"] = encode_text(sent_id)
     return encode_object(parts)
 
 
@@ -178,6 +182,7 @@ def closed_question(raw: bytes) -> ClosedQuestion:
         parts.get("result", b""),
         string(members(parts.get("client", b"")).get("name")),
         string(parts.get("message")),
+        string(parts.get("sent")) or "",
     )
 
 

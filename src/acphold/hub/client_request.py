@@ -10,7 +10,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 
+import msgspec
 from msgspec import Struct
 
 from acphold.agents import Asked
@@ -23,6 +25,7 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.history.decisions import Outcome
+from acphold.history.entries import sent_id
 from acphold.hub.attachment import LAG, Attachment, Client
 from acphold.schema import (
     CREATE_ELICITATION,
@@ -33,11 +36,17 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.initialize import ElicitationCapabilities
-from acphold.schema.splice import members, splice
+from acphold.schema.splice import members, splice, with_meta
 from acphold.schema.update_kinds import CHILD
 
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
 """What a person decides: anybody who is attached may answer."""
+
+QUESTION = "acphold/question"
+"""The `_meta` key by which a client knows a question again when it is asked once more."""
+
+SENT = "acphold/sent"
+"""The `_meta` key of the id that a client gives to what it sends, so that it can send it again."""
 
 FORM, URL = b'"form"', b'"url"'
 """The modes of an elicitation, as they stand on the wire."""
@@ -49,23 +58,27 @@ SERVICES = ("fs/", TERMINAL_METHODS)
 
 
 class Reply(Struct, frozen=True):
-    """What came of a request: a `result`, or an `error`; `client` is who gave it, if one did."""
+    """What came of a request: a `result`, or an `error`; `client` is who gave it, if one did, and
+    `sent_id` by what id that one knows it."""
 
     outcome: Outcome = "answered"
     result: bytes = b""
     error: AcpholdError | None = None
     client: Client | None = None
+    sent_id: str = ""
 
 
 class ClientRequest:
     """See the module. `seq` is the last entry before it, `only` the one client that can answer.
 
-    One for nobody but `only` ends when that client is gone.
+    One for nobody but `only` ends when that client is gone. `known_as` is its id for clients that
+    go on over another connection, "" for what is not asked again there.
     """
 
     def __init__(self, asked: Asked, seq: int = 0, only: Client | None = None) -> None:
         self.asked = asked
         self.seq = seq
+        self.known_as = ""
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.changed = asyncio.Event()
         self._only = only
@@ -92,6 +105,8 @@ class ClientRequest:
             params = self.asked.params
             if self.asked.child and CHILD in client.offer.withheld:  # it knows the session alone
                 params = splice(params, {"sessionId": encode(attachment.session_id)})
+            if self.known_as and client.offer.positions:
+                params = with_meta(params, QUESTION, encode(self.known_as))
             result = await client.ask(self.asked.method, params)
         except ConnectionLostError:
             return  # it went without answering; somebody else may
@@ -101,7 +116,8 @@ class ClientRequest:
             if all(task.done() for task in self._tasks.values()):
                 self.end(Reply("refused", error=exc, client=client))
         else:
-            self.end(Reply(result=result, client=client))
+            own_id, result = _sent(result)
+            self.end(Reply(result=result, client=client, sent_id=own_id))
 
     def withdraw(self, client: Client) -> None:
         """This client is gone or no longer asked."""
@@ -125,6 +141,18 @@ class ClientRequest:
             task.cancel()
         if asked:
             await asyncio.wait(asked)
+
+
+def _sent(result: bytes) -> tuple[str, bytes]:
+    """The client's own id for an answer, and the answer without it: no agent knows of it."""
+    meta = members(result).get("_meta", b"") if result.startswith(b"{") else b""
+    raw = members(meta).get(SENT) if meta.startswith(b"{") else None
+    if raw is None:
+        return "", result
+    meta, own_id = splice(meta, {SENT: None}), ""
+    with suppress(msgspec.MsgspecError, UnicodeDecodeError):  # else it is no id: the answer counts
+        own_id = sent_id(raw)[:100]
+    return own_id, splice(result, {"_meta": meta if members(meta) else None})
 
 
 def can_answer(client: Client, asked: Asked) -> bool:

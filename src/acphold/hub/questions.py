@@ -60,6 +60,7 @@ class Question(ClientRequest):
     def __init__(self, asked: Asked) -> None:
         super().__init__(asked)
         self.entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
+        self.known_as = self.entry.id
         self.informed: set[Client] = set()
 
     def withdraw(self, client: Client) -> None:
@@ -168,6 +169,7 @@ class Questions:
                 reply.outcome,
                 result=reply.result,
                 client=b"" if client is None else client.info,
+                sent_id=reply.sent_id,
                 message=None if reply.error is None else str(reply.error),
             )
             await self._session.publish(ANSWER, [entry])

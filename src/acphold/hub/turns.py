@@ -359,6 +359,14 @@ class Turns:
             if turn is self.running or client in (None, turn.author.client):
                 await self._cancel(turn)
 
+    async def cancel_sent(self, sent_id: str) -> None:
+        """End the turn of the prompt that its client knows by this id, if it waits or runs."""
+        turn = self.sent(sent_id)
+        if turn is not None:
+            if turn is self.running:
+                self._questions.cancel()
+            await self._cancel(turn)
+
     async def end_for(self, client: Client) -> None:
         """A client detaches: its turns end, and those of others go on."""
         turns = [turn for turn in self._queue if turn.author.client is client]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from itertools import chain
 from typing import Protocol
 
 from acphold.errors import UnknownSessionError
-from acphold.history.entries import PROMPT, SENT, TURN_END, Entry
+from acphold.history.decisions import closed_question
+from acphold.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry
 from acphold.history.entries import sent_id as id_in
 from acphold.journal import At, Free, Owners, Readable, Silent, Whose
 
@@ -63,6 +65,17 @@ class Whereabouts:
                     return entry
                 if entry.kind == SENT and id_in(entry.raw) == sent_id:
                     found = entry
+            after = page[-1].last_seq
+        return found
+
+    async def answered(self, session_id: str, sent_ids: AbstractSet[str], after: int) -> list[str]:
+        """Those of a client's own ids with which an answer was taken behind an entry."""
+        found: list[str] = []
+        while page := await self._journal.read(session_id, after):
+            for segment in page:
+                if segment.kind == ANSWER:
+                    answers = [closed_question(entry.raw) for entry in segment.entries()]
+                    found += [it.sent_id for it in answers if it.sent_id in sent_ids]
             after = page[-1].last_seq
         return found
 

@@ -44,6 +44,12 @@ def array(items: Sequence[bytes]) -> bytes:
     return b"[" + b",".join(items) + b"]"
 
 
+def with_meta(raw: bytes, key: str, value: bytes) -> bytes:
+    """The object `raw` with this key in its `_meta`; a `_meta` that is no object is replaced."""
+    meta = members(raw).get("_meta", b"")
+    return splice(raw, {"_meta": splice(meta if meta.startswith(b"{") else b"{}", {key: value})})
+
+
 def splice(raw: bytes, replacements: Mapping[str, bytes | None]) -> bytes:
     """The object `raw` with these members replaced in place, added at its end, or removed (None).
 

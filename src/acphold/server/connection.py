@@ -68,7 +68,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members
+from acphold.schema.splice import members, with_meta
 from acphold.server import neighbours
 from acphold.server.checked_params import (
     OpenRequest,
@@ -83,7 +83,14 @@ from acphold.server.neighbours import CHANGED, PRESENCE, SIGNED_IN, LiveSession
 from acphold.server.open_pages import OpenPages
 from acphold.server.openings import Openings
 from acphold.server.owner_line import Opened, OwnerLine
-from acphold.server.positions import known_prompts_in, position_in, without_position
+from acphold.server.positions import (
+    ANSWERED,
+    answers_in,
+    known_prompts_in,
+    position_in,
+    sent_in,
+    without_position,
+)
 from acphold.server.principals import NEIGHBOUR, THIS_USER, Principal
 from acphold.server.remote_sessions import RemoteSessions
 from acphold.server.sent_prompts import SentPrompt
@@ -366,6 +373,15 @@ class Connection:
         setup = self._setup(ResumeSessionRequest, params)
         await self._open(request, setup, partial(self._hub.resume, after=after), after)
 
+    async def _resumed(self, request: Request, conversation: Conversation) -> bytes:
+        """The answer to who opens a session; to who names answers, also which were taken."""
+        result = self._shown(conversation.opened_result)
+        after, named = position_in(request.params), answers_in(request.params)
+        if after is None or not named:
+            return result
+        taken = await self._hub.whereabouts.answered(conversation.id, {*named}, after)
+        return with_meta(result, ANSWERED, encode(taken))
+
     async def _open(
         self, request: Request, setup: Setup, open_: OpenSession, after: int | None
     ) -> None:
@@ -374,7 +390,12 @@ class Connection:
 
         async def here(over: int | None) -> None:
             conversation, attachment = await open_(self, session_id, setup, over)
-            request.answer(self._shown(conversation.opened_result))
+            try:
+                result = await self._resumed(request, conversation)
+            except BaseException:
+                conversation.put_back(attachment)
+                raise
+            request.answer(result)
             self._remote.open_here(conversation, attachment, setup)
 
         async def there(line: OwnerLine, epoch: int) -> None:
@@ -464,8 +485,9 @@ class Connection:
 
     async def _cancel(self, params: bytes) -> None:
         session_id = session_id_of(params)
+        sent = sent_in(params)
         self._openings.cancel(session_id)
-        self._remote.cancel_prompts(session_id)
+        self._remote.cancel_prompts(session_id, None if sent is None else sent.id)
         is_open = self._hub.holds(session_id) or self._remote.line(session_id) is not None
         if is_open or not self._openings.has(session_id):
             await self._home(session_id).cancel(params)

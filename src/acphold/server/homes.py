@@ -40,7 +40,7 @@ class SessionHome(Protocol):
         """Begin a turn, or queue it; one that is cancelled already is only answered."""
 
     async def cancel(self, params: bytes) -> None:
-        """`session/cancel`."""
+        """`session/cancel`; of one prompt alone, where it names that."""
 
     async def set_mode(self, request: Request) -> None: ...
 
@@ -158,7 +158,11 @@ class LocalHome:
         request.on_cancel = give_up
 
     async def cancel(self, params: bytes) -> None:
-        await self._hub.held(self._session_id or "").turns.cancel(self._client)
+        turns = self._hub.held(self._session_id or "").turns
+        if (sent := sent_in(params)) is not None:
+            await turns.cancel_sent(sent.id)
+        else:
+            await turns.cancel(self._client)
 
     async def set_mode(self, request: Request) -> None:
         conversation = self._hub.held(self._session_id or "")

@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
-from acphold.history.raw_update import PROMPT_BEGUN
+from acphold.history.raw_update import PROMPT_BEGUN, string
+from acphold.hub.client_request import QUESTION, SENT
 from acphold.hub.frames import EMPTY_UPDATE, POSITION
-from acphold.schema.splice import members, splice
+from acphold.schema.splice import members, splice, with_meta
 
 AFTER = "acphold/after"
 
@@ -44,12 +45,20 @@ def position_in(params: bytes) -> int | None:
 
 def without_position(params: bytes) -> bytes:
     """The params as the agent may get them: it knows no positions of ours, nor ids of prompts."""
-    meta = splice(members(params)["_meta"], {AFTER: None, SENT: None})
+    meta = splice(members(params)["_meta"], {AFTER: None, SENT: None, ANSWERED: None})
     return splice(params, {"_meta": meta if members(meta) else None})
 
 
-SENT = "acphold/sent"
-"""In a prompt: by what id its client knows it; in `session/resume`: those that it knows."""
+def question_in(params: bytes) -> str:
+    """By what id a client knows the question again that it is asked so; "" for what has none."""
+    meta = members(params or b"{}").get("_meta", b"")
+    raw = members(meta).get(QUESTION, b'""') if meta.startswith(b"{") else b'""'
+    return string(raw) or ""
+
+
+ANSWERED = "acphold/answered"
+"""In `session/resume`: the client's ids of answers that it does not know to have been taken; in the
+result: of those that were."""
 
 MOST_PROMPTS = 1000
 """More than anybody has waiting for their answers."""
@@ -85,10 +94,8 @@ def sent_in(params: bytes) -> Sent | None:
 
 def with_sent(params: bytes, sent: Sent) -> bytes:
     """The params of a prompt that its client knows so."""
-    meta = members(params).get("_meta", b"{}")
     said = {"id": sent.id} if sent.after is None else {"id": sent.id, "after": sent.after}
-    meta = splice(meta if meta.startswith(b"{") else b"{}", {SENT: msgspec.json.encode(said)})
-    return splice(params, {"_meta": meta})
+    return with_meta(params, SENT, msgspec.json.encode(said))
 
 
 _TOLD = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
@@ -113,12 +120,21 @@ def tells_beginning(params: bytes) -> bool:
 
 def known_prompts_in(params: bytes) -> list[str]:
     """The prompts that a client knows which goes on: those that it sent and has no answer to."""
+    return _ids_in(params, SENT)
+
+
+def answers_in(params: bytes) -> list[str]:
+    """The answers of a client which goes on, of which it does not know what became of them."""
+    return _ids_in(params, ANSWERED)
+
+
+def _ids_in(params: bytes, key: str) -> list[str]:
     meta = members(params).get("_meta", b"")
-    raw = members(meta).get(SENT, b"[]") if meta.startswith(b"{") else b"[]"
+    raw = members(meta).get(key, b"[]") if meta.startswith(b"{") else b"[]"
     try:
         return msgspec.json.decode(raw, type=list[str])[:MOST_PROMPTS]
     except (msgspec.MsgspecError, UnicodeDecodeError):
-        raise InvalidParamsError(f"{SENT}: a list of ids is required", f"_meta.{SENT}") from None
+        raise InvalidParamsError(f"{key}: a list of ids is required", f"_meta.{key}") from None
 
 
 def behind(params: bytes, position: int, known: Sequence[str] = ()) -> bytes:

@@ -118,10 +118,11 @@ class RemoteSessions:
                 return line
         return None
 
-    def cancel_prompts(self, session_id: str) -> None:
-        """The client has cancelled its prompts in a session, wherever they are on their way to."""
+    def cancel_prompts(self, session_id: str, sent_id: str | None = None) -> None:
+        """The client has cancelled its prompts in a session, wherever they are on their way to; or
+        the one that it knows by an id."""
         for line in self._known:
-            line.prompts.cancel(session_id)
+            line.prompts.cancel(session_id, sent_id)
 
     # -- opening --------------------------------------------------------------------------
 

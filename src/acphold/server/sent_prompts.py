@@ -27,6 +27,7 @@ from acphold.rpc import Peer
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
 from acphold.schema import PROMPT
+from acphold.server.positions import sent_in
 
 
 class Line(Protocol):
@@ -78,6 +79,12 @@ class SentPrompt:
         self.refusal: RemoteError | None = None
         self._again = again
         self._id = 0
+
+    @property
+    def sent_id(self) -> str:
+        """By what id its client knows it; "" where that named none."""
+        sent = sent_in(self.request.params)
+        return "" if sent is None else sent.id
 
     def send(self) -> None:
         """Hand it on, and its answer back whenever it comes."""
@@ -151,7 +158,8 @@ class SentPrompts:
         for sent in tuple(self._open.get(session_id, ())):
             sent.lose()
 
-    def cancel(self, session_id: str) -> None:
-        """The client has cancelled its prompts in this session."""
+    def cancel(self, session_id: str, sent_id: str | None = None) -> None:
+        """The client has cancelled its prompts in this session, or the one that it knows so."""
         for sent in self._open.get(session_id, ()):
-            sent.cancel()
+            if sent_id in (None, sent.sent_id):
+                sent.cancel()

@@ -1,0 +1,191 @@
+"""What a client sends twice, because it does not know whether it arrived, is taken once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acphold
+from acphold.client.policy import PermissionQuestion
+from acphold.errors import ConnectionLostError
+from acphold.rpc import NotificationReceived, Peer, Transport, connected
+from acphold.rpc.request import Request
+from acphold.transports import websocket
+from tests.web.conftest import Served, serving
+from tests.web.network import network
+
+SCRIPTED = str(Path(__file__).parents[1] / "scripted_agent.py")
+
+PERMISSION = {
+    "toolCall": {"toolCallId": "t"},
+    "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
+}
+
+YES = {"outcome": {"outcome": "selected", "optionId": "yes"}}
+
+
+def steps(*steps: object) -> list[dict[str, str]]:
+    """A prompt that has the agent do this."""
+    return [{"type": "text", "text": json.dumps(steps)}]
+
+
+def asks(session_id: str) -> list[dict[str, str]]:
+    """A prompt that has the agent ask for permission."""
+    return steps({"ask": ["session/request_permission", {**PERMISSION, "sessionId": session_id}]})
+
+
+class Client:
+    """A client far away, whose questions are answered by the test."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.peer = Peer(transport, self)
+        self.asked: asyncio.Queue[tuple[dict[str, Any], asyncio.Future[bytes]]] = asyncio.Queue()
+        self.told: list[str] = []
+        self.heard = asyncio.Event()
+
+    async def on_request(self, request: Request) -> bytes:
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        await self.asked.put((json.loads(request.params), answer))
+        return await answer
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        self.told += [told.params.decode() for told in batch]
+        self.heard.set()
+
+    async def until(self, word: str) -> None:
+        """Wait until it was told this."""
+        async with asyncio.timeout(30):
+            while not any(word in told for told in self.told):
+                self.heard.clear()
+                await self.heard.wait()
+
+    @property
+    def position(self) -> int:
+        """The last one that it was told."""
+        metas = (json.loads(told).get("_meta", {}) for told in self.told)
+        return max(int(meta.get("acphold/seq", 0)) for meta in metas)
+
+    async def ask(self, method: str, **params: object) -> dict[str, Any]:
+        raw = await self.peer.call_raw(method, json.dumps(params).encode(), seconds=60)
+        answer: dict[str, Any] = json.loads(raw)
+        return answer
+
+
+@asynccontextmanager
+async def client_of(served: Served) -> AsyncIterator[Client]:
+    transport = await websocket.connect(served.url, served.token(), seconds=30, limit=1 << 20)
+    client = Client(transport)
+    async with connected(client.peer):
+        can = {"_meta": {"acphold/positions": True}}
+        await client.ask("initialize", protocolVersion=1, clientCapabilities=can)
+        yield client
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serving(tmp_path, agent=(sys.executable, SCRIPTED, "{}")) as found:
+        yield found
+
+
+async def test_a_question_is_known_again_and_its_answer_is_told_to_have_been_taken(
+    served: Served,
+) -> None:
+    folder = str(served.folder)
+    async with client_of(served) as first:
+        session = (await first.ask("session/new", cwd=folder, mcpServers=[]))["sessionId"]
+        prompt = first.ask("session/prompt", sessionId=session, prompt=asks(session))
+        prompting = asyncio.create_task(prompt)
+        asked, _ = await first.asked.get()
+        question = asked["_meta"]["acphold/question"]
+        position = first.position
+    with pytest.raises(ConnectionLostError):
+        await prompting
+    resumed = {"sessionId": session, "cwd": folder, "_meta": {"acphold/after": position}}
+    resumed["_meta"]["acphold/answered"] = ["mine", "another"]
+    async with client_of(served) as second:
+        told = await second.ask("session/resume", **resumed)
+        assert told["_meta"]["acphold/answered"] == []
+        again, answer = await second.asked.get()
+        assert again["_meta"]["acphold/question"] == question
+        answer.set_result(json.dumps({**YES, "_meta": {"acphold/sent": {"id": "mine"}}}).encode())
+        await second.until('\\"yes\\"')
+        assert "acphold/sent" not in "".join(second.told)  # the agent was not told of it
+    served.start_again()
+    async with client_of(served) as third:
+        told = await third.ask("session/resume", **resumed)
+        assert told["_meta"]["acphold/answered"] == ["mine"]
+        assert third.asked.empty()
+
+
+async def test_a_cancellation_that_names_its_prompt_ends_no_other(served: Served) -> None:
+    async with client_of(served) as client:
+        folder = str(served.folder)
+        session = (await client.ask("session/new", cwd=folder, mcpServers=[]))["sessionId"]
+
+        def begin(id_: str, *what: object) -> asyncio.Task[dict[str, Any]]:
+            meta = {"acphold/sent": {"id": id_}}
+            prompt = steps(*what, {"until": "cancel"}, {"stop": "cancelled"})
+            asking = client.ask("session/prompt", sessionId=session, prompt=prompt, _meta=meta)
+            return asyncio.create_task(asking)
+
+        def cancel(id_: str) -> None:
+            params = {"sessionId": session, "_meta": {"acphold/sent": {"id": id_}}}
+            client.peer.tell("session/cancel", json.dumps(params).encode())
+
+        first, second = begin("one", {"say": "begun"}), begin("two", {"say": "second"})
+        await client.until("begun")
+        cancel("one")
+        assert (await first)["stopReason"] == "cancelled"
+        cancel("one")  # again, because nobody knew whether it had arrived
+        await client.until("second")
+        assert not second.done()
+        cancel("two")
+        assert (await second)["stopReason"] == "cancelled"
+
+
+@pytest.mark.slow
+async def test_a_cancellation_and_an_answer_that_a_connection_lost_arrive_over_the_next(
+    tmp_path: Path,
+) -> None:
+    async with network() as failing:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            failing.to = free.getsockname()[1]
+        url = f"http://localhost:{failing.port}"
+        options = ("--listen", f"127.0.0.1:{failing.to}", "--url", url)
+        asked = 0
+
+        async def yes(question: PermissionQuestion) -> str:
+            nonlocal asked
+            asked += 1
+            if asked == 1:
+                failing.stall()  # the answer is lost, with the connection
+                asyncio.get_running_loop().call_later(0.5, failing.go_down)
+                asyncio.get_running_loop().call_later(0.6, failing.passes.set)
+                asyncio.get_running_loop().call_later(0.7, failing.come_up)
+            return "yes"
+
+        with serving(tmp_path, *options, agent=(sys.executable, SCRIPTED, "{}")) as served:
+            token = served.token()
+            async with acphold.connect(served.url, token=token, on_permission=yes) as agent:
+                session = await agent.new_session(cwd=tmp_path)
+                turn = await session.prompt(asks(session.id)[0]["text"])
+                assert "yes" in turn.text
+                assert asked == 1
+                waits = steps({"say": "begun"}, {"until": "cancel"}, {"stop": "cancelled"})
+                running = session.prompt(waits[0]["text"])
+                async with asyncio.timeout(30):
+                    async for _ in running:
+                        break
+                failing.go_down()
+                session.cancel()
+                failing.come_up()
+                async with asyncio.timeout(30):
+                    assert (await running).stop_reason == "cancelled"
