@@ -26,6 +26,7 @@ lint: $(VENV)/.installed
 
 types: $(VENV)/.installed
 	$(BIN)/mypy
+	$(BIN)/pyright
 
 # The API page, from the docstrings; the page of rules, from the rules; the tables of options.
 docs: $(VENV)/.installed

@@ -16,7 +16,6 @@ from prompt import MODES, for_the_model, instructions
 from toolbox import TOOLS, server_tools
 
 MAX_REQUESTS = 100  # how often the model is asked in one turn
-
 AGENT: Agent[acphold.Turn, str | None] = Agent(
     deps_type=acphold.Turn,
     output_type=[str, type(None)],  # behind its tool calls a model may have nothing to add
@@ -93,6 +92,8 @@ async def _show(turn: acphold.Turn, event: events.AgentStreamEvent) -> None:
         case events.FunctionToolResultEvent(part=part) if part.outcome == "retried":
             # It never ran: there is no such tool, or it does not take these arguments.
             await turn.tool(part.tool_name).fail(part.model_response_str())
+        case _:
+            pass
 
 
 async def _account(turn: acphold.Turn, model: Model, answer: events.ModelResponse) -> None:
@@ -101,5 +102,4 @@ async def _account(turn: acphold.Turn, model: Model, answer: events.ModelRespons
     if usage.cost is not None:
         store["cost"] = store.get("cost", 0.0) + float(usage.cost)
     if model.context_window:
-        used = usage.input_tokens + usage.output_tokens
-        await turn.usage(used, model.context_window, store.get("cost"))
+        await turn.usage(usage.total_tokens, model.context_window, store.get("cost"))

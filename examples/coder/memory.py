@@ -46,10 +46,10 @@ class Memory:
         except ValueError as error:
             raise acphold.AcpholdError(f"the memory is unreadable, /clear it: {error}") from None
         if known and isinstance(known[-1], ModelRequest):  # it was killed while it answered
-            match (await turn.history()).timeline:
-                case (*_, acphold.Message(role="agent", text=seen), _):  # _: the end of that turn
-                    known.append(ModelResponse(parts=[TextPart(seen)], state="interrupted"))
-                    turn.session.store[KEY] = _dumped(known)
+            seen = (await turn.history()).timeline[-2:]  # and behind it the end of that turn
+            if seen and isinstance(seen[0], acphold.Message) and seen[0].role == "agent":
+                known.append(ModelResponse(parts=[TextPart(seen[0].text)], state="interrupted"))
+                turn.session.store[KEY] = _dumped(known)
         return cls(turn.session, known)
 
     def keep(self, conversation: Sequence[ModelMessage]) -> None:

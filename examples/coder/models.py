@@ -62,7 +62,7 @@ def _load_all(given: dict[str, str | Model]) -> dict[str, Model | Exception]:
         try:
             from pydantic_ai.models import infer_model
 
-            import answer  # noqa: F401 — every turn needs it
+            import answer  # noqa: F401 # pyright: ignore[reportUnusedImport] # every turn needs it
 
             loaded[name] = infer_model(model)
         except Exception as error:  # each vendor's library has its own for what it misses

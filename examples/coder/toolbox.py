@@ -13,7 +13,7 @@ import re
 import signal
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -34,7 +34,7 @@ TOOLS: FunctionToolset[acphold.Turn] = FunctionToolset()
 
 
 @asynccontextmanager
-async def told_to_the_model(call: acphold.RunningTool) -> AsyncIterator[None]:
+async def told_to_the_model(call: acphold.RunningTool) -> AsyncGenerator[None]:
     """For the block, the model's call is at work; what goes wrong in it, the model is told too."""
     await call.announce()
     try:
@@ -152,7 +152,7 @@ async def server_tools(turn: acphold.Turn) -> list[Tool[acphold.Turn]]:
 def _server_tool(name: str, offered: Any) -> Tool[acphold.Turn]:
     """`offered` as a tool of the model; its server checks the arguments itself."""
     title = f"{offered.server}: {offered.title or offered.name}"
-    reads = (offered.annotations or {}).get("readOnlyHint") is True
+    reads = dict[str, Any](offered.annotations or {}).get("readOnlyHint") is True
 
     async def use(ctx: RunContext[acphold.Turn], /, **asked: object) -> str | list[UserContent]:
         call = ctx.deps.tool(title, kind="read" if reads else "other", input=asked)
