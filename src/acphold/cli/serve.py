@@ -210,14 +210,20 @@ def _tell_json(serving: Serving) -> None:
 
 
 def _tell(serving: Serving) -> None:
-    address = f"{serving.url}/#pair={serving.pair}"
+    if len(serving.agents) > 1:
+        first, *others = serving.agents
+        print(f"Agents: {', '.join([f'{first} (default)', *others])}")
+    print(f"Serving at {serving.url}")
+    tell_code(serving.url, serving.pair)
+    print("Another device: `acphold token pair`. Ctrl-C ends it; the sessions stay.", flush=True)
+
+
+def tell_code(url: str, code: str) -> None:
+    """What a person does with a code; on a terminal with a picture of the address."""
+    address = f"{url}/#pair={code}"
     if sys.stdout.isatty():
         import segno
 
         segno.make(address, error="l").terminal(compact=True)
-    if len(serving.agents) > 1:
-        first, *others = serving.agents
-        print(f"Agents: {', '.join([f'{first} (default)', *others])}")
-    print(f"Serving at {serving.url}; to pair a device, within ten minutes and once:\n")
-    print(f"  acphold connect '{address}'\n")
-    print("Ctrl-C ends it; the sessions stay.", flush=True)
+    print("To pair a device, within ten minutes and once:\n")
+    print(f"  acphold connect '{address}'\n", flush=True)

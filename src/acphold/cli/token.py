@@ -11,17 +11,21 @@ from msgspec.structs import replace
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, above_zero, add_journal
 from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.terminal_text import age, visible
+from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acphold.history.times import now_ms
 from acphold.journal.access import SCOPES, AccessToken, Scope, new_token
 from acphold.journal.stores import open_journal
+
+SECONDS = 15.0
+"""How long the server is waited for."""
 
 DAY_MS = 24 * 3600 * 1000
 
 
 def parser() -> Parser:
     """The arguments of `token`."""
-    made = Parser(token, "token", "[OPTIONS] {list | create | revoke ID...}")
-    made.add_argument("action", choices=("list", "create", "revoke"), help="what to do")
+    made = Parser(token, "token", "[OPTIONS] {list | create | pair | revoke ID...}")
+    made.add_argument("action", choices=("list", "create", "pair", "revoke"), help="what to do")
     made.add_argument("ids", metavar="ID", nargs="*", help="a token's id, as `list` shows it")
     made.add_argument("--name", metavar="NAME", type=a_name, help="what it is for: `phone`")
     made.add_argument(
@@ -34,7 +38,7 @@ def parser() -> Parser:
     )
     made.add_argument("--session", metavar="ID", help="for this session alone")
     made.add_argument("--days", metavar="N", type=above_zero, help="how long it is good")
-    made.add_argument("--json", action="store_true", help="one JSON line for each token")
+    made.add_argument("--json", action="store_true", help="JSON, one line for each token")
     add_journal(made)
     return made
 
@@ -52,21 +56,27 @@ def token(
 ) -> int:
     """Say who may come to `acphold serve`, and what they may.
 
-    `create` prints a token, once; `list` shows what there is, and `revoke` ends some: who is
-    connected with one of them is sent away within a second. The scopes are
+    `create` prints a token, once; `pair` an address with a code, and its picture, by which one more
+    device gets itself a token from the `acphold serve` that runs here. `list` shows what there is,
+    and `revoke` ends some: who is connected with one of them is sent away within a second. The
+    scopes are
 
       watch   list, open and read sessions
       prompt  prompt in them, cancel, close
       answer  answer what the agent asks, set modes and options
       manage  begin, copy and delete sessions, sign in
     """
-    if action != "create" and (name, scopes, session, days) != (None, None, None, None):
-        raise UsageError("--name, --scope, --session and --days go with `create`")
+    if action != "create" and (name, session, days) != (None, None, None):
+        raise UsageError("--name, --session and --days go with `create`")
+    if action not in ("create", "pair") and scopes is not None:
+        raise UsageError("--scope goes with `create` and `pair`")
     if bool(ids) is not (action == "revoke"):
         raise UsageError("IDs go with `revoke`, which needs one")
     if action == "create":
         wanted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
         return asyncio.run(_create(journal, name or "a token", wanted, session, days))
+    if action == "pair":
+        return asyncio.run(_pair(journal, scopes or [], json=json))
     if action == "revoke":
         return asyncio.run(_revoke(journal, ids))
     return asyncio.run(_list(journal, json=json))
@@ -91,6 +101,38 @@ async def _create(
     finally:
         await journal.aclose()
     print(text)
+    return Exit.OK
+
+
+async def _pair(location: str | None, scopes: list[Scope], *, json: bool) -> int:
+    import httpx2  # late: it takes longer than all else here
+
+    from acphold.cli.serve import tell_code
+    from acphold.client.known_servers import token_for
+    from acphold.web.running_servers import running
+
+    found = running(location)
+    if not found:
+        raise SettingsError("no `acphold serve` of this journal runs here; it prints a code itself")
+    server = found[-1]
+    headers = {
+        "Authorization": f"Bearer {token_for(server.known_as) or ''}",
+        "Content-Type": "application/json",
+    }
+    asked = json_text.dumps({"scopes": scopes})
+    # Its certificate is for the name by which others know it, and the port is its own: see there.
+    try:
+        async with httpx2.AsyncClient(timeout=SECONDS, verify=False, trust_env=False) as http:
+            answer = await http.post(f"{server.here}/codes", content=asked, headers=headers)
+    except httpx2.HTTPError as exc:
+        raise ConnectionLostError(f"{server.here} cannot be reached: {exc}") from None
+    if answer.status_code != 200:
+        raise RemoteRefusalError(server.here, answer.status_code)
+    code = str(answer.json()["code"])
+    if json:
+        print(json_text.dumps({"url": server.url, "pair": code}))
+    else:
+        tell_code(server.url, code)
     return Exit.OK
 
 

@@ -2,6 +2,7 @@
 
     /acp, /acp/NAME   ACP over a WebSocket or Streamable HTTP, in front of the default agent, or the
                       one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
+    POST /codes       {"scopes"} → {"code", "seconds"}: a code to pair a device with; needs manage
     POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
     GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`
     GET /health       {"status": "ok"}; the one thing that needs no token
@@ -20,8 +21,11 @@ from typing import Final
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
+from acphold.journal.access import SCOPES
+from acphold.journal.access import Scope as Access
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT
+from acphold.web import pairing_codes
 from acphold.web.endpoints import Endpoints
 from acphold.web.exchange import Exchange
 from acphold.web.gate import COOKIE, SUBPROTOCOL, Gate, RefusedError
@@ -39,6 +43,12 @@ LARGEST_PAIRING: Final = 4096
 
 NAME_LENGTH: Final = 60
 """Characters of the name of a device."""
+
+
+class CodeRequest(Struct, frozen=True):
+    """What a code is to be worth; all for nothing."""
+
+    scopes: tuple[Access, ...] = ()
 
 
 class PairRequest(Struct, frozen=True):
@@ -124,6 +134,8 @@ async def _request(
             await exchange.answer(200, {"status": "ok"})
         case "POST", "/pair":
             await _pair(gate, pairing, exchange)
+        case "POST", "/codes":
+            await _new_code(gate, pairing, exchange)
         case _, path if path.startswith(ENDPOINT):
             admitted = await gate.admit(exchange.headers, connection=exchange.connection)
             await http.serve(exchange, _agent_at(endpoints, path), admitted)
@@ -132,6 +144,23 @@ async def _request(
             await pages.answer(exchange, admitted.principal)
         case _:
             raise RefusedError(404, "there is nothing at this address")
+
+
+async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
+    if not exchange.is_json:
+        raise RefusedError(415, "application/json is wanted")
+    who = (await gate.admit(exchange.headers, connection=exchange.connection)).principal
+    if "manage" not in who.scopes or who.session_id is not None:
+        raise RefusedError(403, "a code is for who may manage; this token may not")
+    try:
+        asked = Decoder(CodeRequest).decode(await exchange.body(LARGEST_PAIRING))
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
+        raise RefusedError(400, 'scopes are wanted, as {"scopes": ["watch"]}, or {}') from None
+    scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or SCOPES))
+    if not who.scopes.issuperset(scopes):
+        raise RefusedError(403, "a code permits no more than the token that asks for it")
+    code = pairing.new_code(scopes)
+    await exchange.answer(200, {"code": code, "seconds": int(pairing_codes.SECONDS)})
 
 
 async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:

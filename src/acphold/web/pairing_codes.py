@@ -24,6 +24,10 @@ LENGTH: Final = 10
 """50 bits: with `attempts.OF_ALL` a minute, one in a hundred billion is found in its time."""
 
 
+CODES: Final = 16
+"""Codes at a time; one more ends the oldest."""
+
+
 class Pairing:
     """The codes of one process; `now` is a clock in seconds."""
 
@@ -35,6 +39,8 @@ class Pairing:
     def new_code(self, scopes: tuple[Scope, ...]) -> str:
         """A code for a token with these scopes."""
         code = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
+        while len(self._codes) >= CODES:
+            del self._codes[next(iter(self._codes))]
         self._codes[code] = (self._now() + SECONDS, scopes)
         return code
 

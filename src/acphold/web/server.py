@@ -11,7 +11,7 @@ import ipaddress
 import logging
 import resource
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
 from typing import Final
@@ -36,6 +36,7 @@ from acphold.web.journal_pages import JournalPages
 from acphold.web.pairing_codes import Pairing
 from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
 from acphold.web.reading import Reading
+from acphold.web.running_servers import Running, noted
 
 log = logging.getLogger(__name__)
 
@@ -95,6 +96,13 @@ class Listening(Struct, frozen=True, kw_only=True):
             *(origin_of(f"{scheme}://{name}:{port}") for name in names),
         ]
 
+    def running(self, journal: str, origins: Sequence[str]) -> Running:
+        """What this machine is told of it, where these are the origins by which it is known."""
+        known_as = localhost(origins)
+        is_here = self.is_local or self.host in EVERYWHERE
+        here = known_as if is_here else origins[0 if self.url is None else 1]
+        return Running(journal, here, origins[0], known_as)
+
 
 class Serving(Struct, frozen=True):
     """What is told once somebody may come: the address, a code to pair with, and the agents, the
@@ -139,8 +147,9 @@ async def serve(
                 app = application(endpoints, gate, pairing, http, JournalPages(reading))
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):
-                    ready(Serving(origins[0], pairing.new_code(SCOPES), tuple(services)))
-                    await stop.wait()
+                    with noted(listening.running(services[default].journal, origins)):
+                        ready(Serving(origins[0], pairing.new_code(SCOPES), tuple(services)))
+                        await stop.wait()
         finally:
             await tokens.aclose()
 
@@ -153,9 +162,14 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
         yield bound
 
 
+def localhost(origins: Sequence[str]) -> str:
+    """The one for which the commands of this user have a token."""
+    return next(it for it in reversed(origins) if urlsplit(it).hostname == "localhost")
+
+
 async def _let_this_user_in(gate: Gate, tokens: Access, origins: list[str]) -> None:
     """Keep a token for the commands of this user on this machine, where they look for one."""
-    origin = next(it for it in reversed(origins) if urlsplit(it).hostname == "localhost")
+    origin = localhost(origins)
     kept = token_for(origin)
     if kept is not None:
         for token in await tokens.access_tokens():

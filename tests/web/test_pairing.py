@@ -1,0 +1,51 @@
+"""One more device: a new code from a server that runs."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from subprocess import run
+
+import httpx2
+
+from acphold.cli.command_line import Exit
+from tests.web.conftest import ACPHOLD, Served, serving
+
+
+def redeemed(served: Served, code: str) -> httpx2.Response:
+    return httpx2.post(f"{served.url}/pair", json={"code": code, "name": "phone"})
+
+
+def test_a_server_that_runs_gives_a_code_for_one_more_device(served: Served) -> None:
+    told = json.loads(served.run("token", "pair", "--scope", "watch", "--json"))
+    assert told["url"] == served.url
+    granted = redeemed(served, told["pair"]).json()
+    assert granted["scopes"] == ["watch"]
+    assert redeemed(served, told["pair"]).status_code == 403  # once
+    # Who may only watch makes nobody else one who may.
+    asking = {"Authorization": f"Bearer {granted['token']}"}
+    assert httpx2.post(f"{served.url}/codes", json={}, headers=asking).status_code == 403
+    assert httpx2.post(f"{served.url}/codes", json={}).status_code == 401
+    assert "acphold connect" in served.run("token", "pair")
+
+
+def test_of_several_servers_that_of_the_journal_is_asked_and_none_that_has_ended(
+    tmp_path: Path,
+) -> None:
+    def pairing(env: dict[str, str]) -> str:
+        words = [*ACPHOLD, "token", "pair", "--json"]
+        done = run(words, env=env, capture_output=True, text=True)
+        return done.stdout or f"{done.returncode} {done.stderr}"
+
+    state = {"XDG_STATE_HOME": str(tmp_path / "state")}
+    with serving(tmp_path / "one", variables=state) as one:
+        with serving(tmp_path / "two", variables=state) as two:
+            assert json.loads(pairing(one.env))["url"] == one.url
+            assert json.loads(pairing(two.env))["url"] == two.url
+            two.process.kill()
+            two.process.wait()
+            assert pairing(two.env).startswith(f"{int(Exit.USAGE)} ")
+            two.start_again()
+        assert "no `acphold serve`" in pairing(two.env)
+    assert os.listdir(tmp_path / "state" / "acphold" / "serving") == []
