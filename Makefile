@@ -38,7 +38,7 @@ docs: $(VENV)/.installed
 pictures: $(VENV)/.installed
 	$(BIN)/python -m docs.pictures
 
-# Our own agents, before and behind wrap: they fail nothing.
+# Our own agents, before and behind wrap, and behind serve: they fail nothing.
 conformance: ACPHOLD := $(BIN)/acphold
 conformance: CHECKED := $(ACPHOLD) check --timeout 30
 conformance: $(VENV)/.installed
@@ -47,7 +47,12 @@ conformance: $(VENV)/.installed
 	$(CHECKED) -- $(ACPHOLD) demo-agent; \
 	$(CHECKED) -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent; \
 	$(CHECKED) -- $(ACPHOLD) run examples/echo.py; \
-	$(CHECKED) -- $(ACPHOLD) wrap -- $(ACPHOLD) run examples/echo.py
+	$(CHECKED) -- $(ACPHOLD) wrap -- $(ACPHOLD) run examples/echo.py; \
+	export XDG_STATE_HOME=$$folder; mkfifo $$folder/told; \
+	$(ACPHOLD) serve --json --listen 127.0.0.1:0 -- $(ACPHOLD) demo-agent >$$folder/told & \
+	trap 'kill $$!; wait $$!; rm -rf "$$folder"' EXIT; \
+	read -r told <$$folder/told; \
+	$(CHECKED) --server "$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/')"
 
 check: lint types test slow conformance
 

@@ -47,8 +47,8 @@ PUBLIC = {
         Attachment Client Conversation Hub Session Setup
     """,
     "acphold.conformance": """
-        CHECKS Finding Level MemorySubject ProgramSubject Report Rule Settings Source Verdict chosen
-        inspect
+        CHECKS Finding Level MemorySubject ProgramSubject Report Rule ServerSubject Settings Source
+        Verdict chosen inspect
     """,
     "acphold.history": """
         KINDS Entry Message PastEntry Segment SessionState ToolCall

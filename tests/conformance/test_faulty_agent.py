@@ -10,6 +10,7 @@ from acphold.conformance import CHECKS, MemorySubject, Report, Settings, Verdict
 from acphold.conformance.catalogue import Check
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
+from acphold.conformance.verdicts import Reach
 from acphold.transports.memory import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.played_shell import PlayedShell
@@ -132,7 +133,9 @@ def test_the_sessions_that_were_made_are_deleted_afterwards() -> None:
 
 
 def test_every_rule_that_can_be_seen_is_broken_by_a_fault() -> None:
-    seen = {check.rule.id for check in CHECKS if not check.unseen}
+    # Servers are broken in test_servers.py.
+    of_agents = [check for check in CHECKS if check.rule.only is not Reach.SERVER]
+    seen = {check.rule.id for check in of_agents if not check.unseen}
     assert seen - {fault.partition(":")[0] for fault in FAULTS} == PROCESSES_ONLY
 
 

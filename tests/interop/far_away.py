@@ -189,5 +189,15 @@ def table() -> str:
     return "\n".join(lines) + "\n"
 
 
+BREAKS = {
+    TS: {"http.batch"},
+    PYTHON: set[str](),
+    PYTHON_NEXT: set[str](),
+    GOOSE: {"http.batch", "initialize.other-version"},
+}
+"""Which rules `acphold check --server` finds broken, of those about the transport and the first
+words."""
+
+
 WORDS = ("permission", "cancel")
 """Operations that are no method of a client's; see OPERATIONS."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sys
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import acphold
 from tests.interop.client import introduction, opening, prompt
 from tests.interop.conversation import text, timeline
 from tests.interop.far_away import (
+    BREAKS,
     CLIENTS,
     OURS,
     SCHEMES,
@@ -127,3 +129,24 @@ async def test_at_a_server_of_others_our_library_does_the_same(
             again = await second.load_session(session.id, cwd=place.work)
             assert said in str(again.state.timeline)
             assert (await again.prompt(theirs.asks)).stop_reason == "end_turn"
+
+
+@pytest.mark.parametrize("theirs", SERVERS, ids=[it.name for it in SERVERS])
+async def test_what_check_says_of_a_server_of_others_is_so(
+    place: Place, theirs: TheirServer
+) -> None:
+    only = [word for group in CHECKED for word in ("--only", group)]
+    with theirs.serving(place) as address:
+        process = await asyncio.create_subprocess_exec(
+            *(*ACPHOLD, "check", "--json", "--timeout", "20", *only, "--server", f"ws://{address}"),
+            stdout=asyncio.subprocess.PIPE,
+            env=place.environment(XDG_STATE_HOME=str(place.home)),
+        )
+        out, _ = await process.communicate()
+    report = json.loads(out)
+    assert report["counts"]["pass"] > 20
+    failed = {check["id"] for check in report["checks"] if check["verdict"] == "fail"}
+    assert failed == BREAKS[theirs.name]
+
+
+CHECKED = ("http", "websocket", "initialize", "new", "prompt")

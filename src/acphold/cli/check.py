@@ -1,4 +1,4 @@
-"""`acphold check -- CMD`: which rules of the protocol an agent keeps, and which not."""
+"""`acphold check {-- CMD | --server URL}`: what an agent keeps of the protocol, and what not."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from msgspec import Struct, convert
 from rich.console import Console
@@ -28,17 +29,40 @@ from acphold.cli.client_check import ClientCheck
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
 from acphold.cli.settings import chosen_agent
 from acphold.cli.terminal_text import console
-from acphold.conformance import CHECKS, ProgramSubject, Settings, chosen, inspect
+from acphold.conformance import (
+    CHECKS,
+    ProgramSubject,
+    ServerSubject,
+    Settings,
+    chosen,
+    inspect,
+)
 from acphold.conformance.catalogue import Check
 from acphold.conformance.model_endpoint import endpoint
 from acphold.conformance.model_errands import answer
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
+from acphold.conformance.subject import Subject
+from acphold.transports.urls import origin_of
 
 
 def parser() -> Parser:
     """The arguments of `check`."""
-    usage = "[OPTIONS] {AGENT | -- CMD...}"
+    usage = "[OPTIONS] {AGENT | --server URL | -- CMD...}"
     made = Parser(check, "check", usage, runs_program=True, takes_agent=True)
+    made.add_argument(
+        "--server", metavar="URL", help="check the agent that a server has there, over the network"
+    )
+    made.add_argument(
+        "--token",
+        metavar="TOKEN",
+        help="with --server: what lets us in; a server that this user has paired with needs none",
+    )
+    made.add_argument(
+        "--folder",
+        metavar="DIR",
+        help="make the folders of the sessions in there; a server on another machine has to see "
+        "it under the same path",
+    )
     made.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
     made.add_argument("--markdown", action="store_true", help="print Markdown")
     made.add_argument("--junit", metavar="FILE", help="write JUnit XML there as well")
@@ -95,6 +119,9 @@ def parser() -> Parser:
 class _Options(Struct, frozen=True):
     """What the command line says, but for the agent; see the help."""
 
+    server: str | None
+    token: str | None
+    folder: str | None
     as_json: bool
     markdown: bool
     junit: str | None
@@ -123,6 +150,9 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
 
       acphold check -- gemini --acp
 
+    With --server it is the agent of a server, `acphold serve` or another one that speaks ACP over
+    WebSocket and HTTP. What only a program can break is not applied to it.
+
     With --client it is an agent itself, and checks the editor that starts it: name
     `acphold check --client --report FILE` there. Prompts may be anything; FILE has the report.
 
@@ -149,19 +179,26 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     program = chosen_agent(agent, program).command
     expected = _baseline(catalogue, options.baseline)
     if options.client:
-        if program or options.junit or options.model_endpoint is not None:
+        if program or options.server or options.junit or options.model_endpoint is not None:
             raise UsageError("--client takes no agent, no --junit and no --model-endpoint")
         return ClientCheck(checks, expected, options.form, options.report).run()
 
     if options.report is not None:
         raise UsageError("--report is for --client; `--json` and the like print to stdout")
-    if not program:
-        raise UsageError("no agent command behind `--`, as in `acphold check -- CMD`")
+    if bool(program) is (options.server is not None):
+        raise UsageError(
+            "an agent command behind `--`, or a --server, as in `acphold check -- CMD`"
+        )
     settings = Settings(
-        timeout=options.timeout, sign_in=options.sign_in, named=frozenset(options.only)
+        timeout=options.timeout,
+        sign_in=options.sign_in,
+        named=frozenset(options.only),
+        folder=options.folder,
     )
     with _model(options.model_endpoint) as env, _progress(len(checks)) as tell:
-        subject = ProgramSubject(program, env)
+        subject: Subject = ProgramSubject(program, env)
+        if options.server is not None:
+            subject = _server(options.server, options)
         report = asyncio.run(inspect(subject, checks, settings, on_check=tell))
     outcome = Outcome(report, expected)
     if options.junit is not None:
@@ -177,6 +214,22 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
         if options.model_endpoint is None and takes_model:
             print("A model that obeys shows more: --model-endpoint PORT", file=sys.stderr)
     return Exit.OK if outcome.is_good else Exit.ERROR
+
+
+def _server(url: str, options: _Options) -> ServerSubject:
+    try:
+        origin = origin_of(url)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+    if options.folder is None and urlsplit(origin).hostname not in LOOPBACK:
+        raise UsageError(
+            "the server has to see the folders of the sessions: name one with --folder that it has "
+            "under the same path, or check it on its own machine"
+        )
+    return ServerSubject(url, options.token, seconds=options.timeout)
+
+
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:

@@ -24,6 +24,7 @@ MARKS = {
     Verdict.NOT_ADVERTISED: ("-", "faint"),
     Verdict.BLOCKED: ("⚿", "busy"),
     Verdict.NOT_OBSERVABLE: ("?", "faint"),
+    Verdict.NOT_APPLIED: (" ", "faint"),
 }
 """Mark and style of each verdict."""
 
@@ -60,7 +61,8 @@ class Outcome:
             parts.append(f"{len(self.unexpected)} failed")
         if self.known:
             parts.append(f"{len(self.known)} failed as expected")
-        unseen = (Verdict.NOT_ADVERTISED, Verdict.BLOCKED, Verdict.NOT_OBSERVABLE)
+        told = (Verdict.PASS, Verdict.FAIL)
+        unseen = [verdict for verdict in Verdict if verdict not in told]
         counts = ((len(self.report.of(verdict)), verdict.value) for verdict in unseen)
         parts.extend(f"{count} {name}" for count, name in counts if count)
         return ", ".join(parts)
@@ -130,7 +132,9 @@ def print_rules(rules: Iterable[Rule], console: Console) -> None:
     """`--list`."""
     for rule in rules:
         needs = f", needs {' and '.join(rule.needs)}" if rule.needs else ""
-        console.print(Text.assemble((rule.id, "id"), (f"  {rule.level.value}{needs}", "faint")))
+        only = f", of a {rule.only.value}" if rule.only is not None else ""
+        about = f"  {rule.level.value}{needs}{only}"
+        console.print(Text.assemble((rule.id, "id"), (about, "faint")))
         console.print(Text(f"    {rule.says}"))
         console.print(Text(f"    {rule.source}", "faint"))
 
@@ -195,6 +199,7 @@ def json_rule(rule: Rule) -> dict[str, object]:
         "page": rule.source.page,
         "heading": rule.source.heading,
         "needs": list(rule.needs),
+        "only": None if rule.only is None else rule.only.value,
     }
 
 
@@ -270,7 +275,9 @@ def markdown_rules(rules: Iterable[Rule]) -> str:
         lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]
         for rule in members:
             needs = f" (needs `{'`, `'.join(rule.needs)}`)" if rule.needs else ""
-            cells = (f"`{rule.id}`", rule.level.value, _cell(rule.says) + needs, str(rule.source))
+            only = f" (a {rule.only.value})" if rule.only is not None else ""
+            says = _cell(rule.says) + needs + only
+            cells = (f"`{rule.id}`", rule.level.value, says, str(rule.source))
             lines.append(f"| {' | '.join(cells)} |")
     return "\n".join(lines).strip() + "\n"
 

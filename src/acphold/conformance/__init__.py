@@ -3,7 +3,7 @@
 from acphold.conformance.inspection import Report, chosen, inspect
 from acphold.conformance.rules import CHECKS
 from acphold.conformance.stage import Settings
-from acphold.conformance.subject import MemorySubject, ProgramSubject
+from acphold.conformance.subject import MemorySubject, ProgramSubject, ServerSubject
 from acphold.conformance.verdicts import Finding, Level, Rule, Source, Verdict
 
 __all__ = [
@@ -14,6 +14,7 @@ __all__ = [
     "ProgramSubject",
     "Report",
     "Rule",
+    "ServerSubject",
     "Settings",
     "Source",
     "Verdict",

@@ -24,7 +24,7 @@ from msgspec import Struct, structs
 
 from acphold.conformance.record import Line, Record
 from acphold.conformance.stage import Stage
-from acphold.conformance.verdicts import Level, NotObservable, Rule, Source, Violation
+from acphold.conformance.verdicts import Level, NotObservable, Reach, Rule, Source, Violation
 
 MUST, SHOULD, EXPECTED = Level.MUST, Level.SHOULD, Level.EXPECTED
 
@@ -92,24 +92,32 @@ class Rules:
         level: Level,
         source: Source,
         *needs: str,
+        only: Reach | None = None,
         destructive: bool = False,
     ) -> Callable[[Case], Case]:
         """The decorated coroutine plays the rule; `needs` are names of CAPABILITIES."""
 
         def declare(case: Case) -> Case:
-            rule = Rule(id, says, level, source, needs)
+            rule = Rule(id, says, level, source, needs, only)
             self._checks.append(Check(rule, case, destructive=destructive))
             return case
 
         return declare
 
     def observer(
-        self, id: str, says: str, level: Level, source: Source, *needs: str, unless: str
+        self,
+        id: str,
+        says: str,
+        level: Level,
+        source: Source,
+        *needs: str,
+        unless: str,
+        only: Reach | None = None,
     ) -> Callable[[Observer], Observer]:
         """The decorated function looks at all records; `unless` is why it may see nothing."""
 
         def declare(observer: Observer) -> Observer:
-            rule = Rule(id, says, level, source, needs)
+            rule = Rule(id, says, level, source, needs, only)
             self._checks.append(Check(rule, observer=observer, unless=unless))
             return observer
 

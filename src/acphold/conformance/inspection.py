@@ -15,7 +15,14 @@ from acphold.conformance.host import Shell
 from acphold.conformance.record import Line
 from acphold.conformance.stage import Settings, Stage
 from acphold.conformance.subject import Subject
-from acphold.conformance.verdicts import Finding, Signal, Verdict, excerpt
+from acphold.conformance.verdicts import (
+    Finding,
+    NotApplied,
+    Reach,
+    Signal,
+    Verdict,
+    excerpt,
+)
 from acphold.errors import AgentStartError
 from acphold.schema import Implementation
 
@@ -72,7 +79,7 @@ async def inspect(
     loop = asyncio.get_running_loop()
     began = loop.time()
     findings: dict[str, Finding] = {}
-    with tempfile.TemporaryDirectory(prefix="acphold-check-") as folder:
+    with tempfile.TemporaryDirectory(prefix="acphold-check-", dir=settings.folder) as folder:
         stage = Stage(subject, folder, settings, shell=shell)
         try:
             for check in checks:
@@ -87,7 +94,7 @@ async def inspect(
                     findings[check.rule.id] = await _found(stage, check, _observe)
                 on_finding(findings[check.rule.id])
             agent = None
-            with suppress(Signal):
+            with suppress(Signal, AgentStartError):
                 agent = (await stage.hello()).agent_info
             # The sessions that were made are nobody's conversations.
             with suppress(Signal, AgentStartError):
@@ -102,6 +109,13 @@ async def inspect(
     return Report(subject.name, agent, in_order, loop.time() - began)
 
 
+OTHERS = {
+    Reach.PROGRAM: "it is about a server, and this is a program that the check starts",
+    Reach.SERVER: "it is about a program that the check starts, and this is a server",
+}
+"""Why a rule is not applied to what is reached in this way."""
+
+
 async def _found(
     stage: Stage, check: Check, look: Callable[[Stage, Check], Awaitable[None]]
 ) -> Finding:
@@ -110,6 +124,8 @@ async def _found(
     limit = CASE_TIMEOUTS * stage.settings.timeout
     try:
         async with asyncio.timeout(limit):
+            if check.rule.only not in (None, stage.subject.reach):
+                raise NotApplied(OTHERS[stage.subject.reach])
             await look(stage, check)
     except Signal as signal:
         return _finding(check, signal.verdict, signal.why, signal.lines, loop.time() - began)

@@ -21,7 +21,7 @@ from acphold.conformance.errands import Errand
 from acphold.conformance.host import BARE, EQUIPPED, Host, RealShell, Shell
 from acphold.conformance.record import Json, Line, Record
 from acphold.conformance.subject import Running, Subject
-from acphold.conformance.verdicts import NotAdvertised, Signal, Violation
+from acphold.conformance.verdicts import NotAdvertised, Reach, Signal, Violation
 from acphold.errors import AgentStartError
 from acphold.schema import (
     AgentCapabilities,
@@ -41,7 +41,8 @@ class Settings(Struct, frozen=True):
     `late` for what would come too late, `patience` for an MCP server to be spoken to once its
     session is there.
 
-    `sign_in` is the id of the method to sign in with, `named` what was asked for by name.
+    `sign_in` is the id of the method to sign in with, `named` what was asked for by name. The
+    folders of sessions are made in `folder`, by default where temporary files are.
     """
 
     timeout: float = 10.0
@@ -50,6 +51,7 @@ class Settings(Struct, frozen=True):
     patience: float = 2.5
     sign_in: str | None = None
     named: frozenset[str] = frozenset()
+    folder: str | None = None
 
 
 class Session(Struct, frozen=True):
@@ -175,7 +177,9 @@ class Stage:
         return running
 
     def start_ahead(self) -> None:
-        """Start the next process now."""
+        """Start the next process now; a connection is made at once, and would only lie idle."""
+        if self.subject.reach is Reach.SERVER:
+            return
         self._spare = asyncio.create_task(self.subject.start(), name="start ahead")
 
     async def meet(self, name: str, offers: Json = BARE, *, is_restart: bool = False) -> Dialogue:

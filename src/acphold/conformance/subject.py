@@ -1,4 +1,7 @@
-"""The agent that is checked: a program, or one in memory; started as often as a case needs it."""
+"""The agent that is checked: a program, one in memory, or a server.
+
+It is started as often as a case needs it; a server runs, and is connected to.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,10 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Protocol
 
+from acphold.conformance.verdicts import Reach
+from acphold.errors import AcpholdError, AgentStartError
 from acphold.processes.program import Program, launch
+from acphold.rpc import MAX_MESSAGE
 from acphold.transports.child import ChildProcess
 from acphold.transports.memory import MemoryTransport, memory_pair
 
@@ -46,6 +52,7 @@ class Subject(Protocol):
     """What is checked. `name` is what it is called in a report."""
 
     name: str
+    reach: Reach
 
     async def start(self) -> Running:
         """A new one; AgentStartError when it cannot be started."""
@@ -56,6 +63,8 @@ class Subject(Protocol):
 
 class ProgramSubject:
     """The agent that `command` starts; `env` is added to our environment."""
+
+    reach = Reach.PROGRAM
 
     def __init__(self, command: Sequence[str], env: Mapping[str, str] | None = None) -> None:
         self.name = " ".join(command)
@@ -123,6 +132,8 @@ Serve = Callable[[MemoryTransport], Coroutine[None, None, None]]
 class MemorySubject:
     """An agent in this process: each start is a call of `serve`."""
 
+    reach = Reach.PROGRAM
+
     def __init__(self, name: str, serve: Serve) -> None:
         self.name = name
         self._serve = serve
@@ -168,3 +179,53 @@ class _RunningTask:
         self._task.cancel()
         await asyncio.wait([self._task])
         await self._transport.aclose()
+
+
+# -- far away -------------------------------------------------------------------------------
+
+
+class ServerSubject:
+    """The server at `url`, which lets us in with `token`, or with the one that this user has
+    paired for. Each start is a connection, for which it has `seconds`."""
+
+    reach = Reach.SERVER
+
+    def __init__(self, url: str, token: str | None, *, seconds: float) -> None:
+        from acphold.client.known_servers import token_for
+        from acphold.client.server_endpoint import dialing  # brings TLS
+
+        self.name = url
+        self.url = url
+        self.token = token or token_for(url)
+        self._dial = dialing(url, self.token, seconds=seconds, limit=MAX_MESSAGE)
+
+    async def start(self) -> Running:
+        try:
+            return _RunningConnection(await self._dial())
+        except AcpholdError as error:
+            raise AgentStartError(str(error)) from None
+
+
+class _RunningConnection:
+    """See `Running`: what ends is the connection; the server runs on."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    async def hang_up(self) -> None:
+        await self.transport.aclose()
+
+    async def ended(self, seconds: float) -> str | None:
+        return "the connection is closed"
+
+    async def leftovers(self, seconds: float) -> int | None:
+        return None
+
+    def last_words(self) -> str:
+        return ""
+
+    async def kill(self) -> None:
+        await self.transport.aclose()
+
+    async def aclose(self) -> None:
+        await self.transport.aclose()

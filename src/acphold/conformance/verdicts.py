@@ -9,6 +9,7 @@ A case returns when all was well. Otherwise it raises:
     `NotAdvertised`    NOT_ADVERTISED      the agent never said that it can do this
     `SignInNeeded`     BLOCKED             the agent wants a person to sign in first
     `NotObservable`    NOT_OBSERVABLE      nothing happened that could show it; says why
+    `NotApplied`       NOT_APPLIED         the rule is not about such an agent; says why
     =================  ==================  ==========================================
 
 Only PASS means that the rule was seen to be kept.
@@ -35,6 +36,7 @@ class Verdict(Enum):
     NOT_ADVERTISED = "not advertised"
     BLOCKED = "blocked by sign-in"
     NOT_OBSERVABLE = "not observable"
+    NOT_APPLIED = "not applied"
 
 
 class Level(Enum):
@@ -43,6 +45,13 @@ class Level(Enum):
     MUST = "MUST"
     SHOULD = "SHOULD"
     EXPECTED = "expected"
+
+
+class Reach(Enum):
+    """How an agent is reached: it is started by the check, or a server far away."""
+
+    PROGRAM = "program"
+    SERVER = "server"
 
 
 class Source(Struct, frozen=True):
@@ -59,7 +68,7 @@ class Rule(Struct, frozen=True):
     """What is checked: a stable id, the rule in our words, and where it comes from.
 
     The part of the id before the dot is its group. `needs` names the capabilities without which
-    it is not looked at.
+    it is not looked at; `only` says that it is about programs, or about servers, alone.
     """
 
     id: str
@@ -67,6 +76,7 @@ class Rule(Struct, frozen=True):
     level: Level
     source: Source
     needs: tuple[str, ...] = ()
+    only: Reach | None = None
 
     @property
     def group(self) -> str:
@@ -118,6 +128,12 @@ class SignInNeeded(Signal):
 
 class NotObservable(Signal):
     """Nothing happened that could show it."""
+
+
+class NotApplied(Signal):
+    """The rule is about other agents than this one."""
+
+    verdict = Verdict.NOT_APPLIED
 
 
 EXCERPT_LINES = 6

@@ -10,6 +10,7 @@ from acphold.conformance.rules import (
     listings,
     loads,
     messages_fit,
+    network,
     new_sessions,
     pressure,
     prompt_turns,
@@ -32,6 +33,7 @@ MODULES = (
     tool_servers,
     messages_fit,
     json_rpc,
+    network,
     pressure,
 )
 """In the order in which they are played: the simplest first, what may end the agent last.

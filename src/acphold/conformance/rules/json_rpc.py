@@ -12,7 +12,14 @@ from acphold.conformance.grammar import odd_kind
 from acphold.conformance.record import NOT_UTF_8, Json, Line, Record, id_of, likeness, said
 from acphold.conformance.rules.new_sessions import plain_session
 from acphold.conformance.stage import Stage, introduce
-from acphold.conformance.verdicts import NotObservable, Signal, SignInNeeded, Source, Violation
+from acphold.conformance.verdicts import (
+    NotObservable,
+    Reach,
+    Signal,
+    SignInNeeded,
+    Source,
+    Violation,
+)
 from acphold.errors import (
     AUTH_REQUIRED,
     INTERNAL_ERROR,
@@ -45,7 +52,14 @@ ALWAYS = "the agent said nothing"
 # -- every line -----------------------------------------------------------------------------
 
 
-@RULES.observer("stdio.utf-8", "Everything on stdout is UTF-8.", MUST, ENCODING, unless=ALWAYS)
+@RULES.observer(
+    "stdio.utf-8",
+    "Everything on stdout is UTF-8.",
+    MUST,
+    ENCODING,
+    unless=ALWAYS,
+    only=Reach.PROGRAM,
+)
 def utf_8(records: Sequence[Record], witness: Witness) -> None:
     for line in said(records, "agent"):
         witness.saw()
@@ -404,6 +418,7 @@ async def many_at_once(stage: Stage) -> None:
     "A message may come in pieces, and several in one piece.",
     EXPECTED,
     STDIO,
+    only=Reach.PROGRAM,
 )
 async def pieces(stage: Stage) -> None:
     await stage.given(unknown_request)
@@ -574,6 +589,7 @@ async def left(stage: Stage) -> str | None:
     "The agent ends by itself when its stdin does.",
     EXPECTED,
     STDIO,
+    only=Reach.PROGRAM,
 )
 async def ends_with_stdin(stage: Stage) -> None:
     if await stage.judge(left) is None:
@@ -586,6 +602,7 @@ async def ends_with_stdin(stage: Stage) -> None:
     "When the agent has ended, nothing that it started runs on.",
     EXPECTED,
     STDIO,
+    only=Reach.PROGRAM,
 )
 async def leaves_nothing(stage: Stage) -> None:
     if await stage.given(left) is None:

@@ -310,16 +310,18 @@ def _is_time(text: str) -> bool:
     unless="no session was listed after its title was told",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
-    # A title outlives the process that told it.
+    # A title outlives the process that told it, and two clients of a server are told in turn.
     told: dict[object, tuple[Line, object]] = {}
-    for record in records:
-        answers = {it.answer: it for it in record.exchanges("client", "session/list") if it.answer}
-        for line in record.lines:
-            update = line.update
-            if update.get("sessionUpdate") == "session_info_update" and "title" in update:
-                told[line.session_id] = (line, update["title"])
-            if (exchange := answers.get(line)) is not None:
-                _compare_titles(exchange, told, witness)
+    listed = (
+        exchange for record in records for exchange in record.exchanges("client", "session/list")
+    )
+    answers = {exchange.answer: exchange for exchange in listed if exchange.answer}
+    for line in sorted((line for record in records for line in record.lines), key=lambda it: it.at):
+        update = line.update
+        if update.get("sessionUpdate") == "session_info_update" and "title" in update:
+            told[line.session_id] = (line, update["title"])
+        if (exchange := answers.get(line)) is not None:
+            _compare_titles(exchange, told, witness)
 
 
 def _compare_titles(

@@ -30,7 +30,7 @@ from acphold.conformance.rules.past_sessions import (
 )
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage, chunk_text
-from acphold.conformance.verdicts import NotObservable, Source, Violation
+from acphold.conformance.verdicts import NotObservable, Reach, Source, Violation
 from acphold.schema.session_requests import ResumeSessionResponse
 
 RULES = Rules()
@@ -406,6 +406,7 @@ async def killed_and_loaded(stage: Stage) -> _Killed:
     EXPECTED,
     SUPPORT,
     "load",
+    only=Reach.PROGRAM,
 )
 async def after_kill(stage: Stage) -> None:
     killed = await stage.judge(killed_and_loaded)
@@ -423,6 +424,7 @@ async def after_kill(stage: Stage) -> None:
     EXPECTED,
     SUPPORT,
     "load",
+    only=Reach.PROGRAM,
 )
 async def after_kill_in_turn(stage: Stage) -> None:
     killed = await stage.given(killed_and_loaded)

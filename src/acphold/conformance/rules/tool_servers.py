@@ -20,7 +20,7 @@ from acphold.conformance.rules.past_sessions import past, restarted
 from acphold.conformance.rules.prompt_turns import plain_turn
 from acphold.conformance.stage import Session, Stage
 from acphold.conformance.tool_endpoint import Endpoint, served
-from acphold.conformance.verdicts import NotObservable, Signal, Source, Violation
+from acphold.conformance.verdicts import NotObservable, Reach, Signal, Source, Violation
 from acphold.processes.own_program import own_python
 
 RULES = Rules()
@@ -157,7 +157,13 @@ async def tool_used(stage: Stage) -> None:
         raise Violation("what the tool answered is told nowhere", turn.asked, *turn.updates)
 
 
-@RULES.case("mcp.ended", "When the agent has ended, its servers have as well.", EXPECTED, SERVERS)
+@RULES.case(
+    "mcp.ended",
+    "When the agent has ended, its servers have as well.",
+    EXPECTED,
+    SERVERS,
+    only=Reach.PROGRAM,
+)
 async def ended(stage: Stage) -> None:
     log, _, dialogue = await stage.given(with_server)
     pids = {int(entry["pid"]) for entry in log.entries()}
