@@ -45,6 +45,7 @@ SECTIONS = {
     "MCP servers": "TurnServers mcp.Connection mcp.Tool mcp.CallResult mcp.Prompt"
     " mcp.PromptArgument mcp.Progress mcp.offers.Resource mcp.offers.MadePrompt"
     " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable HttpHeader",
+    "What one sees of it": "LogContext",
     "Content of messages": "TextContent ImageContent AudioContent ResourceLink EmbeddedResource"
     " TextResourceContents BlobResourceContents",
     "A client": "connect connect_over client.Options RemoteAgent RemoteSession RemoteTurn"

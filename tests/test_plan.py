@@ -21,6 +21,7 @@ SOURCE = Path(acphold.__file__).parent
 
 ROWS = {
     "errors": 1,
+    "logs": 1,
     "serve_options": 1,
     "version": 1,
     "known_agents": 1,

@@ -19,7 +19,8 @@ PUBLIC = {
         CapabilityError CommandExit CommandOutput ConnectionLostError Decision
         DeclarationError EmbeddedResource EnvVariable FileAccessError FileTooLargeError
         ForbiddenError FormAnswer FormQuestion HttpHeader ImageContent InvalidParamsError
-        JournalError MaxTokens MaxTurnRequests McpAnswerError McpConnectError McpError McpLostError
+        JournalError LogContext MaxTokens MaxTurnRequests McpAnswerError McpConnectError McpError
+        McpLostError
         McpServerHttp McpServerSse McpServerStdio Message MethodNotFoundError
         MissingFileError NotTextError OutsideRootsError PageQuestion
         PendingCommand PermissionOption PermissionQuestion PlanEntry Principal Refusal RemoteAgent

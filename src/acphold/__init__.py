@@ -62,6 +62,7 @@ if TYPE_CHECKING:
     from acphold.library.store import Store
     from acphold.library.tools import RunningTool
     from acphold.library.turn import Turn
+    from acphold.logs import LogContext
     from acphold.schema import (
         AudioContent,
         BlobResourceContents,
@@ -111,6 +112,7 @@ __all__ = [
     "ImageContent",
     "InvalidParamsError",
     "JournalError",
+    "LogContext",
     "MaxTokens",
     "MaxTurnRequests",
     "McpAnswerError",
@@ -190,6 +192,7 @@ _HOMES = {
     "library.store": "Store",
     "library.tools": "RunningTool",
     "library.turn": "Turn",
+    "logs": "LogContext",
     "schema": """
         AudioContent BlobResourceContents EmbeddedResource EnvVariable HttpHeader
         ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption PlanEntry

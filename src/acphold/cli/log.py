@@ -14,6 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from acphold.cli.terminal_text import VisibleLines, visible
+from acphold.logs import NONE, LogContext
 from acphold.transports.runtime_folder import state_folder
 from acphold.transports.stderr import Relay
 
@@ -38,7 +39,8 @@ def start_log(level: str, file: str | None) -> str | None:
             handler = logging.FileHandler(path, encoding="utf-8", errors="replace")
         except OSError as exc:
             print(visible(f"acphold: no log in {path}: {exc.strerror}"), file=sys.stderr)
-    handler.setFormatter(VisibleLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
+    handler.addFilter(LogContext())
+    handler.setFormatter(_LogLines("%(asctime)s %(name)s %(levelname)s %(message)s"))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     return path
 
@@ -52,6 +54,18 @@ def with_log(words: str) -> str:
             if incident[0].encode() in path.read_bytes():
                 return f"{words}; its traceback is in {path}"
     return words
+
+
+class _LogLines(VisibleLines):
+    """Lines that name their session and turn, whoever wrote them."""
+
+    def formatMessage(self, record: logging.LogRecord) -> str:
+        line = super().formatMessage(record)
+        session, turn = vars(record)["session"], vars(record)["turn"]
+        if session == NONE or str(record.msg).startswith("session %s"):
+            return line
+        where = f"session {session}" if turn == NONE else f"session {session}, turn {turn}"
+        return f"{line} ({where})"
 
 
 class _Stderr(logging.Handler):

@@ -20,7 +20,8 @@ from acphold.errors import (
 )
 from acphold.history.attributes import fold_update
 from acphold.history.entries import CHILD
-from acphold.history.raw_update import CHUNK_STARTS, update_kind
+from acphold.history.raw_update import CHUNK_STARTS, string, update_kind
+from acphold.history.raw_update import members as members_of
 from acphold.hub.agent_session import AgentSession, Setup, Voice, update_in
 from acphold.hub.alerts import NO_ALERTS, Alerts, SessionAlerts
 from acphold.hub.annotations import first_words, title_update
@@ -184,6 +185,8 @@ class Conversation:
                     # A title is made of what the agent was handed with the prompt.
                     raw = splice(raw, {"title": None})
                 raws.append(await self.title.wins_over(raw))
+        if log.isEnabledFor(logging.DEBUG):
+            self._tell_of_tools(kind, raws)
         raws = await self.children.told(kind, raws)
         if any(b'"user_message_chunk"' in raw for raw in raws):
             await self._publish_user_messages(kind, raws)
@@ -196,6 +199,17 @@ class Conversation:
             await self._publish_if_any(in_step(before, self.session.attributes))
             if self.session.attributes.title != before.title:
                 await self.title.look()  # it may have come in what is passed on whole
+
+    def _tell_of_tools(self, kind: str, raws: Sequence[bytes]) -> None:
+        """Log which tools begin and end; not what they are given, nor what they say."""
+        for raw in raws:
+            update = update_in(raw) if kind == "params" else raw
+            if (told := update_kind(update)) in ("tool_call", "tool_call_update"):
+                parts = members_of(update)
+                id_, status = string(parts.get("toolCallId")), string(parts.get("status"))
+                if told == "tool_call" or status is not None:
+                    its_kind = string(parts.get("kind")) or "tool"
+                    self.turns.story("%s %s: %s", its_kind, id_, status or "pending")
 
     def _is_old(self, raw: bytes) -> bool:
         """Whether an update says what everybody knows: some agents send all of it at every load."""
@@ -239,7 +253,10 @@ class Conversation:
                 ):
                     offers = [client.offer.capabilities for client in clients]
                     raise unanswerable(asked, (self._offered(), *offers))
-                return await self.questions.decide(asked)
+                self.turns.story("a person is asked: %s", asked.method)
+                answer = await self.questions.decide(asked)
+                self.turns.story("answered: %s", asked.method)
+                return answer
             running = self.turns.running
             client = None if running is None else running.author.client
             if asked.method.startswith(SERVICES):

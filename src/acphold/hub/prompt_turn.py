@@ -15,6 +15,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from enum import Enum
+from itertools import count
+from time import monotonic
 
 from acphold.hub.attachment import Attachment
 from acphold.hub.routes import AgentTurn
@@ -37,6 +39,9 @@ class Stage(Enum):
 _CANCELLED, _OVER = Stage.CANCELLED, Stage.OVER  # Python 3.11 takes 0.1 µs to find a member
 
 
+_numbers = count(1)
+
+
 class Turn:
     """One prompt from its arrival to its end; `prompt` is the member of `params`, and `sent_id` the
     id by which its client knows it, where it told one.
@@ -45,7 +50,8 @@ class Turn:
     one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
     `starting` is the bound on making the agent ready, which a cancellation ends; `is_started` is
     set when there is nothing left to do at its beginning. Who ends it holds `ending`, for others
-    may come to do so meanwhile.
+    may come to do so meanwhile. `number` is what the log calls it, and `arrived` (`monotonic`)
+    when its prompt did.
     """
 
     def __init__(
@@ -56,6 +62,8 @@ class Turn:
         reply: Reply,
         sent_id: str = "",
     ) -> None:
+        self.number = next(_numbers)
+        self.arrived = monotonic()
         self.params = params
         self.prompt = prompt
         self.author = author

@@ -26,6 +26,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
+from time import monotonic
 
 from acphold.errors import (
     AcpholdError,
@@ -48,6 +49,7 @@ from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
 from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
+from acphold.logs import NONE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.wire_errors import incident
@@ -65,13 +67,14 @@ ENDED = b'{"stopReason":"end_turn"}'
 
 
 class PromptCall:
-    """The prompt of a turn on its way to the agent (agents.Call)."""
+    """The prompt of a turn on its way to the agent (agents.Call); `turn` is the turn's number."""
 
     method = PROMPT.name
 
-    def __init__(self, params: bytes, take: Callable[[Answer], Awaitable[None]]) -> None:
+    def __init__(self, params: bytes, take: Callable[[Answer], Awaitable[None]], turn: int) -> None:
         self.params = params
         self.take = take
+        self.turn = turn
 
 
 class Turns:
@@ -124,8 +127,16 @@ class Turns:
                 turn.reply(StoppedError())
             return
         self._queue.append(turn)
+        self.story("a prompt of %d bytes has arrived", len(turn.prompt), turn=turn)
         self._session.wake()
         self._begin_first()
+
+    def story(self, words: str, *args: object, turn: Turn | None = None) -> None:
+        """What happens in a turn, or in the one that runs: for who reads the log closely."""
+        if log.isEnabledFor(logging.DEBUG):
+            turn = turn or self.running
+            number = NONE if turn is None else turn.number
+            log.debug("session %s, turn %s: " + words, self._session.id, number, *args)
 
     def sent(self, sent_id: str) -> Turn | None:
         """The turn of the prompt that its client knows by this id; None once it is over."""
@@ -210,7 +221,8 @@ class Turns:
             self._alerts.turn_began(turn.prompt, turn.began)
             self._hold(turn)  # whatever is said in there comes behind it; it may even be answered
             try:
-                side.agent.send(PromptCall(params, partial(self.answered, turn)))
+                self.story("the agent is asked", turn=turn)
+                side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))
             except AcpholdError:
                 turn.stage = Stage.STARTING
                 self._last_sent, side.voice = before
@@ -337,6 +349,8 @@ class Turns:
 
     def _dequeue(self, turn: Turn, how: Callable[[], TurnOutcome]) -> None:
         turn.conclude()
+        if log.isEnabledFor(logging.DEBUG):
+            self.story("%s after %.3f s", how(), monotonic() - turn.arrived, turn=turn)
         self._alerts.turn_ended(how)
         self._queue.remove(turn)
         if not self._queue:
@@ -382,6 +396,7 @@ class Turns:
         if turn.stage in (Stage.CANCELLED, Stage.OVER):
             return
         turn.stage = Stage.CANCELLED
+        self.story("cancelled", turn=turn)
         if turn.is_at_agent:
             await self._stop_agent()
             self._wind_down(self._answer_for(turn))

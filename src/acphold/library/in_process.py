@@ -23,6 +23,7 @@ from acphold.errors import (
     MethodNotFoundError,
     UnknownSessionError,
 )
+from acphold.hub.turns import PromptCall
 from acphold.journal import session_of
 from acphold.library.author_session import OpenSession
 from acphold.library.client_side import ClientSide
@@ -32,6 +33,7 @@ from acphold.library.selection import Selection
 from acphold.library.slash_commands import SlashCommands
 from acphold.library.store import History
 from acphold.library.turn_task import TurnTask, failure
+from acphold.logs import about
 from acphold.mcp.servers import MCP_MESSAGE
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.wire_errors import as_remote, guarded, incident
@@ -133,7 +135,8 @@ class InProcessAgent:
         if call.method == PROMPT.name:
             request = decode(PromptRequest, call.params).value
             opened = self._held(request.session_id)
-            turn = TurnTask(self.definition, opened, request.prompt)
+            number = call.turn if isinstance(call, PromptCall) else 0
+            turn = TurnTask(self.definition, opened, request.prompt, number)
 
             async def answered() -> None:
                 answer = await turn.run()
@@ -313,8 +316,9 @@ class InProcessAgent:
         if opened.servers is not None:
             opened.servers.start()
         try:
-            for hook in hooks:
-                await guarded(hook(opened.session))
+            with about(opened.id):
+                for hook in hooks:
+                    await guarded(hook(opened.session))
         except AcpholdError as exc:
             await self._leave(opened)
             raise failure(exc) from exc
@@ -325,8 +329,9 @@ class InProcessAgent:
         return opened.selection.answer()
 
     async def _end_session(self, opened: OpenSession) -> None:
-        for hook in self.definition.close_hooks:
-            await _logged(hook(opened.session))
+        with about(opened.id):
+            for hook in self.definition.close_hooks:
+                await _logged(hook(opened.session))
         await self._leave(opened)
 
     async def _leave(self, opened: OpenSession) -> None:

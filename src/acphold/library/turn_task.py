@@ -23,6 +23,7 @@ from acphold.errors import (
 from acphold.library.definition import STOP_REASONS, StopTurn
 from acphold.library.slash_commands import arguments, missing, slash_command
 from acphold.library.turn import Turn, TurnScope
+from acphold.logs import about
 from acphold.rpc import wire_error
 from acphold.rpc.wire_errors import as_remote, incident
 from acphold.schema import AudioContent, EmbeddedResource, ImageContent, TextContent, encode
@@ -40,6 +41,7 @@ class TurnTask:
     """One prompt from its arrival to its answer, in the task that runs it.
 
     A cancellation reaches the author's code and nothing else: what ends the turn is not cut short.
+    `number` is what the log calls the turn.
     """
 
     def __init__(
@@ -47,11 +49,13 @@ class TurnTask:
         definition: Definition,
         opened: OpenSession,
         prompt: tuple[ContentBlock, ...],
+        number: int,
     ) -> None:
         self.task: asyncio.Task[object]
         self._definition = definition
         self._opened = opened
         self._prompt = prompt
+        self._number = number
         self._scope: TurnScope | None = None
         self._cancelled = False
         self._authors = False
@@ -78,11 +82,12 @@ class TurnTask:
         except InvalidParamsError as exc:
             return as_remote(exc)
         scope = self._scope = TurnScope(self._opened, self.cancel)
-        answer = await self._outcome(Turn(scope, self._prompt))
-        try:
-            await scope.aclose()
-        except AcpholdError as exc:  # the journal's: the hub has been told
-            return as_remote(exc)
+        with about(self._opened.id, str(self._number)):
+            answer = await self._outcome(Turn(scope, self._prompt))
+            try:
+                await scope.aclose()
+            except AcpholdError as exc:  # the journal's: the hub has been told
+                return as_remote(exc)
         self._scope = None  # which knows this task: a circle is collected late
         if self._cancelled:
             return stopped("cancelled")

@@ -134,7 +134,12 @@ def incident(error: BaseException) -> AcpholdError:
     made = IncidentError(os.urandom(4).hex())
     if (tell := on_incident.get()) is not None:
         tell(made.incident, error)
-    log.error("this should not have failed, incident %s", made.incident, exc_info=error)
+    log.error(
+        "this should not have failed, incident %s",
+        made.incident,
+        exc_info=error,
+        extra={"incident": made.incident},
+    )
     return made
 
 
