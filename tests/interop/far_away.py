@@ -162,7 +162,7 @@ SERVERS = (
 
 # --- what is held to be so -----------------------------------------------------------------------
 
-OURS: tuple[Transport, ...] = ("WebSocket",)
+OURS: tuple[Transport, ...] = ("WebSocket", "HTTP")
 """What our client speaks."""
 
 LACKS: dict[tuple[str, Transport, str], str] = {}

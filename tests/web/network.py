@@ -19,6 +19,10 @@ class Network:
         self.passes = asyncio.Event()
         self.passes.set()
         self.connections = 0
+        self.upgrades = 0
+        """How often somebody has asked for a WebSocket."""
+        self.refusal: bytes | None = None
+        """What whoever asks for one gets, as from a proxy that lets none through; None for none."""
         self._is_up = True
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -47,7 +51,17 @@ class Network:
             writer.transport.abort()
             return
         self.connections += 1
+        head = b""
+        if self.refusal is not None:
+            with suppress(asyncio.IncompleteReadError):
+                head = await reader.readuntil(b"\r\n\r\n")
+            if b"\r\nupgrade: websocket\r\n" in head.lower():
+                self.upgrades += 1
+                writer.write(self.refusal)
+                writer.close()
+                return
         there, back = await asyncio.open_connection("127.0.0.1", self.to)
+        back.write(head)
         self._writers |= {writer, back}
         pumps = [
             asyncio.create_task(self._carry(reader, back)),

@@ -12,14 +12,14 @@ from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.terminal_text import visible
 from acphold.client.far_line import FarLine
 from acphold.client.known_servers import remember, token_for
-from acphold.client.server_endpoint import dialing
+from acphold.client.server_endpoint import Dial
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import refuse, stop_at_signals
 from acphold.transports.obstacles import why
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stdio import claim_stdio
-from acphold.transports.urls import code_in, origin_of
+from acphold.transports.urls import code_in, origin_of, transport_of
 
 SECONDS: Final = 15.0
 """How long a server is waited for."""
@@ -29,6 +29,7 @@ def serve_editor(url: str) -> int:
     """Speak ACP on stdio, with what is served at a URL; pairs first where that has a code."""
     try:
         origin_of(url)
+        transport_of(url)
     except ValueError as exc:
         raise UsageError(str(exc)) from None
     streams = claim_stdio()
@@ -39,7 +40,7 @@ async def _serve_editor(url: str, streams: tuple[int, int]) -> int:
     editor = PipeTransport(*streams)
     stop = stop_at_signals()
     try:
-        dial = dialing(url, await paired(url), seconds=SECONDS, limit=MAX_MESSAGE)
+        dial = Dial(url, await paired(url), seconds=SECONDS, limit=MAX_MESSAGE)
         line = FarLine(editor, dial, origin_of(url), MAX_MESSAGE, await dial())
     except AcpholdError as exc:
         print(visible(f"acphold connect: {exc}"), file=sys.stderr)

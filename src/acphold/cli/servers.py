@@ -31,11 +31,12 @@ def server_of(given: str | None, journal: str | None) -> str | None:
     if not named:
         return None
     from acphold.client.known_servers import url_of  # late: most commands are for this machine
-    from acphold.transports.urls import origin_of
+    from acphold.transports.urls import origin_of, transport_of
 
     url = url_of(named)
     try:
         origin_of(url)
+        transport_of(url)
     except ValueError as exc:
         raise UsageError(str(exc)) from None
     return url

@@ -80,7 +80,8 @@ async def connect(
     default, `name` what they are kept under there.
 
     With the address of a server in place of a command, as `https://host:port/acp/NAME`: what
-    `acphold serve` serves there. This user has to have paired with it, or `token` is given. Raises
+    `acphold serve` serves there. This user has to have paired with it, or `token` is given. It is a
+    WebSocket, or Streamable HTTP where none is let through; `?transport=http` says so. Raises
     ConnectionLostError, RemoteRefusalError.
 
     With `session` in place of a command: the process in which that session of the journal is live;

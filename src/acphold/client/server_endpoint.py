@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import logging
 
 from acphold.client.far_line import FarLine, OnAway
 from acphold.client.known_servers import token_for
@@ -11,23 +11,47 @@ from acphold.errors import AcpholdError, ConnectionLostError, DeclarationError
 from acphold.rpc import Peer, Transport
 from acphold.transports import websocket
 from acphold.transports.memory import memory_pair
-from acphold.transports.urls import origin_of
+from acphold.transports.route import Route
+from acphold.transports.urls import origin_of, transport_of
+
+log = logging.getLogger(__name__)
 
 
-def dialing(
-    url: str, token: str | None, *, seconds: float, limit: int
-) -> Callable[[], Awaitable[Transport]]:
-    """What makes a connection to the server at a URL; see `transports.websocket.connect`.
+class Dial:
+    """Makes connections to the server at a URL: over a WebSocket, or HTTP where none is let
+    through, and from then on. `?transport=` in the URL says which. ValueError where that is wrong.
 
     `token` is the one that this user has paired for, if none is given. Without either it is tried
     all the same: servers of others let in whoever comes, or have another way to ask.
     """
 
-    async def dial() -> Transport:
-        known = token or token_for(url)
-        return await websocket.connect(url, known, seconds=seconds, limit=limit)
+    def __init__(self, url: str, token: str | None, *, seconds: float, limit: int) -> None:
+        self._url, self._transport = transport_of(url)
+        self._token = token
+        self._route = Route(self._url, seconds=seconds, limit=limit)
 
-    return dial
+    async def __call__(self) -> Transport:
+        """One more; see `transports.websocket.connect`."""
+        self._route.token = self._token or token_for(self._url)
+        if self._transport == "http":
+            return await self._over_http()
+        try:
+            return await websocket.connect(self._route)
+        except websocket.NoUpgradeError as exc:
+            if self._transport == "websocket":
+                raise exc.error from None
+            try:
+                transport = await self._over_http()
+            except ConnectionLostError:
+                raise exc.error from None
+        log.info("%s lets no WebSocket through: HTTP from now on", self._route.origin)
+        self._transport = "http"
+        return transport
+
+    async def _over_http(self) -> Transport:
+        from acphold.transports import http_streams  # late: next to nobody needs it
+
+        return await http_streams.connect(self._route)
 
 
 class ServerEndpoint:
@@ -50,12 +74,12 @@ class ServerEndpoint:
     ) -> None:
         try:
             self.name = origin_of(url)
+            self._dial = Dial(url, token, seconds=seconds, limit=limit)
         except ValueError as exc:
             raise DeclarationError(str(exc)) from None
         self.cwd: str | None = None
         self._limit = limit
         self._on_away = on_away
-        self._dial = dialing(url, token, seconds=seconds, limit=limit)
         self._line: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:

@@ -363,6 +363,7 @@ class Connection:
 
     async def _load(self, request: Request) -> None:
         setup = self._setup(LoadSessionRequest, request.params)
+        self.known_prompts = set()  # what it sent earlier is told, too; not in what it has open
         await self._open(request, setup, self._hub.load, 0)
 
     async def _resume(self, request: Request) -> None:

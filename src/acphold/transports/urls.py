@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 from typing import Final
-from urllib.parse import SplitResult, quote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
 SECURE: Final = {"http": False, "https": True, "ws": False, "wss": True}
+
+TRANSPORTS: Final = ("websocket", "http")
+
+ONE_STREAM: Final = "acphold-one-stream"
+"""The header by which acphold says, in the answer to `initialize` over HTTP, that a client needs no
+stream but the connection's; servers of others have only some of it there."""
 
 ENDPOINT: Final = "/acp"
 """Where a server speaks ACP, with `/NAME` behind it for one of several agents."""
@@ -31,6 +37,20 @@ def endpoint_of(url: str) -> str:
     parts, is_secure = _parts(url)
     path = parts.path if parts.path.strip("/") else ENDPOINT
     return SplitResult("wss" if is_secure else "ws", parts.netloc, path, parts.query, "").geturl()
+
+
+def transport_of(url: str) -> tuple[str, str | None]:
+    """A URL without its `?transport=http` or `?transport=websocket`, and which of them it has, by
+    which a person says what may else be found out; ValueError for another one."""
+    parts = urlsplit(url)
+    pairs = parse_qsl(parts.query, keep_blank_values=True)
+    named = [value for name, value in pairs if name == "transport"]
+    if not named:
+        return url, None
+    if named[-1] not in TRANSPORTS:
+        raise ValueError(f"{named[-1]!r} is no transport; there are {' and '.join(TRANSPORTS)}")
+    rest = urlencode([(name, value) for name, value in pairs if name != "transport"])
+    return parts._replace(query=rest).geturl(), named[-1]
 
 
 def at_agent(url: str, name: str) -> str:

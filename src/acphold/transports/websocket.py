@@ -5,53 +5,75 @@ Imported late, by who has such an address.
 
 from __future__ import annotations
 
-import ssl
 from typing import Final
 
 from websockets.asyncio import client
-from websockets.exceptions import ConnectionClosed, InvalidStatus, WebSocketException
+from websockets.exceptions import (
+    ConnectionClosed,
+    InvalidHandshake,
+    InvalidStatus,
+    WebSocketException,
+)
 
-from acphold.errors import ConnectionLostError, RemoteRefusalError, SilentPeerError
+from acphold.errors import AcpholdError, ConnectionLostError, SilentPeerError
 from acphold.transports.messages import MessageTransport
 from acphold.transports.obstacles import why
-from acphold.transports.urls import endpoint_of, origin_of
+from acphold.transports.route import Route
 
 HEARTBEAT_SECONDS: Final = 20.0
 """How often the other side is asked whether it is there; proxies end what is idle for a minute."""
+
+KNOWN_TO_US: Final = (401, 421)
+"""What only the server itself says: it would say the same to HTTP."""
 
 CLOSE_SECONDS: Final = 2.0
 """How long closing waits for the other side's word."""
 
 
-async def connect(
-    url: str, token: str | None, *, seconds: float, limit: int, trusted: str | None = None
-) -> MessageTransport:
-    """A connection to the server at a URL; `trusted` is a file of certificates, beside the usual.
-    Without a `token` none is sent.
+class NoUpgradeError(Exception):
+    """What is there, or between us, lets no WebSocket through; `error` says how it is refused."""
+
+    def __init__(self, error: AcpholdError) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+async def connect(route: Route) -> MessageTransport:
+    """A connection to a server.
 
     Raises ConnectionLostError when nobody is there, SilentPeerError when nobody answers in time,
-    RemoteRefusalError when we are not let in.
+    RemoteRefusalError when we are not let in, NoUpgradeError when it may be that HTTP is let
+    through.
     """
-    address, origin = endpoint_of(url), origin_of(url)
+    headers = route.headers()
+    if (cookie := route.cookie()) is not None:
+        headers["Cookie"] = cookie
     try:
-        context = ssl.create_default_context(cafile=trusted) if address[:3] == "wss" else None
         connection = await client.connect(
-            address,
-            additional_headers={} if token is None else {"Authorization": f"Bearer {token}"},
-            ssl=context,
-            open_timeout=seconds,
+            route.socket_url,
+            additional_headers=headers,
+            ssl=route.context(),
+            open_timeout=route.seconds,
             ping_interval=HEARTBEAT_SECONDS,
             ping_timeout=HEARTBEAT_SECONDS,
             close_timeout=CLOSE_SECONDS,
-            max_size=limit,
+            max_size=route.limit,
             user_agent_header="acphold",
         )
     except InvalidStatus as exc:
-        raise RemoteRefusalError(origin, exc.response.status_code, paired=bool(token)) from None
+        error = route.refused(exc.response.status_code)
+        if exc.response.status_code in KNOWN_TO_US:
+            raise error from None
+        raise NoUpgradeError(error) from None
     except TimeoutError:
-        raise SilentPeerError(f"{origin} does not answer") from None
+        raise SilentPeerError(f"{route.origin} does not answer") from None
     except (OSError, WebSocketException) as exc:
-        raise ConnectionLostError(f"{origin} cannot be reached: {why(exc)}") from None
+        lost = ConnectionLostError(f"{route.origin} cannot be reached: {why(exc)}")
+        if isinstance(exc, InvalidHandshake | ConnectionResetError):
+            raise NoUpgradeError(lost) from None
+        raise lost from None
+    if connection.response is not None:
+        route.keep(connection.response.headers.get_all("Set-Cookie"))
     return MessageTransport(_Socket(connection))
 
 

@@ -20,6 +20,7 @@ from acphold.errors import INVALID_REQUEST, PARSE_ERROR
 from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import wire_error
 from acphold.schema import INITIALIZE
+from acphold.transports.urls import ONE_STREAM
 from acphold.web.endpoints import Endpoints
 from acphold.web.exchange import Exchange
 from acphold.web.gate import Admitted, Gate, RefusedError
@@ -106,7 +107,10 @@ class HttpClients:
         if answer is None:
             await exchange.answer(202)
         else:
-            head = [(CONNECTION_ID.encode(), transport.id.encode())]
+            head = [
+                (CONNECTION_ID.encode(), transport.id.encode()),
+                (ONE_STREAM.encode(), b"true"),
+            ]
             await exchange.answer(200, headers=head, raw=answer)
 
     async def _get(self, exchange: Exchange, admitted: Admitted) -> None:

@@ -1,0 +1,164 @@
+"""Our end of Streamable HTTP at a server that does all by the book, and in the worst order."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, NamedTuple
+
+import pytest
+
+from acphold.errors import ConnectionLostError, RemoteRefusalError
+from acphold.rpc import Transport
+from acphold.transports.http_streams import connect
+from acphold.transports.route import Route
+
+STREAM = "Content-Type: text/event-stream\r\n"
+
+
+class Came(NamedTuple):
+    """A request, as the server got it."""
+
+    method: str
+    headers: dict[str, str]
+    message: dict[str, Any]
+
+
+class Book:
+    """The server. `status` is what the first request is answered with."""
+
+    def __init__(self) -> None:
+        self.came: list[Came] = []
+        self.status = "400 Bad Request"
+        self.streams: dict[str, asyncio.StreamWriter] = {}
+        self.port = 0
+
+    async def attend(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        pairs = [line.split(": ", 1) for line in head[1:] if line]
+        headers = {name.lower(): value for name, value in pairs}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+        method, message = head[0].split()[0], json.loads(body or b"{}")
+        self.came.append(Came(method, headers, message))
+        match method, message.get("method"):
+            case "GET", _ if "acp-connection-id" not in headers:
+                self.answer(writer, self.status, "Set-Cookie: place=here\r\n")
+            case "GET", _:
+                self.answer(writer, "200 OK", STREAM)
+                self.streams[headers.get("acp-session-id", "")] = writer
+                return  # it stays open
+            case "POST", "initialize":
+                told = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}})
+                self.answer(writer, "200 OK", "Acp-Connection-Id: one\r\n", told)
+            case "POST", "session/load":
+                # The answer overtakes the replay.
+                self.say("", {"id": message["id"], "result": {}})
+                self.say("s", {"method": "session/update", "params": {"sessionId": "s", "n": 1}})
+                self.say("s", {"id": 7, "method": "ask", "params": {"sessionId": "s"}})
+                self.answer(writer, "202 Accepted")
+            case "POST", "too/long":
+                self.answer(writer, "413 Content Too Large")
+            case _:
+                self.answer(writer, "202 Accepted")
+        writer.close()
+
+    def answer(
+        self, writer: asyncio.StreamWriter, status: str, headers: str = "", body: str = ""
+    ) -> None:
+        length = "" if headers == STREAM else f"Content-Length: {len(body)}\r\n"
+        head = f"HTTP/1.1 {status}\r\nConnection: close\r\n{headers}{length}\r\n"
+        writer.write((head + body).encode())
+
+    def say(self, session_id: str, message: dict[str, Any]) -> None:
+        event = f": here\n\ndata: {json.dumps({'jsonrpc': '2.0', **message})}\n\n"
+        self.streams[session_id].write(event.encode())
+
+
+@asynccontextmanager
+async def book() -> AsyncIterator[Book]:
+    made = Book()
+    async with await asyncio.start_server(made.attend, "127.0.0.1", 0) as server:
+        made.port = server.sockets[0].getsockname()[1]
+        yield made
+        for writer in made.streams.values():
+            writer.close()
+
+
+def route_to(server: Book) -> Route:
+    url = f"http://127.0.0.1:{server.port}/acp"
+    return Route(url, seconds=10, limit=1 << 20, token="secret")
+
+
+def say(transport: Transport, **message: Any) -> None:
+    transport.send(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+
+
+async def heard(transport: Transport) -> dict[str, Any]:
+    async with asyncio.timeout(30):
+        message: dict[str, Any] = json.loads(await transport.receive())
+        return message
+
+
+async def test_a_session_is_loaded_asked_in_and_left_as_the_book_has_it() -> None:
+    async with book() as server:
+        transport = await connect(route_to(server))
+        say(transport, id=1, method="initialize", params={})
+        assert (await heard(transport))["id"] == 1
+        say(transport, id=2, method="session/load", params={"sessionId": "s"})
+        assert (await heard(transport))["params"]["n"] == 1
+        assert (await heard(transport))["method"] == "ask"
+        assert (await heard(transport))["id"] == 2  # nothing of the replay is behind it
+        say(transport, id=7, result={"outcome": "yes"})
+        say(transport, id=3, method="too/long", params={"sessionId": "s"})
+        refused = await heard(transport)
+        assert refused["id"] == 3
+        assert "HTTP 413" in refused["error"]["message"]
+        await transport.aclose()
+    assert all(it.headers["authorization"] == "Bearer secret" for it in server.came)
+    assert all(it.headers["cookie"] == "place=here" for it in server.came[1:])
+    assert all(it.headers["acp-connection-id"] == "one" for it in server.came[2:])
+    told = [
+        (
+            it.method,
+            it.message.get("method") or it.message.get("id"),
+            it.headers.get("acp-session-id"),
+        )
+        for it in server.came
+    ]
+    assert told == [
+        ("GET", None, None),
+        ("POST", "initialize", None),
+        ("GET", None, None),
+        ("GET", None, "s"),
+        ("POST", "session/load", "s"),
+        ("POST", 7, "s"),
+        ("POST", "too/long", "s"),
+        ("DELETE", None, None),
+    ]
+
+
+async def test_a_stream_that_ends_ends_the_connection() -> None:
+    for ends in ("", "s"):
+        async with book() as server:
+            transport = await connect(route_to(server))
+            say(transport, id=1, method="initialize", params={})
+            await heard(transport)
+            say(transport, id=2, method="session/load", params={"sessionId": "s"})
+            for _ in range(3):
+                await heard(transport)
+            server.streams[ends].close()
+            async with asyncio.timeout(30):
+                assert await transport.receive() == b""
+            await transport.aclose()
+
+
+async def test_who_is_not_let_in_is_told_so_before_anything_is_sent() -> None:
+    async with book() as server:
+        server.status = "401 Unauthorized"
+        with pytest.raises(RemoteRefusalError, match="revoked"):
+            await connect(route_to(server))
+        server.status = "502 Bad Gateway"
+        with pytest.raises(ConnectionLostError, match="HTTP 502"):
+            await connect(route_to(server))

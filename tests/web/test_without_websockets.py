@@ -1,0 +1,115 @@
+"""Where a proxy lets no WebSocket through, our client goes over HTTP, and nobody sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+import acphold
+from tests.web.conftest import ACPHOLD, Served, serving
+from tests.web.network import Network, network
+
+FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
+
+
+@pytest_asyncio.fixture
+async def forbidding() -> AsyncIterator[Network]:
+    async with network() as made:
+        made.refusal = FORBIDDEN
+        yield made
+
+
+@pytest_asyncio.fixture
+async def far(forbidding: Network, tmp_path: Path) -> AsyncIterator[Served]:
+    """A server whose address leads through a proxy that lets no WebSocket through."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        forbidding.to = free.getsockname()[1]
+    url = f"http://localhost:{forbidding.port}"
+    with serving(tmp_path, "--url", url, "--listen", f"127.0.0.1:{forbidding.to}") as served:
+        yield served
+
+
+async def test_http_is_found_by_itself_and_kept_when_the_connection_is_cut(
+    far: Served, forbidding: Network
+) -> None:
+    for refusal in (FORBIDDEN, b"HTTP/1.1 502 Bad Gateway\r\n\r\n", b""):
+        forbidding.refusal = refusal
+        forbidding.upgrades = 0
+        async with acphold.connect(far.url, token=far.token()) as agent:
+            session = await agent.new_session(cwd=far.folder)
+            assert "one" in (await session.prompt("quick: one")).text
+            forbidding.cut()
+            async with asyncio.timeout(60):
+                assert "two" in (await session.prompt("quick: two")).text
+            again = await agent.load_session(session.id, cwd=far.folder)
+            assert str(again.state.timeline).count("quick: two") == 2  # the prompt, and its echo
+        assert forbidding.upgrades == 1
+
+
+async def test_an_editor_asks_and_is_asked_over_http_when_the_url_says_so(
+    far: Served, forbidding: Network, tmp_path: Path
+) -> None:
+    state = {**far.env, "XDG_STATE_HOME": str(tmp_path / "laptop")}
+    url = f"{far.url}?transport=http#pair={far.pair}"
+    async with acphold.connect(*ACPHOLD, "connect", url, env=state, permission="allow") as editor:
+        session = await editor.new_session(cwd=far.folder)
+        assert "hi" in (await session.prompt("quick: hi")).text
+        turn = await session.prompt("write a file, please")
+        assert turn.stop_reason == "end_turn"
+        assert [info.session_id async for info in editor.sessions()] == [session.id]
+    assert forbidding.upgrades == 0
+
+
+async def test_who_is_let_in_no_more_is_told_so_over_http_too(
+    far: Served, forbidding: Network
+) -> None:
+    with pytest.raises(acphold.AcpholdError, match="it was revoked"):
+        async with acphold.connect(far.url, token="acphold_no_token"):
+            pass
+    with pytest.raises(acphold.AcpholdError, match="no agent of that name"):
+        async with acphold.connect(f"{far.url}/acp/nobody", token=far.token()):
+            pass
+    token = far.token()
+    async with acphold.connect(far.url, token=token) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        await session.prompt("quick: one")
+        far.run("token", "revoke", token.split("_")[1])
+        async with asyncio.timeout(60):
+            with pytest.raises(acphold.AcpholdError, match="it was revoked"):
+                await _until_refused(session)
+
+
+async def test_a_transport_that_there_is_not_is_refused_before_anything_is_sent() -> None:
+    with pytest.raises(acphold.DeclarationError, match="websocket and http"):
+        async with acphold.connect("http://localhost:1/?transport=pigeon"):
+            pass
+
+
+async def _until_refused(session: acphold.RemoteSession) -> None:
+    while True:
+        await session.prompt("quick: two")
+
+
+@pytest.mark.slow
+async def test_over_http_nothing_is_lost_or_doubled_when_the_line_is_cut_again_and_again(
+    far: Served, forbidding: Network
+) -> None:
+    async with acphold.connect(far.url, token=far.token()) as agent:
+        session = await agent.new_session(cwd=far.folder)
+        await session.prompt("quick: to begin with")
+        for number in range(10):
+            turn = session.prompt(f"quick: number{number}")
+            await asyncio.sleep(random.random() / 30)  # anywhere in the turn
+            forbidding.cut()
+            async with asyncio.timeout(60):
+                assert f"number{number}" in (await turn).text
+        seen = str(session.state.timeline)
+    shown = far.run("show", session.id)
+    assert [shown.count(f"number{number}") for number in range(10)] == [2] * 10
+    assert [seen.count(f"number{number}") for number in range(10)] == [2] * 10
