@@ -16,6 +16,7 @@ from acphold.errors import INVALID_PARAMS, RemoteError
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.request import Request
 from acphold.transports import websocket
+from acphold.transports.route import Route
 from tests.web.conftest import AGENT, Served, serving
 from tests.web.test_endpoints import agents_of
 
@@ -85,7 +86,8 @@ async def client_of(
 ) -> AsyncIterator[tuple[Client, dict[str, Any]]]:
     """A client, and what its `initialize` was answered."""
     token = token or served.token()
-    transport = await websocket.connect(served.url + path, token, seconds=30, limit=1 << 20)
+    route = Route(served.url + path, token=token, seconds=30, limit=1 << 20)
+    transport = await websocket.connect(route)
     client = Client(transport)
     async with connected(client.peer):
         can = {"_meta": {"acphold/allAgents": True}}
