@@ -19,6 +19,7 @@ from acphold.errors import ConnectionLostError
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.request import Request
 from acphold.transports import websocket
+from acphold.transports.route import Route
 from tests.web.conftest import Served, serving
 from tests.web.network import network
 
@@ -81,7 +82,9 @@ class Client:
 
 @asynccontextmanager
 async def client_of(served: Served) -> AsyncIterator[Client]:
-    transport = await websocket.connect(served.url, served.token(), seconds=30, limit=1 << 20)
+    transport = await websocket.connect(
+        Route(served.url, token=served.token(), seconds=30, limit=1 << 20)
+    )
     client = Client(transport)
     async with connected(client.peer):
         can = {"_meta": {"acphold/positions": True}}
