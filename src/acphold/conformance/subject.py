@@ -192,12 +192,12 @@ class ServerSubject:
 
     def __init__(self, url: str, token: str | None, *, seconds: float) -> None:
         from acphold.client.known_servers import token_for
-        from acphold.client.server_endpoint import dialing  # brings TLS
+        from acphold.client.server_endpoint import Dial  # brings TLS
 
         self.name = url
         self.url = url
         self.token = token or token_for(url)
-        self._dial = dialing(url, self.token, seconds=seconds, limit=MAX_MESSAGE)
+        self._dial = Dial(url, self.token, seconds=seconds, limit=MAX_MESSAGE)
 
     async def start(self) -> Running:
         try:
