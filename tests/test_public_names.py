@@ -63,7 +63,8 @@ PUBLIC = {
     "acphold.journal": """
         Append Archived Arrivals At Entries Free Here Index Journal Lease Links ListFilter ListKey
         Listed
-        NewSession Origin Owner Owners PageBack Part Readable RowChange SearchHit SessionRow
+        NewSession Origin Owner Owners PageBack Part Readable RowChange RowChanges SearchHit
+        SessionRow
         Sessions Silent Sought Tokens Whose
         default_location history is_forgotten session_of state_of
     """,

@@ -105,6 +105,8 @@ def test_json_has_exactly_the_documented_facts(acphold: CommandLine) -> None:
         "createdAt": "2026-01-01T00:00:00.000Z",
         "updatedAt": "2026-01-01T00:00:00.000Z",
         "messageCount": 3,
+        "outcome": "completed",
+        "unseen": False,
         "unread": False,
         "archived": False,
         "origins": [],

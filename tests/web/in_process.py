@@ -20,6 +20,7 @@ from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
+from acphold.web.list_feed import ListFeed
 from acphold.web.pairing_codes import Pairing
 from acphold.web.reading import Reading
 from tests.journal.conversations import Pieces, append
@@ -46,6 +47,8 @@ class Site:
 
     app: Application
     journal: Journal
+    gate: Gate
+    feed: ListFeed
     token: str = ""
 
     async def new_token(self, *scopes: Scope, session_id: str | None = None) -> str:
@@ -132,10 +135,10 @@ async def site(folder: Path, *origins: str) -> AsyncIterator[Site]:
             Endpoints({}, "", journal) as endpoints,
             HttpClients(endpoints, gate) as http,
             Reading(str(path)) as reading,
+            ListFeed(reading, gate) as feed,
         ):
-            found = Site(
-                application(endpoints, gate, pairing, http, JournalPages(reading)), journal
-            )
+            app = application(endpoints, gate, pairing, http, JournalPages(reading), feed)
+            found = Site(app, journal, gate, feed)
             found.token = await found.new_token()
             yield found
     finally:

@@ -152,8 +152,9 @@ def list_sessions(
     an import has listed is unread until its transcript is read, or it is opened.
 
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt
-    (ISO 8601, UTC), messageCount, unread, archived, origins and live: null, or an object with state
-    (live, running or waiting), clients, background and pid.
+    (ISO 8601, UTC), messageCount, outcome (of the last turn), unseen (whether it ended with nobody
+    there), unread, archived, origins and live: null, or an object with state (live, running or
+    waiting), clients, background and pid.
     """
     assert host is None, "done there"
     wanted = _Wanted(
@@ -223,8 +224,9 @@ async def _print_json(location: str | None, wanted: _Wanted, limit: int | None) 
     live = await live_sessions()
     async with opened(location) as journal:
         async for rows in wanted.pages(journal, live, limit):
+            outcomes = await journal.outcomes([row.session_id for row in rows])
             for row in rows:
-                sys.stdout.write(f"{session_json(row, live)}\n")
+                sys.stdout.write(f"{session_json(row, live, outcomes)}\n")
 
 
 async def _print_table(location: str | None, wanted: _Wanted, limit: int | None) -> None:

@@ -116,6 +116,7 @@ class Session:
         self._last_active = row.updated_at
         self._touched = 0
         self._followers = 0  # as the journal has it
+        self._unseen = row.unseen
         self._untold: list[tuple[str, bytes]] = []
         self.terminals: dict[str, Client | None] = {}
         self._rest = Rest(self._settle)
@@ -268,6 +269,13 @@ class Session:
         return RowChange(
             title=shown, updated_at=self._active, prompted=True, archived=False, start=start
         )
+
+    def end_change(self) -> RowChange:
+        """What the end of a turn changes in the list: whether anybody has seen it."""
+        if self.attachments or self._unseen:
+            return NO_CHANGE
+        self._unseen = True
+        return RowChange(unseen=True)
 
     def row_changed(self) -> None:
         """Somebody else has changed its row: the next prompt writes to it whatever it changes."""
@@ -505,19 +513,23 @@ class Session:
             self._rest.leave_bookmark(in_turn=in_turn)
 
     async def be_followed(self, attachment: Attachment) -> None:
-        """It is let in: it has its position back, and a later owner is to keep that, too.
+        """It is let in: what happened is seen; and it has its position back, which a later owner is
+        to keep, too.
 
         If that cannot be written, the client may have to load the session then. Raises
         LeaseLostError.
         """
-        if not attachment.positions:
+        change = RowChange(unseen=False) if self._unseen else NO_CHANGE
+        self._unseen = False
+        if attachment.positions:
+            self._rest.take_bookmark()
+            if self._followed_by > self._followers:
+                self._followers = self._followed_by
+                change = replace(change, followers=self._followers)
+        if change is NO_CHANGE:
             return
-        self._rest.take_bookmark()
-        if self._followed_by <= self._followers:
-            return
-        self._followers = self._followed_by
         try:
-            await self._journal.change(self._lease, RowChange(followers=self._followers))
+            await self._journal.change(self._lease, change)
         except LeaseLostError as exc:
             self.lose(exc)
             raise

@@ -332,7 +332,11 @@ class Turns:
                 if turn.is_over:
                     return
                 await self._session.publish(
-                    "turn_end", [entry], turn.author, then=partial(turn.reply, answer)
+                    "turn_end",
+                    [entry],
+                    turn.author,
+                    then=partial(turn.reply, answer),
+                    change=self._session.end_change(),
                 )
                 if not turn.is_over:  # the session may have been lost meanwhile
                     self._dequeue(turn, lambda: turn_end(entry, 0).outcome)

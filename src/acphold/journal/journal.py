@@ -76,7 +76,7 @@ class RowChange(Struct, frozen=True):
     """New values for the row of a session; what is UNSET stays as it is.
 
     `given` is a title that a person gives: no `title` takes its place, until None takes it back.
-    With `unread` as None the session is read to its end. `followers` and `start` as in SessionRow.
+    With `unread` as None the session is read to its end. The others are as in SessionRow.
     """
 
     title: str | UnsetType | None = UNSET
@@ -92,6 +92,7 @@ class RowChange(Struct, frozen=True):
     unread: UnsetType | None = UNSET
     followers: int | UnsetType = UNSET
     start: str | UnsetType | None = UNSET
+    unseen: bool | UnsetType = UNSET
 
 
 class ListKey(Struct, frozen=True, order=False):
@@ -122,7 +123,8 @@ class SessionRow(Struct, frozen=True):
     its transcript is, as in Listed. `start` is the mark of how the agent was started that was
     prompted last: how that was, the home knows where it was done (`acphold.cli.starts`), and no
     journal; None where nobody knows. `tenant` is whose it is: for others it is not there
-    (`server.principals`); "" for nobody's in particular.
+    (`server.principals`); "" for nobody's in particular. `unseen` is whether a turn has ended in it
+    while no client had it open, and none has opened it since.
     """
 
     session_id: str
@@ -143,6 +145,7 @@ class SessionRow(Struct, frozen=True):
     unread: bytes | None = None
     start: str | None = None
     tenant: str = ""
+    unseen: bool = False
 
     @property
     def is_unread(self) -> bool:
@@ -182,6 +185,7 @@ class ListFilter(Struct, frozen=True):
             and (row.prompted or self.include_unprompted or row.session_id in self.held)
             and (self.archived == "include" or row.archived == (self.archived == "only"))
             and (row.is_unread or not self.unread)
+            and self.tenant in (None, row.tenant)
             and (self.cwd is None or is_same_folder(self.cwd, row.cwd))
         )
 
@@ -310,6 +314,15 @@ class PageBack(Struct, frozen=True):
     is_settled: bool
 
 
+class RowChanges(Struct, frozen=True):
+    """The ids of sessions whose rows have changed, each once; `last` is the change to go on after,
+    `more` whether there are more already."""
+
+    session_ids: Sequence[str]
+    last: int
+    more: bool = False
+
+
 class Owners(Protocol):
     """Who may write to a session: see `acphold.journal.owners`, and Lease."""
 
@@ -436,6 +449,17 @@ class Sessions(Protocol):
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
         """The next `limit` sessions of the list after `after`, newest first."""
+
+    async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
+        """Which rows are new, changed or gone since the change `after`; with None, none yet.
+
+        Hardly any work where nobody has written since it was asked last. Raises
+        JournalUnavailableError when the journal was deleted or replaced.
+        """
+
+    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+        """Of each of these sessions how its last turn ended, as TURN_END has it: None for one that
+        has not; nothing for a session without turns."""
 
     async def change(self, session: Lease | str, change: RowChange) -> None:
         """Change the row of a session: under a lease as its owner, or by its id as a person.

@@ -5,6 +5,7 @@ Each is one JSON object on one line, with nothing in it that a terminal obeys, o
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -12,6 +13,7 @@ import msgspec
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.raw_update import storable
+from acphold.history.timeline import TurnOutcome, turn_end
 from acphold.journal import SearchHit, SessionRow
 from acphold.presentation.visible_text import iso, visible_json
 
@@ -19,9 +21,20 @@ if TYPE_CHECKING:
     from acphold.server.neighbours import Live
 
 
-def session_json(row: SessionRow, live: Live | None = None) -> str:
+Outcomes = Mapping[str, bytes | None]
+"""How the last turns of sessions ended: see `Sessions.outcomes`."""
+
+
+def session_json(row: SessionRow, live: Live, outcomes: Outcomes) -> str:
     """A session; `live` has those that are in the memory of a process."""
-    session, process = (live or {}).get(row.session_id, (None, None))
+    session, process = live.get(row.session_id, (None, None))
+    outcome: TurnOutcome | None = None
+    if row.session_id in outcomes:
+        end = outcomes[row.session_id]
+        if end is not None:
+            outcome = turn_end(end, 0).outcome
+        elif session is None:  # nobody is left to end it
+            outcome = "interrupted"
     facts = {
         "sessionId": row.session_id,
         "agent": row.agent,
@@ -30,6 +43,8 @@ def session_json(row: SessionRow, live: Live | None = None) -> str:
         "createdAt": iso(row.created_at),
         "updatedAt": iso(row.updated_at),
         "messageCount": row.message_count,
+        "outcome": outcome,
+        "unseen": row.unseen,
         "unread": row.is_unread,
         "archived": row.archived,
         "origins": row.origins,

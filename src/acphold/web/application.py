@@ -4,7 +4,8 @@
                       one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
     POST /codes       {"scopes"} → {"code", "seconds"}: a code to pair a device with; needs manage
     POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
-    GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`
+    GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`;
+                      the list as it changes: see `web.list_feed`
     GET /health       {"status": "ok"}; the one thing that needs no token
 
 Each request passes the gate (`web.gate`) first.
@@ -31,6 +32,7 @@ from acphold.web.exchange import Exchange
 from acphold.web.gate import COOKIE, SUBPROTOCOL, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import SEARCH, SESSIONS, JournalPages
+from acphold.web.list_feed import FEED, ListFeed
 from acphold.web.pairing_codes import Pairing
 from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
 
@@ -59,7 +61,12 @@ class PairRequest(Struct, frozen=True):
 
 
 def application(
-    endpoints: Endpoints, gate: Gate, pairing: Pairing, http: HttpClients, pages: JournalPages
+    endpoints: Endpoints,
+    gate: Gate,
+    pairing: Pairing,
+    http: HttpClients,
+    pages: JournalPages,
+    feed: ListFeed,
 ) -> Application:
     """What an ASGI server serves, or another application mounts; ASGI 3.0."""
 
@@ -69,7 +76,7 @@ def application(
             if scope["type"] == "websocket":
                 await _websocket(endpoints, gate, exchange)
             elif scope["type"] == "http":
-                await _request(endpoints, gate, pairing, http, pages, exchange)
+                await _request(endpoints, gate, pairing, http, pages, feed, exchange)
         except RefusedError as exc:
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.answer(exc.status, {"error": str(exc)})
@@ -125,6 +132,7 @@ async def _request(
     pairing: Pairing,
     http: HttpClients,
     pages: JournalPages,
+    feed: ListFeed,
     exchange: Exchange,
 ) -> None:
     """One request that is no upgrade."""
@@ -139,6 +147,9 @@ async def _request(
         case _, path if path.startswith(ENDPOINT):
             admitted = await gate.admit(exchange.headers, connection=exchange.connection)
             await http.serve(exchange, _agent_at(endpoints, path), admitted)
+        case _, path if path == FEED:
+            admitted = await gate.admit(exchange.headers, connection=exchange.connection)
+            await feed.answer(exchange, admitted)
         case _, path if path.startswith((SESSIONS, SEARCH)):
             admitted = await gate.admit(exchange.headers, connection=exchange.connection)
             await pages.answer(exchange, admitted.principal)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import AsyncIterator, Sequence
 
 from msgspec.json import encode
@@ -9,6 +11,8 @@ from msgspec.json import encode
 from acphold.web.connections import STATE, Connection
 from acphold.web.gate import Headers, RefusedError
 from acphold.web.sockets import Receive, Scope, Send
+
+log = logging.getLogger(__name__)
 
 
 class Exchange:
@@ -81,7 +85,25 @@ class Exchange:
         await self.send({"type": f"{kind}.body", "body": sent})
 
     async def stream(self, events: AsyncIterator[bytes]) -> None:
-        """Answer with events, until they end; they are ended when the client goes."""
+        """Answer with events until they end, or the client goes, or sends what nobody asked for."""
+        streaming = asyncio.create_task(self._stream(events), name="event stream")
+        gone = asyncio.create_task(self._gone(), name="watch client")
+        try:
+            await asyncio.wait({streaming, gone}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (streaming, gone):
+                task.cancel()
+            await asyncio.wait({streaming, gone})
+            for task in (streaming, gone):
+                if not task.cancelled() and (exc := task.exception()):  # its head is sent already
+                    log.info("%s: the stream has ended: %s", self.path, exc)
+
+    async def _gone(self) -> None:
+        while (message := await self.receive())["type"] != "http.disconnect":
+            if message.get("body") or message.get("more_body"):
+                return
+
+    async def _stream(self, events: AsyncIterator[bytes]) -> None:
         head = [
             (b"content-type", b"text/event-stream"),
             (b"cache-control", b"no-store"),

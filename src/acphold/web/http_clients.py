@@ -124,14 +124,7 @@ class HttpClients:
         events = transport.stream(session_id, int(position) if position.isdecimal() else None)
         if events is None:
             raise RefusedError(429, "too many streams")
-        streaming = asyncio.create_task(exchange.stream(events), name="event stream")
-        gone = asyncio.create_task(_gone(exchange), name="watch client")
-        try:
-            await asyncio.wait({streaming, gone}, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for task in (streaming, gone):
-                task.cancel()
-            await asyncio.wait({streaming, gone})
+        await exchange.stream(events)
 
     def _transport(self, exchange: Exchange, admitted: Admitted) -> HttpTransport:
         """That of the connection that a request names; RefusedError."""
@@ -174,10 +167,3 @@ class HttpClients:
             for transport in tuple(self._transports.values()):
                 if transport.is_unused(loop.time()):
                     transport.end()
-
-
-async def _gone(exchange: Exchange) -> None:
-    """Until the client has gone, or sends what nobody asked for."""
-    while (message := await exchange.receive())["type"] != "http.disconnect":
-        if message.get("body") or message.get("more_body"):
-            return

@@ -77,6 +77,8 @@ class JournalPages:
         """Answer a request to an address below SESSIONS or SEARCH; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
+        if principal.tenant is not None:
+            raise RefusedError(403, "who is one of many tenants reads over ACP alone")
         body, keeping = await self._body(exchange, principal)
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
         head = [
@@ -135,10 +137,13 @@ class JournalPages:
         cursor = asked.text("cursor")
         live = await live_sessions()
         only = principal.session_id
-        rows, following = await self._reading.ask(
-            lambda journal: _rows(journal, wanted, words, cursor, limit, only)
-        )
-        return _page("sessions", [session_json(row, live) for row in rows], following)
+
+        async def listed(journal: Journal) -> tuple[list[str], str | None]:
+            rows, following = await _rows(journal, wanted, words, cursor, limit, only)
+            outcomes = await journal.outcomes([row.session_id for row in rows])
+            return [session_json(row, live, outcomes) for row in rows], following
+
+        return _page("sessions", *await self._reading.ask(listed))
 
     # -- a session ------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Any, Final, TypeVar
 
+from acphold.errors import JournalUnavailableError
 from acphold.journal import Journal
 from acphold.server.service import served_journal
 from acphold.web.gate import RefusedError
@@ -30,7 +31,8 @@ class Reading:
     """See the module; an async context manager. Raises JournalError where it is opened."""
 
     def __init__(self, location: str) -> None:
-        self._location = location
+        self.location = location
+        self._journal: Journal
         self._asked = 0
 
     async def __aenter__(self) -> Reading:
@@ -59,21 +61,28 @@ class Reading:
         self._asked += 1
         try:
             async with asyncio.timeout(SECONDS):
-                return await self.follow(question)
+                return await self.run(self._answer(question))
         except TimeoutError:
             raise RefusedError(503, "the journal takes too long to answer; try again") from None
         finally:
             self._asked -= 1
 
-    def follow(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> Awaitable[T]:
-        """The same without an end, for what goes on for as long as this is open."""
-        asking = asyncio.run_coroutine_threadsafe(question(self._journal), self._loop)
-        return asyncio.wrap_future(asking)
+    def run(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
+        """What comes of some work, which is done in the thread."""
+        return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
+
+    async def _answer(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> T:
+        try:
+            await self._journal.changes(None)
+        except JournalUnavailableError:  # another one is at its place
+            before, self._journal = self._journal, served_journal(self.location)
+            await before.aclose()
+        return await question(self._journal)
 
     def _run(self, started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]]) -> None:
         async def read() -> None:
             stop = asyncio.Event()
-            self._journal = served_journal(self._location)
+            self._journal = served_journal(self.location)
             started.set_result((asyncio.get_running_loop(), stop))
             try:
                 await stop.wait()

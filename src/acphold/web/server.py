@@ -33,6 +33,7 @@ from acphold.web.endpoints import LINGER_SECONDS, Endpoints
 from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
+from acphold.web.list_feed import ListFeed
 from acphold.web.pairing_codes import Pairing
 from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
 from acphold.web.reading import Reading
@@ -143,8 +144,9 @@ async def serve(
                 _looking(gate.look, TOKENS_SECONDS),
                 _looking(connections.look, LOOK_SECONDS),
                 Reading(services[default].journal) as reading,
+                ListFeed(reading, gate) as feed,
             ):
-                app = application(endpoints, gate, pairing, http, JournalPages(reading))
+                app = application(endpoints, gate, pairing, http, JournalPages(reading), feed)
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):
                     with noted(listening.running(services[default].journal, origins)):

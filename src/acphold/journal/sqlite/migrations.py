@@ -239,6 +239,25 @@ _TENANTS: Final = (
     " WHERE tenant <> ''",
 )
 
+_CHANGED_ROW: Final = (
+    "INSERT OR REPLACE INTO changes"
+    " VALUES ({}.session_id, (SELECT coalesce(max(revision), 0) + 1 FROM changes))"
+)
+
+_CHANGES: Final = (
+    # Whether a turn has ended that nobody has looked at: see `SessionRow`.
+    "ALTER TABLE sessions ADD COLUMN unseen INTEGER NOT NULL DEFAULT 0",
+    # When the row of each session was changed last, or removed, in the order of these changes: who
+    # follows the list reads what is new in it, however long it is.
+    "CREATE TABLE changes (session_id TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID",
+    "CREATE UNIQUE INDEX changed ON changes (revision)",
+    f"CREATE TRIGGER row_added AFTER INSERT ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
+    "CREATE TRIGGER row_changed AFTER UPDATE OF agent, cwd, title, updated_at, prompted,"
+    " message_count, archived, origins, unread, unseen ON sessions BEGIN"
+    f" {_CHANGED_ROW.format('new')}; END",
+    f"CREATE TRIGGER row_removed AFTER DELETE ON sessions BEGIN {_CHANGED_ROW.format('old')}; END",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -253,6 +272,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _ACCESS_TOKENS,
     _STARTS,
     _TENANTS,
+    _CHANGES,
 )
 
 VERSION: Final = len(MIGRATIONS)

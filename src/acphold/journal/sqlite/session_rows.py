@@ -16,14 +16,14 @@ from msgspec import UNSET
 from msgspec.structs import asdict
 
 from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionError
-from acphold.history.entries import Entry
+from acphold.history.entries import PROMPT, TURN_END, Entry
 from acphold.history.fold import SessionState, fold
 from acphold.history.raw_update import storable
 from acphold.history.timeline import Message
 from acphold.history.times import now_ms
-from acphold.journal.journal import NewSession, Origin, RowChange, SessionRow
+from acphold.journal.journal import NewSession, Origin, RowChange, RowChanges, SessionRow
 from acphold.journal.location import resolved_folder
-from acphold.journal.sqlite import segments
+from acphold.journal.sqlite import packed_rows, segments
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
 UNSETTLED_BYTES: Final = 1 << 20
@@ -32,6 +32,9 @@ UNSETTLED_BYTES: Final = 1 << 20
 _CONTEXT_SEGMENTS: Final = 8
 _CONTEXT_ENTRIES: Final = 50
 """How far back to look for the message that the first chunk of a piece may belong to."""
+
+_BEHIND_A_TURN: Final = 64
+"""Segments that may stand behind the end of a turn: a title, usage, what opening it brought."""
 
 _IDS_AT_ONCE: Final = 500
 """Ids in one statement: SQLite before 3.32 takes 999 parameters."""
@@ -47,13 +50,13 @@ SELECT_ROW: Final = (
     f" message_count, prompted, coalesce({_LAST_KEY.format('sessions.number')} & 4294967295, 0),"
     " number, settled_through, archived, renamed, origins,"
     " followers, (SELECT downstream_id FROM links WHERE session = sessions.number"
-    " ORDER BY links.number DESC LIMIT 1), unread, start, tenant FROM sessions"
+    " ORDER BY links.number DESC LIMIT 1), unread, start, tenant, unseen FROM sessions"
 )
 """The columns `session_row` reads."""
 
 Row = tuple[
     *tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int],
-    *tuple[str | None, bytes | None, str | None, str],
+    *tuple[str | None, bytes | None, str | None, str, int],
 ]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -64,7 +67,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
     """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
     prompted, last, number, settled, archived, renamed, origins = row[8:15]
-    followers, known, unread, start, tenant = row[15:]
+    followers, known, unread, start, tenant, unseen = row[15:]
     if counted and last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -86,6 +89,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
         unread,
         start,
         tenant,
+        bool(unseen),
     )
 
 
@@ -222,6 +226,50 @@ def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
         "UPDATE sessions SET updated_at = ? WHERE number = ? AND updated_at < ?", (at, number, at)
     )
     return int(key) & SEQ_MASK
+
+
+# -- what is new ------------------------------------------------------------------------------
+
+
+def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> RowChanges:
+    """As `Journal.changes`."""
+    if after is None:
+        (last,) = connection.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
+        return RowChanges((), last)
+    rows = connection.execute(
+        "SELECT session_id, revision FROM changes WHERE revision > ? ORDER BY revision LIMIT ?",
+        (after, limit + 1),
+    ).fetchall()
+    shown = rows[:limit]
+    last = shown[-1][1] if shown else after
+    return RowChanges([session_id for session_id, _ in shown], last, len(rows) > limit)
+
+
+_LAST_OF_TURNS: Final = (
+    "SELECT kind, raw FROM (SELECT key, kind, raw FROM segments"
+    " WHERE key BETWEEN ?1 << 32 AND (?1 << 32 | 4294967295) ORDER BY key DESC LIMIT ?2)"
+    f" WHERE kind IN ({segments.CODES[PROMPT]}, {segments.CODES[TURN_END]})"
+    " ORDER BY key DESC LIMIT 1"
+)
+
+
+def outcomes(connection: sqlite3.Connection, session_ids: Iterable[str]) -> dict[str, bytes | None]:
+    """As `Journal.outcomes`."""
+    found: dict[str, bytes | None] = {}
+    for session_id in session_ids:
+        row = connection.execute(
+            "SELECT number, settled_through, prompted FROM sessions WHERE session_id = ?",
+            (session_id,),
+        ).fetchone()
+        if row is None:
+            continue
+        number, settled, prompted = row
+        last = connection.execute(_LAST_OF_TURNS, (number, _BEHIND_A_TURN)).fetchone()
+        if last is not None and last[0] == segments.CODES[TURN_END]:
+            found[session_id] = packed_rows.plain(last[1])
+        elif prompted and segments.read(connection, number, settled, 1):
+            found[session_id] = None  # what is settled is over, though nobody said how
+    return found
 
 
 # -- counting messages ------------------------------------------------------------------------

@@ -30,6 +30,7 @@ from acphold.journal.journal import (
     NewSession,
     PageBack,
     RowChange,
+    RowChanges,
     SearchHit,
     SessionRow,
     Sought,
@@ -135,6 +136,7 @@ class SqliteJournal:
         self._verify_at = 0
         self._cursor_secret: bytes | None = None
         self._seen: tuple[int, int | None] | None = None
+        self._followed: tuple[object, ...] | None = None
         self._own: dict[str, Here] = {}  # of the sessions that were ours then
         self._owner: owner_files.OwnerFile | None = None  # once it has owned something
         self._addresses: tuple[str, ...] = ()
@@ -499,6 +501,21 @@ class SqliteJournal:
     async def attend(self, work: Callable[[Connection], T]) -> T:
         """The result of some work on the file, done away from the loop's thread."""
         return await self._background.run(work)
+
+    async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
+        file = self._file or self.connect()
+        file.verify()
+        # While nobody has written since there was nothing new, there is nothing new.
+        connection = await self._look(lambda db: db)
+        seen = id(connection), connection.writes_of_others, connection.total_changes, after
+        if seen == self._followed and after is not None:
+            return RowChanges((), after)
+        found = await self._look(lambda db: session_rows.changes(db, after, limit))
+        self._followed = None if found.session_ids else seen
+        return found
+
+    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+        return await self._look(lambda db: session_rows.outcomes(db, session_ids))
 
     # -- the agent's own ids --------------------------------------------------------------
 

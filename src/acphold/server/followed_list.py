@@ -1,0 +1,114 @@
+"""The list of sessions as it changes, whichever processes change it: what it is, then what is new.
+
+A row is looked at when the journal says that it has changed; what goes on in a live session is
+asked of the process that has it, every second, and whenever a row has changed. So a process that is
+killed is noticed, too, and nothing here depends on a clock that can be set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.errors import UnknownSessionError
+from acphold.journal import ListFilter, SessionRow, Sessions
+from acphold.server.neighbours import Live, LiveSession, live_sessions
+
+LOOK_SECONDS: Final = 0.25
+"""Between two looks at the journal; one takes some microseconds when nothing was written."""
+
+LIVE_SECONDS: Final = 1.0
+"""Between two looks at the processes."""
+
+
+class Snapshot(Struct, frozen=True):
+    """The newest sessions and all that are live, the newest first."""
+
+    rows: Sequence[SessionRow]
+    live: Live
+    outcomes: Mapping[str, bytes | None]
+
+
+class Changed(Struct, frozen=True):
+    """Sessions of the list that are new or other than before, and the ids of those it has no
+    more."""
+
+    rows: Sequence[SessionRow]
+    gone: Sequence[str]
+    live: Live
+    outcomes: Mapping[str, bytes | None]
+
+
+async def followed(journal: Sessions, newest: int) -> AsyncGenerator[Snapshot | Changed, None]:
+    """The list, with so many of the newest sessions, then each change of any, archived or not.
+
+    Goes on until it is closed; raises JournalError.
+    """
+    last = (await journal.changes(None)).last
+    live = await live_sessions()
+    rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
+    for session_id in live.keys() - rows.keys():
+        if (row := await _row(journal, session_id)) is not None:
+            rows[session_id] = row
+    listed = sorted(rows.values(), key=lambda row: row.key)
+    yield Snapshot(listed, live, await journal.outcomes([*rows]))
+    loop = asyncio.get_running_loop()
+    asking: asyncio.Task[Live] | None = None
+    asked = loop.time()
+    try:
+        while True:
+            changes = await journal.changes(last)
+            last = changes.last
+            found = dict.fromkeys(changes.session_ids)
+            before = live
+            if asking is not None and asking.done():
+                live, asking = asking.result(), None
+                found |= dict.fromkeys(_different(before, live))
+            if asking is None and (changes.session_ids or loop.time() >= asked + LIVE_SECONDS):
+                asked = loop.time()
+                asking = asyncio.create_task(live_sessions(), name="ask who is live")
+            if found:
+                yield await _changed(journal, [*found], before, live)
+            if not changes.more:
+                await asyncio.sleep(LOOK_SECONDS)
+    finally:
+        if asking is not None:
+            asking.cancel()
+            await asyncio.wait([asking])
+
+
+async def _changed(
+    journal: Sessions, session_ids: Sequence[str], before: Live, live: Live
+) -> Changed:
+    rows, gone = list[SessionRow](), list[str]()
+    for session_id in session_ids:
+        row = await _row(journal, session_id)
+        if row is None:
+            gone.append(session_id)
+        elif row.prompted or session_id in live:
+            rows.append(row)
+        elif session_id in before:  # never prompted, and left: no list has it
+            gone.append(session_id)
+    outcomes = await journal.outcomes([row.session_id for row in rows])
+    return Changed(rows, gone, live, outcomes)
+
+
+async def _row(journal: Sessions, session_id: str) -> SessionRow | None:
+    try:
+        return await journal.session(session_id)
+    except UnknownSessionError:
+        return None
+
+
+def _different(before: Live, live: Live) -> list[str]:
+    """The sessions that are live now, or were, and are not as they were."""
+    all_ = before.keys() | live.keys()
+    return [id_ for id_ in all_ if _as_told(before, id_) != _as_told(live, id_)]
+
+
+def _as_told(live: Live, session_id: str) -> tuple[LiveSession, int] | None:
+    found = live.get(session_id)
+    return None if found is None else (found[0], found[1].pid)

@@ -1,0 +1,271 @@
+"""The list of sessions as a stream of events, for whoever shows it and wants to be told.
+
+    GET /sessions/feed    event `snapshot` {"sessions": [ROW…]}, then `change` {"session": ROW} or
+                          {"gone": ID}, each with an `id` to go on after, in `Last-Event-ID`
+
+The journal is followed once, by whoever comes first, for all who come; nobody costs it anything
+more. Everyone has a place in what was told, which is kept for a while: whoever falls further behind
+is given a snapshot again, and so is who comes back after the server was started anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import aclosing
+from itertools import islice
+from types import TracebackType
+from typing import Final, NamedTuple
+
+from msgspec.json import encode
+
+from acphold.errors import ForbiddenError, JournalError, UnknownSessionError
+from acphold.journal import Journal, SessionRow
+from acphold.presentation.json_facts import session_json
+from acphold.schema import LIST_SESSIONS
+from acphold.server.followed_list import Changed, Snapshot, followed
+from acphold.server.neighbours import live_sessions
+from acphold.server.service import served_journal
+from acphold.web.exchange import Exchange
+from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web.http_clients import LAST_EVENT_ID
+from acphold.web.parameters import Parameters
+from acphold.web.reading import Reading
+
+log = logging.getLogger(__name__)
+
+FEED: Final = "/sessions/feed"
+
+NEWEST: Final = 200
+"""Sessions of a snapshot, beside those that are live."""
+
+KEPT: Final = 1000
+"""Changes that are kept for those who are behind."""
+
+HEARTBEAT_SECONDS: Final = 15.0
+"""Between two signs of life, so that no proxy takes the stream for dead."""
+
+LINGER_SECONDS: Final = 60.0
+"""How long the journal is followed when nobody watches any more: somebody may come back."""
+
+AGAIN_SECONDS: Final = 1.0
+"""Between two tries to follow a journal that cannot be read."""
+
+WATCHERS: Final = 256
+OF_A_TOKEN: Final = 32
+"""Streams of all, and of one token."""
+
+
+class Row(NamedTuple):
+    """A session as it is told, and where it stands among the others."""
+
+    updated_at: int
+    is_live: bool
+    json: str
+
+
+class Told(NamedTuple):
+    """A change as it is sent, and the session that it is about."""
+
+    session_id: str
+    event: bytes
+
+
+class ListFeed:
+    """See the module; an async context manager.
+
+    What is told in one `era` is numbered from 1 on; a new one begins with each snapshot that is
+    taken of the journal.
+    """
+
+    def __init__(self, reading: Reading, gate: Gate) -> None:
+        self._reading = reading
+        self._gate = gate
+        self._watchers: Counter[str] = Counter()
+        self._following: asyncio.Task[None] | None = None
+        self._era = ""  # "" while nothing is known
+        self._rows: dict[str, Row] = {}
+        self._told: deque[Told] = deque(maxlen=KEPT)
+        self._number = 0
+        self._news = asyncio.Event()
+
+    async def __aenter__(self) -> ListFeed:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            await asyncio.wait([self._following])
+
+    @property
+    def watchers(self) -> int:
+        """How many there are."""
+        return self._watchers.total()
+
+    # -- one watcher ----------------------------------------------------------------------
+
+    async def answer(self, exchange: Exchange, admitted: Admitted) -> None:
+        """Tell one watcher until it goes, or its token is revoked; raises RefusedError."""
+        if exchange.method != "GET":
+            raise RefusedError(405, "GET is wanted")
+        Parameters(exchange.scope.get("query_string", b""), ())
+        try:
+            admitted.principal.check(LIST_SESSIONS.name, b"{}")
+        except ForbiddenError as exc:
+            raise RefusedError(403, str(exc)) from None
+        if admitted.principal.tenant is not None:
+            raise RefusedError(403, "who is one of many tenants reads over ACP alone")
+        token = admitted.token
+        if self.watchers >= WATCHERS or self._watchers[token] >= OF_A_TOKEN:
+            raise RefusedError(429, "too many streams")
+        self._watchers[token] += 1
+        if self._following is None:
+            self._following = asyncio.create_task(self._follow(), name="follow the list")
+        position = exchange.headers.get(LAST_EVENT_ID, "")
+        events = self._events(admitted.principal.session_id, position)
+        streaming = asyncio.create_task(exchange.stream(events), name="feed of the list")
+
+        def close() -> None:
+            streaming.cancel()
+
+        key = self._gate.connected(admitted, close)
+        try:
+            await asyncio.wait([streaming])
+        finally:
+            self._gate.disconnected(key)
+            streaming.cancel()
+            await asyncio.wait([streaming])
+            self._watchers[token] -= 1
+            if not self._watchers[token]:
+                del self._watchers[token]
+            if not self._watchers:
+                asyncio.get_running_loop().call_later(LINGER_SECONDS, self._rest)
+
+    async def _events(self, only: str | None, position: str) -> AsyncIterator[bytes]:
+        """What one watcher is told behind a position; with `only`, of this session alone."""
+        era, _, number = position.partition(".")
+        at = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
+        while True:
+            news = self._news
+            before_all = self._number - len(self._told)
+            if self._era and not (era == self._era and before_all <= at <= self._number):
+                era, at = self._era, self._number
+                yield await self._snapshot(only)
+            elif self._era and at < self._number:
+                due = islice(self._told, at - before_all, None)
+                at = self._number
+                if said := b"".join(it.event for it in due if only in (None, it.session_id)):
+                    yield said
+            try:
+                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                    await news.wait()
+            except TimeoutError:
+                yield b":\n\n"
+
+    async def _snapshot(self, only: str | None) -> bytes:
+        position = self._position
+        rows: Iterable[Row] = self._rows.values()
+        if only is not None:
+            rows = [row for id_, row in self._rows.items() if id_ == only]
+            rows = rows or await self._reading.ask(lambda journal: _row_of(journal, only))
+        listed = sorted(rows, key=lambda row: -row.updated_at)
+        return _event(
+            "snapshot", position, f'{{"sessions":[{",".join(row.json for row in listed)}]}}'
+        )
+
+    @property
+    def _position(self) -> str:
+        return f"{self._era}.{self._number}"
+
+    # -- all of them ----------------------------------------------------------------------
+
+    async def _follow(self) -> None:
+        """Follow the journal until nobody watches, also one that is replaced."""
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                await self._reading.run(self._read(loop))
+            except JournalError as exc:
+                log.warning("the list cannot be followed: %s", exc)
+            except Exception:  # nobody awaits this task, and those who watch are to be told on
+                log.exception("the list was given up for a moment")
+            self._era = ""
+            await asyncio.sleep(AGAIN_SECONDS)
+
+    def _rest(self) -> None:
+        if not self._watchers and self._following is not None:
+            self._following.cancel()
+            self._following = None
+            self._era, self._rows = "", {}
+            self._told.clear()
+
+    async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
+        """In the thread that reads: what is new becomes text there, once for all."""
+        journal = served_journal(self._reading.location)
+        try:
+            async with aclosing(followed(journal, NEWEST)) as found:
+                async for news in found:
+                    rows = {row.session_id: _row(row, news) for row in news.rows}
+                    away = [row.session_id for row in news.rows if row.archived]
+                    if isinstance(news, Snapshot):
+                        loop.call_soon_threadsafe(self._begin, rows)
+                    else:
+                        loop.call_soon_threadsafe(self._tell, rows, away, news.gone)
+        finally:
+            await journal.aclose()
+
+    def _begin(self, rows: dict[str, Row]) -> None:
+        self._era, self._number, self._rows = secrets.token_hex(6), 0, rows
+        self._told.clear()
+        self._wake()
+
+    def _tell(self, rows: dict[str, Row], away: Sequence[str], gone: Sequence[str]) -> None:
+        for session_id, row in rows.items():
+            self._note(session_id, f'{{"session":{row.json}}}')
+        for session_id in gone:
+            self._note(session_id, f'{{"gone":{encode(session_id).decode()}}}')
+        self._rows |= rows
+        for session_id in (*away, *gone):
+            self._rows.pop(session_id, None)
+        if len(self._rows) > 2 * NEWEST:
+            newest = sorted(self._rows.items(), key=lambda it: -it[1].updated_at)
+            self._rows = {
+                id_: row for n, (id_, row) in enumerate(newest) if n < NEWEST or row.is_live
+            }
+        self._wake()
+
+    def _note(self, session_id: str, said: str) -> None:
+        self._number += 1
+        self._told.append(Told(session_id, _event("change", self._position, said)))
+
+    def _wake(self) -> None:
+        self._news.set()
+        self._news = asyncio.Event()
+
+
+def _row(row: SessionRow, news: Snapshot | Changed) -> Row:
+    told = session_json(row, news.live, news.outcomes)
+    return Row(row.updated_at, row.session_id in news.live, told)
+
+
+async def _row_of(journal: Journal, session_id: str) -> list[Row]:
+    """The one session that somebody may see; nothing where there is none."""
+    try:
+        row = await journal.session(session_id)
+    except UnknownSessionError:
+        return []
+    news = Changed([row], (), await live_sessions(), await journal.outcomes([session_id]))
+    return [_row(row, news)]
+
+
+def _event(name: str, id_: str, data: str) -> bytes:
+    """Source: HTML, 9.2.6, "Interpreting an event stream"; `data` is on one line."""
+    return f"event: {name}\nid: {id_}\ndata: {data}\n\n".encode()

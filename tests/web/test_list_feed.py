@@ -1,0 +1,265 @@
+"""The list of sessions as a stream: what it is, then what changes, to however many who watch."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from msgspec.structs import replace
+
+from acphold.history.times import now_ms
+from acphold.journal import NewSession, RowChange
+from acphold.journal.stores import open_journal
+from tests.web.in_process import Site, site
+from tests.web.test_journal_pages import said
+
+FEED = "/sessions/feed"
+
+
+class Watching:
+    """Somebody who watches the list: the events, in order."""
+
+    def __init__(self) -> None:
+        self._unread = b""
+        self.head: dict[str, Any] = {}
+        self.arrived: asyncio.Queue[bytes] = asyncio.Queue()
+        self.position = ""
+        self.beats = 0
+        self.serving: asyncio.Future[None]
+
+    async def next(self) -> tuple[str, Any]:
+        """The next event, and what it says."""
+        async with asyncio.timeout(30):
+            while True:
+                while b"\n\n" not in self._unread:
+                    self._unread += await self.arrived.get()
+                event, _, self._unread = self._unread.partition(b"\n\n")
+                if event == b":":
+                    self.beats += 1
+                    continue
+                fields = dict(line.split(": ", 1) for line in event.decode().split("\n"))
+                self.position = fields["id"]
+                return fields["event"], json.loads(fields["data"])
+
+    async def until(self, wanted: str, **facts: object) -> Any:
+        """The next change of this session with these facts in its row."""
+        while True:
+            _, told = await self.next()
+            row = told.get("session", {})
+            if row.get("sessionId") == wanted and facts.items() <= row.items():
+                return row
+
+
+@asynccontextmanager
+async def watching(web: Site, token: str | None = None, **headers: str) -> AsyncIterator[Watching]:
+    """Watch for the block."""
+    watcher = Watching()
+    gone = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        await gone.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            watcher.head = message
+        else:
+            watcher.arrived.put_nowait(message.get("body", b""))
+
+    scope = web.scope(FEED, token, "GET", headers)
+    watcher.serving = asyncio.ensure_future(web.app(scope, receive, send))
+    try:
+        yield watcher
+    finally:
+        gone.set()
+        async with asyncio.timeout(30):
+            await watcher.serving
+
+
+@pytest_asyncio.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Site]:
+    """The application of this test."""
+    async with site(tmp_path) as found:
+        yield found
+
+
+async def test_who_watches_is_told_what_is_there_and_what_changes(web: Site) -> None:
+    await web.remember("s1", said(1), title="One")
+    async with watching(web) as watcher:
+        event, told = await watcher.next()
+        assert event == "snapshot"
+        assert told == (await web.get("/sessions")).json
+        assert (told["sessions"][0]["outcome"], told["sessions"][0]["live"]) == ("completed", None)
+        await web.remember("s2", said(2))
+        await watcher.until("s2", outcome="completed")
+        await web.journal.change("s1", RowChange(given="Another"))
+        assert (await watcher.until("s1", title="Another"))["agent"] == "scripted"
+        await web.journal.change("s1", RowChange(archived=True))
+        await watcher.until("s1", archived=True)
+        await web.journal.delete("s2")
+        while (await watcher.next())[1] != {"gone": "s2"}:
+            pass
+    async with watching(web) as later:
+        assert await later.next() == ("snapshot", {"sessions": []})
+
+
+async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(web: Site) -> None:
+    await web.remember("s1", said(1))
+    async with watching(web) as watcher, watching(web) as other:
+        await watcher.next()
+        await web.remember("s2", said(2))
+        await watcher.until("s2", messageCount=2)
+        await other.until("s2", messageCount=2)
+    position = watcher.position
+    await web.journal.change("s1", RowChange(given="Meanwhile"))
+    async with watching(web) as fresh:
+        _, told = await fresh.next()
+        if all(row["title"] != "Meanwhile" for row in told["sessions"]):
+            await fresh.until("s1", title="Meanwhile")
+        async with watching(web, last_event_id=position) as again:
+            event, told = await again.next()
+            assert (event, told["session"]["title"]) == ("change", "Meanwhile")
+            await web.remember("s3", said(3))
+            assert (await again.next())[1]["session"]["sessionId"] == "s3"
+
+
+@pytest.mark.parametrize("position", ["", "x", "0.1", ".", "99999999999999999999", "é.1", "a.²"])
+async def test_who_comes_back_from_elsewhere_is_told_all_anew(web: Site, position: str) -> None:
+    await web.remember("s1", said(1))
+    async with watching(web, last_event_id=position) as watcher:
+        event, told = await watcher.next()
+        assert (event, len(told["sessions"])) == ("snapshot", 1)
+
+
+async def test_who_falls_far_behind_is_told_all_anew(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.list_feed.KEPT", 3)
+    async with watching(web) as first:
+        await first.next()
+        position = first.position
+        for number in range(5):
+            await web.remember(f"s{number}", said(number))
+            await first.until(f"s{number}", messageCount=2)
+        async with watching(web, last_event_id=position) as late:
+            event, told = await late.next()
+            if event == "snapshot":
+                assert len(told["sessions"]) == 5
+
+
+async def test_many_watch_with_one_look_at_the_journal(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from acphold.server import followed_list
+
+    begun = 0
+    before = followed_list.followed
+
+    def counted(*given: Any) -> Any:
+        nonlocal begun
+        begun += 1
+        return before(*given)
+
+    monkeypatch.setattr("acphold.web.list_feed.followed", counted)
+    watchers = [watching(web) for _ in range(20)]
+    entered = [await each.__aenter__() for each in watchers]
+    for watcher in entered:
+        await watcher.next()
+    await web.remember("s1", said(1))
+    for watcher in entered:
+        await watcher.until("s1", messageCount=2)
+    for each in watchers:
+        await each.__aexit__(None, None, None)
+    assert begun == 1
+
+
+async def test_only_what_has_changed_is_read(web: Site) -> None:
+    for number in range(30):
+        await web.remember(f"s{number}", [], settled=False)
+    last = (await web.journal.changes(None)).last
+    assert not (await web.journal.changes(last)).session_ids
+    await web.journal.change("s7", RowChange(given="x"))
+    await web.journal.change("s3", RowChange(given="y"))
+    await web.journal.change("s7", RowChange(given="z"))
+    assert [*(await web.journal.changes(last)).session_ids] == ["s3", "s7"]
+    some = await web.journal.changes(last, 1)
+    assert (some.session_ids, some.more) == (["s3"], True)
+    assert (await web.journal.changes(some.last, 1)).session_ids == ["s7"]
+
+
+async def test_a_token_of_one_session_is_told_of_that_one_alone(web: Site) -> None:
+    await web.remember("s1", said(1))
+    await web.remember("s2", said(2))
+    token = await web.new_token("watch", session_id="s1")
+    async with watching(web, token) as watcher, watching(web) as other:
+        _, told = await watcher.next()
+        assert [row["sessionId"] for row in told["sessions"]] == ["s1"]
+        await other.next()
+        await web.journal.change("s2", RowChange(given="Hidden"))
+        await other.until("s2", title="Hidden")
+        await web.journal.change("s1", RowChange(given="Shown"))
+        _, told = await watcher.next()
+        assert (told["session"]["sessionId"], told["session"]["title"]) == ("s1", "Shown")
+
+
+async def test_a_watcher_whose_token_is_revoked_is_sent_away(web: Site) -> None:
+    token = await web.new_token("watch")
+    async with watching(web, token) as watcher:
+        await watcher.next()
+        [kept] = [it for it in await web.journal.access_tokens() if it.is_of(token)]
+        await web.journal.keep_access_token(replace(kept, revoked_at=now_ms()))
+        await web.gate.look()
+        async with asyncio.timeout(30):
+            await asyncio.wait([watcher.serving])
+    assert web.feed.watchers == 0
+
+
+async def test_watchers_are_so_many_at_most(web: Site, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("acphold.web.list_feed.OF_A_TOKEN", 2)
+    async with watching(web) as one, watching(web) as two:
+        await one.next()
+        await two.next()
+        assert (await web.get(FEED)).status == 429
+        other = await web.new_token("watch")
+        async with watching(web, other) as three:
+            await three.next()
+    for query in ("?x=1", "?limit=1"):
+        assert (await web.get(FEED + query)).status == 400
+    assert (await web.get(FEED, method="HEAD")).status == 405
+    assert (await web.get(FEED, await web.new_token("prompt"))).status == 403
+
+
+async def test_a_sign_of_life_is_sent_while_nothing_happens(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.list_feed.HEARTBEAT_SECONDS", 0.05)
+    async with watching(web) as watcher:
+        await watcher.next()
+        async with asyncio.timeout(30):
+            while await watcher.arrived.get() != b":\n\n":
+                pass
+
+
+async def test_a_journal_that_is_replaced_is_told_anew(web: Site, tmp_path: Path) -> None:
+    await web.remember("s1", said(1))
+    other = open_journal(tmp_path / "other.db")
+    lease = await other.create(NewSession("s9", "scripted", "/w"))
+    await other.change(lease, RowChange(prompted=True))
+    await other.aclose()
+    async with watching(web) as watcher:
+        _, told = await watcher.next()
+        assert [row["sessionId"] for row in told["sessions"]] == ["s1"]
+        for end in ("", "-wal", "-shm"):
+            (tmp_path / f"journal.db{end}").replace(tmp_path / f"before.db{end}")
+        (tmp_path / "other.db").replace(tmp_path / "journal.db")
+        while True:
+            event, told = await watcher.next()
+            if event == "snapshot":
+                break
+        assert [row["sessionId"] for row in told["sessions"]] == ["s9"]
