@@ -6,10 +6,14 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import resource
+import sys
+from asyncio.subprocess import PIPE
 from collections.abc import AsyncIterator, Iterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 import httpx2
+import psutil
 import pytest
 from websockets.asyncio.client import connect
 from websockets.exceptions import InvalidStatus
@@ -38,14 +42,15 @@ def token(fortress: Served) -> str:
 @pytest.fixture(autouse=True)
 def unharmed(fortress: Served, token: str) -> Iterator[None]:
     """Behind each attack somebody else has a turn."""
-
-    async def have_a_turn() -> None:
-        async with asyncio.timeout(30), acphold.connect(fortress.url, token=token) as agent:
-            session = await agent.new_session(cwd=fortress.folder)
-            assert "hello" in (await session.prompt("quick: hello")).text
-
     yield
-    asyncio.run(have_a_turn())
+    asyncio.run(have_a_turn(fortress, token))
+
+
+async def have_a_turn(served: Served, token: str) -> None:
+    """As somebody who means well."""
+    async with asyncio.timeout(60), acphold.connect(served.url, token=token) as agent:
+        session = await agent.new_session(cwd=served.folder)
+        assert "hello" in (await session.prompt("quick: hello")).text
 
 
 async def said(served: Served, request: bytes, *, then: bytes = b"") -> bytes:
@@ -291,6 +296,166 @@ async def raw_socket(
         yield reader, writer
     finally:
         writer.transport.abort()
+
+
+# -- for a long time, and by the thousand -----------------------------------------------------
+
+
+@pytest.mark.slow
+async def test_who_dribbles_a_request_has_its_time_and_no_more(
+    fortress: Served, token: str
+) -> None:
+    post = b"POST /acp HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\n" % host(fortress)
+    mine = post + b"Authorization: Bearer %b\r\n" % token.encode()
+    upgrade = b"Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+    slow = (
+        (b"", b""),
+        (b"GET /health HTTP/1.1\r\n", b"X: y\r\n"),
+        (b"GET /acp HTTP/1.1\r\n" + upgrade, b"X"),
+        (mine + b"Content-Length: 1000000\r\n\r\n", b" "),
+        (mine + b"Transfer-Encoding: chunked\r\n\r\n", b"1\r\n \r\n"),
+        (post + b"Content-Length: 1000000\r\n\r\n", b" "),  # without a token: nobody wants it
+    )
+    async with asyncio.timeout(120), asyncio.TaskGroup() as dribbling:
+        for begun, drop in slow:
+            dribbling.create_task(dribble(fortress, begun, drop))
+        dribbling.create_task(have_a_turn(fortress, token))
+
+
+async def dribble(served: Served, begun: bytes, drop: bytes) -> None:
+    """Send so, until the server has enough of it."""
+    name, port = served.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(name, int(port))
+    ended = asyncio.create_task(reader.read())
+    try:
+        writer.write(begun)
+        while not ended.done():
+            writer.write(drop)
+            await asyncio.wait({ended}, timeout=0.5)
+        with suppress(ConnectionError):
+            await ended
+    finally:
+        writer.transport.abort()
+
+
+FLOOD = """
+import resource, socket, sys
+_, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+open_ = []
+for number in range(min(10_000, most - 100)):
+    if number == 2000:
+        print("many", flush=True)
+    open_.append(socket.create_connection(("127.0.0.1", int(sys.argv[1]))))
+    open_[-1].send(sys.argv[2].encode())
+print("all", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("words", ["GET ", ""])
+async def test_ten_thousand_connections_of_nobody_keep_nobody_out(
+    fortress: Served, token: str, words: str
+) -> None:
+    port = fortress.url.rpartition(":")[2]
+    flood = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-c", FLOOD, port, words), stdin=PIPE, stdout=PIPE
+    )
+    assert flood.stdout is not None
+    try:
+        async with asyncio.timeout(120):
+            assert await flood.stdout.readline() == b"many\n"
+            await have_a_turn(fortress, token)
+            assert await flood.stdout.readline() == b"all\n"
+            await have_a_turn(fortress, token)
+    finally:
+        flood.kill()
+        await flood.communicate()
+    found = bounds(1 << 20)
+    assert psutil.Process(fortress.process.pid).num_fds() < found.unknown + found.known + 256
+
+
+@pytest.mark.slow
+async def test_the_connections_of_one_token_are_so_many_and_leave_room_for_others(
+    fortress: Served, token: str
+) -> None:
+    greedy = fortress.token("--name", "greedy")
+    limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    of_token = bounds(limit).of_token
+    async with AsyncExitStack() as stack:
+        for _ in range(of_token):
+            await stack.enter_async_context(raw_socket(fortress, greedy))
+        assert await status(fortress, bearer(greedy)) == 429
+        await have_a_turn(fortress, token)
+    async with asyncio.timeout(30):  # their ends are noticed
+        while await status(fortress, bearer(greedy)) != 101:
+            pass
+
+
+@pytest.mark.slow
+async def test_who_reads_nothing_is_sent_away_with_little_kept_for_it(
+    fortress: Served, token: str
+) -> None:
+    async with acphold.connect(fortress.url, token=token) as agent:
+        session = await agent.new_session(cwd=fortress.folder)
+        for _ in range(16):
+            await session.prompt("quick: " + "x" * (1 << 20))
+    opened = {"sessionId": session.id, "cwd": str(fortress.folder), "mcpServers": []}
+    load = {"jsonrpc": "2.0", "id": 2, "method": "session/load", "params": opened}
+    list_ = {"jsonrpc": "2.0", "id": 3, "method": "session/list", "params": {}}
+    floods: dict[str, list[str | None]] = {
+        "a long replay": [INITIALIZE, json.dumps(load)],
+        "pings": [INITIALIZE, *[None] * 500_000],
+        "requests": [INITIALIZE, *[json.dumps(list_)] * 50_000],
+        "what is no request": [*["{}"] * 100_000],
+    }
+    server = psutil.Process(fortress.process.pid)
+    before = server.memory_info().rss
+    async with asyncio.timeout(180), asyncio.TaskGroup() as deaf:
+        for messages in floods.values():
+            frames = b"".join(
+                b"\x89\xfd" + b"\0" * 129 if it is None else frame(it) for it in messages
+            )
+            deaf.create_task(send_and_read_nothing(fortress, token, frames))
+        deaf.create_task(have_a_turn(fortress, token))
+    assert server.memory_info().rss - before < 200 << 20
+
+
+def frame(text: str) -> bytes:
+    """A text message as clients send one."""
+    data = text.encode()
+    size = len(data)
+    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+    return b"\x81" + length + b"\0\0\0\0" + data
+
+
+async def send_and_read_nothing(served: Served, token: str, frames: bytes) -> None:
+    """Until the server has had enough of it."""
+    async with raw_socket(served, token) as (_, writer):
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(frames)
+        while not writer.transport.is_closing():
+            writer.write(b"\x89\x80\0\0\0\0")
+            await asyncio.sleep(0.2)
+
+
+@pytest.mark.slow
+async def test_messages_that_never_end_cost_their_own_connections_alone(
+    fortress: Served, token: str
+) -> None:
+    begun = b"\x81\xff" + (60 << 20).to_bytes(8, "big") + b"\0\0\0\0" + bytes(55 << 20)
+    server = psutil.Process(fortress.process.pid)
+    async with asyncio.timeout(120), AsyncExitStack() as stack:
+        writers = [
+            (await stack.enter_async_context(raw_socket(fortress, token)))[1] for _ in range(6)
+        ]
+        for writer in writers:
+            writer.write(begun)
+        while not any(writer.transport.is_closing() for writer in writers):
+            await asyncio.sleep(0.1)
+            assert server.memory_info().rss < 700 << 20
+        await have_a_turn(fortress, token)
 
 
 def test_what_one_process_may_open_is_shared_between_them_and_what_they_need() -> None:

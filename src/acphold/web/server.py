@@ -11,6 +11,7 @@ import ipaddress
 import logging
 import resource
 import socket
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from operator import attrgetter
@@ -44,8 +45,12 @@ log = logging.getLogger(__name__)
 HEARTBEAT_SECONDS: Final = 20.0
 """How often a client is asked whether it is there; it has as long to answer."""
 
-AT_ONCE: Final = 128
-"""Connections that are accepted before others have their turn."""
+AT_ONCE: Final = 16
+"""Connections that are accepted before others have their turn. Far fewer than may be there without
+a token: who brings one with the first bytes is known before its place is wanted."""
+
+SILENT_SECONDS: Final = 10
+"""How long the kernel keeps a connection on which nothing has come yet, where it can."""
 
 BACKLOG: Final = 2048
 """Connections that the kernel keeps until they are accepted."""
@@ -258,6 +263,8 @@ class _Server(uvicorn.Server):
         for each in sockets or ():
             self.servers.append(await loop.create_server(self._arrival, sock=each, backlog=AT_ONCE))
             each.listen(BACKLOG)
+            if sys.platform == "linux":
+                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_SECONDS)
         self.started = True
 
     def _arrival(self) -> Arrival:
