@@ -30,6 +30,7 @@ MEASUREMENTS = (
     "mcp_servers",
     "background",
     "sharing",
+    "serve",
 )
 """Modules of this package, each with a function `figures`, in the order of the table."""
 

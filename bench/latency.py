@@ -32,7 +32,7 @@ def figures(run: Run) -> Iterator[Figure]:
     ):
         wires = {DIRECT: direct, WRAP: wrapped, PROXY: proxied, FLOOR: bare}
         for what, measure, goals in (
-            ("an update, journal included", _one_way, (Goal(60.0), Goal(0.8, ratio=True))),
+            ("an update, journal included", one_way, (Goal(60.0), Goal(0.8, ratio=True))),
             ("a prompt and its answer", round_trip, (Goal(0.5, ratio=True),)),
         ):
             number = run.size(800, 200)
@@ -45,7 +45,7 @@ def figures(run: Run) -> Iterator[Figure]:
                 yield Figure(f"latency added to {what}", "us", ours, peer, theirs, bounds)
 
 
-def _one_way(wire: Wire, number: int) -> float:
+def one_way(wire: Wire, number: int) -> float:
     """The median of `number` updates, from the agent's write to our read; microseconds."""
     wire.write(wire.prompt_line(f"paced {number}"))
     taken = []

@@ -13,6 +13,7 @@ from tests.npm import installed, node
 
 PEERS = Path(__file__).resolve().parent / "peers"
 TS_SDK = "@agentclientprotocol/sdk@2.4.0"
+WS = "ws@8.18.3"
 NEWER_PYTHON_SDK = "agent-client-protocol==1.0.0rc3"
 
 Command = list[str]
@@ -24,7 +25,7 @@ def scripted_agent() -> Command:
 
 
 def python_sdk(script: str) -> Command:
-    """A program on the official Python SDK: `agent`, `client`, `proxy` or `loading_agent`."""
+    """A program on the official Python SDK, one of `peers/sdk_*.py`."""
     return [sys.executable, os.fspath(PEERS / f"sdk_{script}.py")]
 
 
@@ -49,6 +50,13 @@ def typescript_sdk(run: Run, script: str) -> Command:
     name = f"ts_{script}.mjs"
     shutil.copy(PEERS / name, place / name)
     return [*node(), os.fspath(place / name)]
+
+
+def typescript_server() -> Command:
+    """A server on the official TypeScript SDK."""
+    sdk = installed(TS_SDK) / "node_modules" / "@agentclientprotocol" / "sdk"
+    ws = installed(WS) / "node_modules" / "ws"
+    return [*node(), os.fspath(PEERS / "ts_server.mjs"), os.fspath(sdk), os.fspath(ws)]
 
 
 def acphold_client() -> Command:

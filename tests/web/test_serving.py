@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import sys
 from pathlib import Path
 
+from uvicorn import Config
+from uvicorn.server import ServerState
+
 import acphold
+from acphold.web.connections import STATE, Connection, Connections, bounds
+from acphold.web.protocols import Arrival, HttpProtocol
+from acphold.web.sockets import Receive, Scope, Send
 from tests.web.conftest import ACPHOLD, AGENT, Served
 
 
@@ -101,3 +108,28 @@ async def test_an_editor_that_knows_only_commands_pairs_and_talks_over_connect(
     for url in (served.url, paired):
         async with acphold.connect(*ACPHOLD, "connect", url, env=far) as agent:
             assert [info.session_id async for info in agent.sessions()] == [session.id]
+
+
+async def _nothing(scope: Scope, receive: Receive, send: Send) -> None:
+    """An application that answers nothing."""
+
+
+async def test_a_message_goes_at_once_and_does_not_wait_for_the_one_before_to_arrive() -> None:
+    config = Config(_nothing, lifespan="off", interface="asgi3")
+    config.load()
+    arrived = asyncio.get_running_loop().create_future()
+
+    def made(state: dict[str, Connection]) -> HttpProtocol:
+        arrived.set_result(state[STATE].transport.get_extra_info("socket"))
+        return HttpProtocol(config, ServerState(), state)
+
+    connections = Connections(bounds(1024))
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        server = await asyncio.get_running_loop().create_server(
+            lambda: Arrival(connections, config, made), sock=bound
+        )
+        _, writer = await asyncio.open_connection(*bound.getsockname())
+        found = (await arrived).getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+        writer.close()
+        server.close()
+    assert found

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -208,6 +209,8 @@ class Arrival(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
+        # Each message goes at once; asyncio sees to that only where a socket names its protocol.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self._connections.arrived(transport)
         if self._config.ssl is None:
             self._hand_over(connection)

@@ -1,0 +1,294 @@
+"""`acphold serve` beside what the official SDKs serve an agent with, over WebSocket and HTTP.
+
+Ours has its agent in a process of its own, and has kept each update before it is sent; theirs have
+the agent in the server, and keep nothing. Beside the time stands what the server's processor was
+busy: other programs of the machine do not change that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import median
+from time import monotonic_ns, perf_counter
+
+import psutil
+
+from bench.background import own_sockets
+from bench.far_wire import FarHttp, FarSocket, FarWire
+from bench.latency import TEXT, one_way, round_trip
+from bench.memory import MIB
+from bench.programs import Command, python_sdk, scripted_agent, typescript_server, wrap
+from bench.run import Run
+from bench.table import Figure, Goal
+from bench.wire import FOLDER, Wire, session_with
+
+OURS, STDIO = "serve", "wrap, on pipes"
+PYTHON, TYPESCRIPT = "Python SDK's server", "TypeScript SDK's server"
+WATCHERS = (1, 10, 100)
+MISSED = 10_000
+END_SECONDS = 3.0
+IDLE = 100
+SEQ = b'"acphold/seq":'
+WAYS: dict[str, type[FarWire]] = {"a WebSocket": FarSocket, "HTTP": FarHttp}
+
+
+class Server:
+    """One that runs: where it is, and who may come."""
+
+    def __init__(self, url: str, pid: int, token: str | None = None) -> None:
+        self.url = url
+        self.token = token
+        self._process = psutil.Process(pid)
+
+    @property
+    def memory(self) -> float:
+        """MiB that it keeps."""
+        return self._process.memory_info().rss / MIB
+
+    @property
+    def busy(self) -> float:
+        """Microseconds that its processor was busy."""
+        times = self._process.cpu_times()
+        return (times.user + times.system) * 1e6
+
+    def client(self, kind: type[FarWire]) -> FarWire:
+        """A client with an open session in which one turn is over already."""
+        client = kind(self.url, self.token)
+        client.initialize()
+        client.new_session()
+        client.prompt("flood 500")
+        for _ in client.until_answer():
+            pass
+        return client
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """Times beside the peers'; watchers; memory; what was missed."""
+    with ExitStack() as stack:
+        stack.enter_context(own_sockets())
+        ours = stack.enter_context(serving(run.fresh("journal.db")))
+        alone = ours.memory
+        servers = {
+            OURS: ours,
+            PYTHON: stack.enter_context(sdk_server(python_sdk("server"))),
+            TYPESCRIPT: stack.enter_context(sdk_server(typescript_server())),
+        }
+        # A process of its own has its pages to itself; here it has them from the first.
+        yield Figure(
+            "memory of an idle serve",
+            "MiB",
+            [alone],
+            PYTHON,
+            [servers[PYTHON].memory],
+            (Goal(40.0),),
+        )
+        piped = stack.enter_context(session_with(wrap(scripted_agent(), run.fresh("journal.db"))))
+        for way, kind in WAYS.items():
+            yield from _beside(run, way, kind, servers, piped)
+        yield from _watchers(run, ours)
+        yield _missed(run, ours)
+        yield from _idle_connections(run, servers)
+
+
+def _beside(
+    run: Run, way: str, kind: type[FarWire], servers: dict[str, Server], piped: Wire
+) -> Iterator[Figure]:
+    """An update, and a prompt with its answer, over one transport and from each server."""
+    clients = {name: server.client(kind) for name, server in servers.items()}
+    busy: dict[str, list[float]] = {name: [] for name in servers}
+
+    def both_ways(name: str, number: int) -> float:
+        before = servers[name].busy
+        taken = _round_trip(clients[name], number)
+        busy[name].append((servers[name].busy - before) / number)
+        return taken
+
+    number = run.size(400, 100)
+    to_us = run.in_turns(
+        {
+            **{name: partial(_one_way, client, number) for name, client in clients.items()},
+            STDIO: partial(one_way, piped, number),
+        }
+    )
+    and_back = run.in_turns(
+        {
+            **{name: partial(both_ways, name, number) for name in clients},
+            STDIO: partial(round_trip, piped, number),
+        }
+    )
+    for what, taken, peers in (
+        (f"an update over {way}", to_us, (STDIO, PYTHON, TYPESCRIPT)),
+        (f"a prompt and its answer over {way}", and_back, (STDIO, PYTHON, TYPESCRIPT)),
+        (f"the same, as the server's processor is busy, {way}", busy, (PYTHON, TYPESCRIPT)),
+    ):
+        for peer in peers:
+            goals = () if peer == STDIO else (Goal(1.0, ratio=True),)
+            yield Figure(what, "us", taken[OURS], peer, taken[peer], goals)
+    for client in clients.values():
+        client.close()
+
+
+def _one_way(client: FarWire, number: int) -> float:
+    """The median of `number` updates, from the agent's write to our read; microseconds."""
+    client.prompt(f"paced {number}")
+    taken = []
+    for line in client.until_answer():
+        now = monotonic_ns()
+        if (place := line.find(TEXT)) >= 0:
+            taken.append((now - int(line[place + len(TEXT) :].split(b" ", 1)[0])) / 1e3)
+    return median(taken)
+
+
+def _round_trip(client: FarWire, number: int) -> float:
+    """The median of `number` prompts, each answered at once; microseconds."""
+    taken = []
+    for _ in range(number):
+        began = perf_counter()
+        client.prompt("flood 0")
+        for _ in client.until_answer():
+            pass
+        taken.append((perf_counter() - began) * 1e6)
+    return median(taken)
+
+
+def _watchers(run: Run, server: Server) -> Iterator[Figure]:
+    """A flood, until each of those who watch has its last update."""
+    number = run.size(4000, 1000)
+    prompting = server.client(FarSocket)
+    for count in WATCHERS:
+        with ExitStack() as stack:
+            watchers = [prompting]
+            for _ in range(count - 1):
+                watchers.append(_watcher(server, prompting.session_id))
+                stack.callback(watchers[-1].close)
+            rates = [_rate(prompting, watchers, number) for _ in range(run.rounds)]
+        told = "1 watcher" if count == 1 else f"each of {count} watchers"
+        yield Figure(
+            f"updates to {told}, {number:,} at once", "updates/s", rates, higher_is_better=True
+        )
+    prompting.close()
+
+
+def _watcher(server: Server, session_id: str) -> FarWire:
+    watcher = FarSocket(server.url, server.token)
+    watcher.initialize()
+    watcher.call("session/load", _opened(session_id))
+    return watcher
+
+
+def _opened(session_id: str) -> dict[str, object]:
+    return {"sessionId": session_id, "cwd": FOLDER, "mcpServers": []}
+
+
+def _rate(prompting: FarWire, watchers: list[FarWire], number: int) -> float:
+    began = perf_counter()
+    prompting.prompt(f"flood {number}")
+    waiting = set(watchers)
+    with selectors.DefaultSelector() as ready:
+        for watcher in watchers:
+            ready.register(watcher, selectors.EVENT_READ)
+        while waiting:
+            for key, _ in ready.select():
+                heard = key.fileobj
+                assert isinstance(heard, FarWire)
+                if any(b'0123456!"' in line for line in heard.lines()):
+                    waiting.discard(heard)
+    seconds = perf_counter() - began
+    prompting.call("session/list", {})  # behind the answer to the prompt
+    return number / seconds
+
+
+def _missed(run: Run, server: Server) -> Figure:
+    """From nothing to the last of the updates: the connection, the introduction, what was missed.
+
+    One that reads no further keeps the session from being put in order meanwhile.
+    """
+    client = server.client(FarSocket)
+    keeper = FarSocket(server.url, server.token)
+    keeper.initialize()
+    keeper.ask("session/load", _opened(client.session_id))
+    (*_, last) = [line for line in keeper.until_answer() if SEQ in line]
+    seq = int(last.split(SEQ, 1)[1].split(b"}", 1)[0])
+    client.prompt(f"flood {MISSED}")
+    for _ in client.until_answer():
+        pass
+    taken = [_caught_up(server, client.session_id, seq) for _ in range(run.rounds)]
+    client.close()
+    keeper.close()
+    return Figure(
+        f"reconnecting to live, {MISSED:,} missed updates", "ms", taken, goals=(Goal(300.0),)
+    )
+
+
+def _caught_up(server: Server, session_id: str, seq: int) -> float:
+    began = perf_counter()
+    client = FarSocket(server.url, server.token)
+    client.initialize()
+    client.ask("session/resume", {**_opened(session_id), "_meta": {"acphold/after": seq}})
+    count = 0
+    while count < MISSED:
+        count += sum(b"agent_message_chunk" in line for line in client.lines())
+    taken = (perf_counter() - began) * 1e3
+    client.close()
+    return taken
+
+
+def _idle_connections(run: Run, servers: dict[str, Server]) -> Iterator[Figure]:
+    """Memory of each of many, introduced and silent."""
+    kept: dict[str, list[float]] = {}
+    for name, server in servers.items():
+        before = server.memory
+        clients = [FarSocket(server.url, server.token) for _ in range(run.size(IDLE, IDLE))]
+        for client in clients:
+            client.initialize()
+        kept[name] = [(server.memory - before) * 1024 / IDLE]
+        for client in clients:
+            client.close()
+    for peer in (PYTHON, TYPESCRIPT):
+        goals = (Goal(60.0), Goal(1.0, ratio=True))
+        yield Figure("memory of an idle connection", "KiB", kept[OURS], peer, kept[peer], goals)
+
+
+@contextmanager
+def serving(journal: Path) -> Iterator[Server]:
+    """`acphold serve` in front of the scripted agent."""
+    acphold = os.fspath(Path(sys.executable).parent / "acphold")
+    kept = ["--journal", os.fspath(journal)]
+    command = [acphold, "serve", "--json", "--listen", "127.0.0.1:0", *kept]
+    with _started([*command, "--", *scripted_agent()]) as process:
+        assert process.stdout is not None
+        url = json.loads(process.stdout.readline())["url"]
+        made = subprocess.run(
+            [acphold, "token", "create", *kept], stdout=subprocess.PIPE, text=True, check=True
+        )
+        yield Server(url, process.pid, made.stdout.strip())
+
+
+@contextmanager
+def sdk_server(command: Command) -> Iterator[Server]:
+    """What an official SDK serves an agent with."""
+    with _started(command) as process:
+        assert process.stdout is not None
+        yield Server(f"http://127.0.0.1:{int(process.stdout.readline())}", process.pid)
+
+
+@contextmanager
+def _started(command: Command) -> Iterator[subprocess.Popen[str]]:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()
+            try:
+                process.wait(END_SECONDS)
+            except subprocess.TimeoutExpired:  # one that waits for its clients
+                process.kill()
+                process.wait()
