@@ -1,0 +1,77 @@
+"""A conversation as messages of Anthropic's API.
+
+Thoughts are left out: the service takes only those that it has signed itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from acphold.bridges.conversation import Call, Request, Response, conversation, image, text
+
+if TYPE_CHECKING:
+    from anthropic.types import (
+        ImageBlockParam,
+        MessageParam,
+        TextBlockParam,
+        ToolResultBlockParam,
+        ToolUseBlockParam,
+    )
+
+    from acphold.history.timeline import Item
+    from acphold.schema import ContentBlock
+
+__all__ = ["messages"]
+
+
+def messages(timeline: Iterable[Item]) -> list[MessageParam]:
+    """The messages of a timeline, as `(await turn.history()).timeline` is one."""
+    told: list[MessageParam] = []
+    results: list[ToolResultBlockParam] = []  # they are the beginning of the next user's message
+    for step in conversation(timeline):
+        match step:
+            case Request(blocks=blocks):
+                if blocks or results:
+                    told.append(
+                        {"role": "user", "content": [*results, *(_part(it) for it in blocks)]}
+                    )
+                results = []
+            case Response():
+                if results:
+                    told.append({"role": "user", "content": results})
+                results = [_result(call) for call in step.calls]
+                said: list[TextBlockParam | ToolUseBlockParam] = [
+                    {"type": "text", "text": text(block).rstrip()}
+                    for role, block in step.said
+                    if role == "agent"
+                ]
+                said += [
+                    {"type": "tool_use", "id": call.id, "name": call.name, "input": call.arguments}
+                    for call in step.calls
+                ]
+                if said:
+                    told.append({"role": "assistant", "content": said})
+    if results:
+        told.append({"role": "user", "content": results})
+    return told
+
+
+def _result(call: Call) -> ToolResultBlockParam:
+    return {
+        "type": "tool_result",
+        "tool_use_id": call.id,
+        "content": [{"type": "text", "text": call.result}, *map(_part, call.images)],
+        "is_error": call.outcome != "success",
+    }
+
+
+def _part(block: ContentBlock) -> TextBlockParam | ImageBlockParam:
+    if (picture := image(block)) is not None:
+        match picture.mime_type:  # the ones that it takes
+            case "image/jpeg" | "image/png" | "image/gif" | "image/webp" as kind:
+                return {
+                    "type": "image",
+                    "source": {"type": "base64", "media_type": kind, "data": picture.data},
+                }
+    return {"type": "text", "text": text(block)}

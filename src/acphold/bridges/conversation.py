@@ -1,0 +1,197 @@
+"""A timeline as models are told it: what is asked and what is answered, in turns.
+
+What a model's service would refuse is mended here, for all of them: a call without a result gets
+one, one text does not follow another, the first to speak is a person. Left out is what does not
+count for the agent any more: a turn that it refused, what stands before a summary of it, what its
+sub-agents said among themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, Literal, TypeAlias
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from acphold.history.timeline import ContextCompaction, Item, Message, ToolCall, TurnEnd
+from acphold.schema import (
+    AudioContent,
+    BlobResourceContents,
+    ContentBlock,
+    EmbeddedResource,
+    ImageContent,
+    ResourceLink,
+    TextContent,
+)
+
+BEGINNING: Final = "(What was said before this is not known.)"
+CANCELLED: Final = "(The person cancelled this turn.)"
+INTERRUPTED: Final = "(The turn was interrupted.)"
+CUT_OFF: Final = "The call was cut off before it had a result."
+
+Outcome: TypeAlias = Literal["success", "failed", "interrupted"]
+
+
+class Call(Struct, frozen=True):
+    """A tool call with its result; `name` and `id` are such as every service takes.
+
+    `images` are those in the result.
+    """
+
+    id: str
+    name: str
+    arguments: dict[str, Any]
+    result: str
+    outcome: Outcome
+    images: tuple[ImageContent, ...] = ()
+
+
+class Request(Struct):
+    """What a model is told: by a person, or of what became of a turn."""
+
+    blocks: list[ContentBlock] = field(default_factory=list)
+
+
+class Response(Struct):
+    """What a model said: thoughts and answers in order, then its calls."""
+
+    said: list[tuple[Literal["thought", "agent"], ContentBlock]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+
+
+def conversation(timeline: Iterable[Item]) -> list[Request | Response]:
+    """A timeline in turns, a request first; two responses in a row when calls lie between them."""
+    told: list[Request | Response] = []
+    ids: set[str] = set()
+    for item in counting(timeline):
+        match item:
+            case Message(role="user"):
+                _request(told).blocks += _blocks(item)
+            case Message(role=role):
+                if blocks := _blocks(item):
+                    _response(told, speaking=True).said += [(_speaker(role), it) for it in blocks]
+            case ToolCall():
+                made = call(item)
+                if made.id in ids:  # two that differ in what services do not take
+                    made = replace(made, id=f"{made.id[: ID_LENGTH - 8]}_{len(ids)}")
+                ids.add(made.id)
+                _response(told, speaking=False).calls.append(made)
+            case ContextCompaction():
+                told = [Request(_blocks(Message("user", None, item.summary)))]
+            case TurnEnd(outcome="cancelled"):
+                _request(told).blocks.append(TextContent(text=CANCELLED))
+            case TurnEnd(outcome="interrupted" | "failed"):
+                _request(told).blocks.append(TextContent(text=INTERRUPTED))
+    return told
+
+
+def counting(timeline: Iterable[Item]) -> Iterator[Item]:
+    """What still counts for the agent: no refused turn, and of compactions those that are known."""
+    turn: list[Item] = []
+    for item in timeline:
+        if isinstance(item, ContextCompaction) and not (
+            item.status == "completed" and item.summary
+        ):
+            continue
+        turn.append(item)
+        if isinstance(item, TurnEnd):
+            if item.outcome != "refused":
+                yield from turn
+            turn = []
+    yield from turn
+
+
+def _speaker(role: str) -> Literal["thought", "agent"]:
+    return "thought" if role == "thought" else "agent"
+
+
+def _blocks(message: Message) -> list[ContentBlock]:
+    """Its blocks but for empty texts, which services refuse."""
+    return [it for it in message.blocks if not isinstance(it, TextContent) or it.text.strip()]
+
+
+def _request(told: list[Request | Response]) -> Request:
+    if not (told and isinstance(last := told[-1], Request)):
+        last = Request()
+        told.append(last)
+    return last
+
+
+def _response(told: list[Request | Response], *, speaking: bool) -> Response:
+    """The response that goes on, or a new one: what is said behind a call has seen its result."""
+    if not told:
+        told.append(Request([TextContent(text=BEGINNING)]))
+    last = told[-1]
+    if not isinstance(last, Response) or (speaking and last.calls):
+        last = Response()
+        told.append(last)
+    return last
+
+
+# -- calls ---------------------------------------------------------------------------------------
+
+NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
+"""What services allow in names and ids of calls, turned round."""
+
+NAME_LENGTH: Final = 64
+ID_LENGTH: Final = 40
+
+
+def call(tool: ToolCall) -> Call:
+    """A tool call as services take it."""
+    outcome: Outcome = "interrupted"
+    if tool.status in ("completed", "failed"):
+        outcome = "success" if tool.status == "completed" else "failed"
+    given = tool.input
+    arguments = given if isinstance(given, dict) else {} if given is None else {"input": given}
+    parts = [] if tool.output is None else [_written(tool.output)]
+    if not parts:
+        parts = [text(block) for block in tool.blocks if not isinstance(block, ImageContent)]
+        parts += [f"{diff.path} was changed." for diff in tool.diffs]
+    if outcome == "interrupted":
+        parts.append(CUT_OFF)
+    said = "\n".join(part for part in parts if part.strip())
+    return Call(
+        NAMES.sub("_", tool.tool_call_id)[-ID_LENGTH:] or "call",
+        NAMES.sub("_", tool.name or tool.kind)[:NAME_LENGTH],
+        arguments,
+        said or f"The call has {'failed' if outcome == 'failed' else 'succeeded'}.",
+        outcome,
+        tuple(block for block in tool.blocks if isinstance(block, ImageContent)),
+    )
+
+
+def _written(output: Any) -> str:
+    return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
+
+
+# -- blocks, for who cannot take them --------------------------------------------------------------
+
+
+def text(block: ContentBlock) -> str:
+    """A block in words; what has none is named."""
+    match block:
+        case TextContent(text=words):
+            return words
+        case ResourceLink(name=name, uri=uri):
+            return f"[{name}]({uri})"
+        case EmbeddedResource(resource=BlobResourceContents(uri=uri, mime_type=kind)):
+            return f"({kind or 'a file'}: {uri})"
+        case EmbeddedResource(resource=resource):
+            return f'<file uri="{resource.uri}">\n{resource.text}\n</file>'  # type: ignore[union-attr]
+        case ImageContent(mime_type=kind) | AudioContent(mime_type=kind):
+            return f"({kind})"
+    return f"({block.kind})"
+
+
+def image(block: ContentBlock) -> ImageContent | None:
+    """The image that a block is, or has embedded."""
+    match block:
+        case ImageContent():
+            return block
+        case EmbeddedResource(resource=BlobResourceContents(blob=data, mime_type=str(kind))):
+            return ImageContent(data=data, mime_type=kind) if kind.startswith("image/") else None
+    return None

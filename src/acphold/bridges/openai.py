@@ -1,0 +1,82 @@
+"""A conversation as messages of OpenAI's chat completions, which many other services take, too.
+
+Thoughts are left out: these messages have no place for them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from acphold.bridges.conversation import Request, Response, conversation, image, text
+from acphold.schema import AudioContent
+
+if TYPE_CHECKING:
+    from openai.types.chat import (
+        ChatCompletionAssistantMessageParam,
+        ChatCompletionContentPartParam,
+        ChatCompletionMessageParam,
+    )
+
+    from acphold.history.timeline import Item
+    from acphold.schema import ContentBlock
+
+__all__ = ["chat_messages"]
+
+AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
+"""The recordings that they take."""
+
+
+def chat_messages(timeline: Iterable[Item]) -> list[ChatCompletionMessageParam]:
+    """The messages of a timeline, as `(await turn.history()).timeline` is one.
+
+    A tool's message can hold text alone: images in a result follow as a user's.
+    """
+    told: list[ChatCompletionMessageParam] = []
+    for step in conversation(timeline):
+        match step:
+            case Request(blocks=blocks):
+                if blocks:
+                    told.append({"role": "user", "content": [_part(block) for block in blocks]})
+            case Response():
+                said = "".join(text(block) for role, block in step.said if role == "agent")
+                message: ChatCompletionAssistantMessageParam = {"role": "assistant"}
+                if said:
+                    message["content"] = said
+                if step.calls:
+                    message["tool_calls"] = [
+                        {
+                            "id": call.id,
+                            "type": "function",
+                            "function": {
+                                "name": call.name,
+                                "arguments": json.dumps(call.arguments, ensure_ascii=False),
+                            },
+                        }
+                        for call in step.calls
+                    ]
+                if len(message) == 1:
+                    continue  # it has only thought
+                told.append(message)
+                told += [
+                    {"role": "tool", "tool_call_id": call.id, "content": call.result}
+                    for call in step.calls
+                ]
+                if images := [_part(found) for call in step.calls for found in call.images]:
+                    told.append({"role": "user", "content": images})
+    return told
+
+
+def _part(block: ContentBlock) -> ChatCompletionContentPartParam:
+    if (picture := image(block)) is not None:
+        url = f"data:{picture.mime_type};base64,{picture.data}"
+        return {"type": "image_url", "image_url": {"url": url}}
+    if isinstance(block, AudioContent) and block.mime_type in AUDIO:
+        kind = AUDIO[block.mime_type]
+        sound: ChatCompletionContentPartParam = {
+            "type": "input_audio",
+            "input_audio": {"data": block.data, "format": "wav" if kind == "wav" else "mp3"},
+        }
+        return sound
+    return {"type": "text", "text": text(block)}

@@ -1,0 +1,77 @@
+"""A conversation as messages of pydantic-ai, for `Agent.run(…, message_history=…)`."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from binascii import Error as NoBase64
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from pydantic_ai.messages import (
+    BinaryContent,
+    ModelMessage,
+    ModelRequest,
+    ModelRequestPart,
+    ModelResponse,
+    ModelResponsePart,
+    TextPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+    UserContent,
+    UserPromptPart,
+)
+
+from acphold.bridges.conversation import Call, Request, Response, conversation, image, text
+from acphold.schema import AudioContent
+
+if TYPE_CHECKING:
+    from acphold.history.timeline import Item
+    from acphold.schema import ContentBlock
+
+__all__ = ["model_messages"]
+
+
+def model_messages(timeline: Iterable[Item]) -> list[ModelMessage]:
+    """The messages of a timeline, as `(await turn.history()).timeline` is one.
+
+    Thoughts are in them, without a signature: each model takes or leaves them as it can.
+    """
+    told: list[ModelMessage] = []
+    results: list[ModelRequestPart] = []  # they are the beginning of the next request
+    for step in conversation(timeline):
+        match step:
+            case Request(blocks=blocks):
+                asked = [UserPromptPart([_part(block) for block in blocks])] if blocks else []
+                if asked or results:
+                    told.append(ModelRequest([*results, *asked]))
+                results = []
+            case Response():
+                if results:
+                    told.append(ModelRequest(results))
+                results = [_result(call) for call in step.calls]
+                said: list[ModelResponsePart] = [
+                    ThinkingPart(text(block)) if role == "thought" else TextPart(text(block))
+                    for role, block in step.said
+                ]
+                said += [ToolCallPart(call.name, call.arguments, call.id) for call in step.calls]
+                told.append(ModelResponse(said))
+    if results:
+        told.append(ModelRequest(results))
+    return told
+
+
+def _result(call: Call) -> ToolReturnPart:
+    content = [call.result, *map(_part, call.images)] if call.images else call.result
+    return ToolReturnPart(call.name, content, call.id, outcome=call.outcome)
+
+
+def _part(block: ContentBlock) -> UserContent:
+    found = block if isinstance(block, AudioContent) else image(block)
+    if found is not None:
+        try:
+            data = b64decode(found.data, validate=True)
+        except (NoBase64, ValueError):
+            return text(block)
+        return BinaryContent.narrow_type(BinaryContent(data, media_type=found.mime_type))
+    return text(block)
