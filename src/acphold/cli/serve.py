@@ -52,6 +52,13 @@ def parser() -> Parser:
         action="store_true",
         help="print one line with `url`, `pair` and `agents`, and no picture",
     )
+    made.add_argument(
+        "--install",
+        action="store_true",
+        help="write the file by which this machine starts it, and say how; serve nothing",
+    )
+    made.add_argument("--uninstall", action="store_true", help="remove that file")
+    made.add_argument("--force", action="store_true", help="--install writes over another file")
     add_linger(made, "an agent")
     add_journal(made)
     add_log(made)
@@ -74,6 +81,9 @@ def serve(
     tls_cert: str | None,
     tls_key: str | None,
     json: bool,
+    install: bool,
+    uninstall: bool,
+    force: bool,
     linger: float,
     journal: str | None,
     log_level: str,
@@ -93,8 +103,14 @@ def serve(
 
     Nobody is let in without a token: `acphold token` lists and revokes them. Beyond this machine it
     has to be encrypted: --tls-cert and --tls-key, or a proxy that is named with --url.
+
+    --install has the machine start it, with these arguments: it writes a unit of systemd, or on a
+    Mac a property list of launchd, and says how it is started.
     """
+    if uninstall:
+        return _uninstall()
     from acphold.cli.log import start_log
+    from acphold.journal.stores import named
     from acphold.web.server import Listening
 
     if (tls_cert is None) != (tls_key is None):
@@ -104,9 +120,70 @@ def serve(
     )
     listening.check()
     agents = _agents(agent, program)
+    if install:
+        host, port = listen
+        options = {
+            "--listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
+            "--url": url,
+            "--tls-cert": tls_cert and os.path.abspath(tls_cert),
+            "--tls-key": tls_key and os.path.abspath(tls_key),
+            "--journal": journal and named(journal),
+            "--linger": f"{linger:g}",
+            "--log-level": log_level.lower(),
+            "--log-file": log_file and os.path.abspath(log_file),
+        }
+        given = [f"{name}={value}" for name, value in options.items() if value]
+        return _install([*given, *_named(agent, program)], force=force)
     log_file = start_log(log_level, log_file)
     tell = _tell_json if json else _tell
     return asyncio.run(_serve(agents, listening, journal, linger, log_file, tell))
+
+
+def _named(agent: str | None, program: tuple[str, ...]) -> list[str]:
+    """The agent as a service is told of it: it begins in another folder."""
+    from acphold.processes.program import on_path
+
+    if not program:
+        return [] if agent is None else [agent]
+    first, *rest = program
+    found = on_path(first)
+    if found is None:
+        raise SettingsError(f"PATH has no `{first}`")
+    return ["--", os.path.abspath(found), *rest]
+
+
+def _install(words: list[str], *, force: bool) -> int:
+    from acphold.cli.command_line import is_confirmed
+    from acphold.cli.service_unit import service_file
+    from acphold.processes.own_program import own_command
+
+    file = service_file(own_command("serve", *words), os.environ)
+    differs = file.found() not in (None, file.text)
+    if differs and not force and sys.stdin.isatty():
+        force = is_confirmed(f"{file.path} is there, and says something else. Write over it?")
+    written = file.install(overwrite=force)
+    print(f"{'Written' if written else 'It is there already'}: {file.path}")
+    print("To start it, now and with the machine:\n")
+    for line in file.start:
+        print(f"  {line}")
+    print("\nThen `acphold token pair` prints an address for the first device. Of the variables of")
+    print("this shell the service has PATH alone, and where things are: keys that an agent")
+    print("needs go into `env` of the settings file. `acphold serve --uninstall` removes it.")
+    return Exit.OK
+
+
+def _uninstall() -> int:
+    from acphold.cli.service_unit import service_file
+    from acphold.processes.own_program import own_command
+
+    file = service_file(own_command("serve"), os.environ)
+    if not file.remove():
+        print(f"Nothing to remove: there is no {file.path}")
+        return Exit.OK
+    print(f"Removed: {file.path}\nIf it runs still:\n")
+    for line in file.stop:
+        print(f"  {line}")
+    return Exit.OK
 
 
 def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:

@@ -1,0 +1,179 @@
+"""`acphold serve --install`: the file by which the machine starts it, for this user.
+
+On Linux that is a unit of systemd's user manager, on macOS a property list of launchd. It is only
+written: who starts it, and whether it starts without a login, is the person's to say.
+
+Sources: systemd.service(5), systemd.syntax(7), systemd.exec(5); launchd.plist(5).
+"""
+
+from __future__ import annotations
+
+import os
+import plistlib
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.errors import SettingsError
+
+NAME: Final = "acphold-serve"
+
+LABEL: Final = "acphold.serve"
+"""What launchd knows it as."""
+
+MARK: Final = "Written by `acphold serve`"
+"""What is in each such file: one without it is somebody else's."""
+
+TAKEN: Final = (
+    *("PATH", "ACPHOLD_SETTINGS", "ACPHOLD_JOURNAL"),
+    *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+)
+"""Variables of this shell that it has as a service, too; no others: among them may be keys."""
+
+
+class ServiceFile(Struct, frozen=True):
+    """The file: where it is, what stands in it, and what a person types next; `link` is what is
+    made of it when it is started for good."""
+
+    path: str
+    text: bytes
+    start: tuple[str, ...]
+    stop: tuple[str, ...]
+    link: str = ""
+
+    def install(self, *, overwrite: bool) -> bool:
+        """Write it; False when it is there already. SettingsError for another one of its name,
+        unless that is to be overwritten."""
+        found = self.found()
+        if found == self.text:
+            return False
+        if found is not None and not overwrite:
+            raise SettingsError(f"{self.path} is there, and says something else; --force writes it")
+        try:
+            os.makedirs(os.path.dirname(self.path), exist_ok=True)
+            new = f"{self.path}.{os.getpid()}"
+            with open(new, "wb") as file:
+                file.write(self.text)
+            os.replace(new, self.path)
+        except OSError as exc:
+            raise SettingsError(f"{self.path} cannot be written: {exc.strerror}") from None
+        return True
+
+    def remove(self) -> bool:
+        """Remove it; False when it is not there. SettingsError for one that is not ours."""
+        found = self.found()
+        if found is None:
+            return False
+        if MARK.encode() not in found:
+            raise SettingsError(f"{self.path} is not what `acphold serve --install` has written")
+        try:
+            if os.path.islink(self.link):
+                os.unlink(self.link)
+            os.unlink(self.path)
+        except OSError as exc:
+            raise SettingsError(f"{self.path} cannot be removed: {exc.strerror}") from None
+        return True
+
+    def found(self) -> bytes | None:
+        """What stands there now; None for nothing."""
+        try:
+            with open(self.path, "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+        except OSError as exc:
+            raise SettingsError(f"{self.path} cannot be read: {exc.strerror}") from None
+
+
+def service_file(
+    words: Sequence[str],
+    env: Mapping[str, str],
+    *,
+    platform: str = sys.platform,
+    home: str | None = None,
+) -> ServiceFile:
+    """What has this machine start a command line of ours; SettingsError for one it cannot."""
+    home = home or os.path.expanduser("~")
+    taken = {name: env[name] for name in TAKEN if env.get(name)}
+    for text in (*words, *taken.values()):
+        if any(not each.isprintable() for each in text):
+            raise SettingsError(f"{text!r} cannot stand in the file of a service")
+    if platform == "darwin":
+        return _launchd(words, taken, home)
+    return _systemd(words, taken, env, home)
+
+
+def _systemd(
+    words: Sequence[str], taken: Mapping[str, str], env: Mapping[str, str], home: str
+) -> ServiceFile:
+    folder = env.get("XDG_CONFIG_HOME", "")
+    if not os.path.isabs(folder):
+        folder = os.path.join(home, ".config")
+    variables = [f"Environment={_quoted(f'{name}={value}')}" for name, value in taken.items()]
+    lines = [
+        f"# {MARK}, which removes it, too: --uninstall.",
+        "[Unit]",
+        "Description=acphold serve: sessions of coding agents for other machines",
+        "",
+        "[Service]",
+        # `$` is a variable's in a command line, and in no other setting.
+        f"ExecStart={' '.join(_quoted(word.replace('$', '$$')) for word in words)}",
+        *variables,
+        "WorkingDirectory=~",
+        # What it prints is a code to pair with, which is for no log; errors are told on stderr.
+        "StandardOutput=null",
+        "KillMode=mixed",
+        "TimeoutStopSec=30",
+        "Restart=on-failure",
+        "RestartSec=5",
+        # A command line, or settings, that cannot be used do not get better by themselves.
+        "RestartPreventExitStatus=2",
+        "",
+        "[Install]",
+        "WantedBy=default.target",
+        "",
+    ]
+    unit, units = f"{NAME}.service", os.path.join(folder, "systemd", "user")
+    return ServiceFile(
+        os.path.join(units, unit),
+        "\n".join(lines).encode(),
+        (
+            "systemctl --user daemon-reload",
+            f"systemctl --user enable --now {NAME}",
+            "loginctl enable-linger      # it runs without a login, too",
+        ),
+        (f"systemctl --user stop {NAME}", "systemctl --user daemon-reload"),
+        os.path.join(units, "default.target.wants", unit),
+    )
+
+
+def _quoted(text: str) -> str:
+    """One word of a setting; `%` is a specifier's, and a backslash an escape's."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def _launchd(words: Sequence[str], taken: Mapping[str, str], home: str) -> ServiceFile:
+    path = os.path.join(home, "Library", "LaunchAgents", f"{LABEL}.plist")
+    said = {
+        "Label": LABEL,
+        "ProgramArguments": [*words],
+        "EnvironmentVariables": {**taken},
+        "WorkingDirectory": home,
+        "RunAtLoad": True,
+        "KeepAlive": {"SuccessfulExit": False},
+        "ThrottleInterval": 5,
+        "StandardOutPath": "/dev/null",
+        "StandardErrorPath": os.path.join(home, "Library", "Logs", f"{NAME}.log"),
+    }
+    text = plistlib.dumps(said, sort_keys=False)
+    text = text.replace(b"<plist", f"<!-- {MARK} -->\n<plist".encode(), 1)
+    domain = "gui/$(id -u)"
+    return ServiceFile(
+        path,
+        text,
+        (f"launchctl bootstrap {domain} '{path}'",),
+        (f"launchctl bootout {domain}/{LABEL}",),
+    )
