@@ -16,6 +16,7 @@ import acphold
 import acphold.client
 import acphold.mcp
 import acphold.testing
+import acphold.transports.web_sockets
 from acphold.errors import AcpholdError
 from acphold.library import agent
 from acphold.serve_options import AgentOptions, ServeOptions
@@ -37,6 +38,8 @@ SECTIONS = {
     "An agent": "Agent Value SessionHook AuthHandler LogoutHandler SignedIn MethodHandler"
     " StopReason Refusal MaxTokens MaxTurnRequests",
     "Many clients": "Server Visitor Principal Scope",
+    "Transports": "Transport StreamTransport MessageTransport MessageConnection over_websocket"
+    " transports.web_sockets.PlainSocket transports.web_sockets.AcceptedSocket",
     "A turn": "Turn PlanEntry",
     "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit Outcome"
     " PermissionOption ToolCallLocation",
@@ -52,11 +55,13 @@ SECTIONS = {
     " client.UpdateStream client.Replay Content Folder PermissionQuestion Policy Kind"
     " PermissionAnswer AskPermission FormQuestion AskForm Filled PageQuestion AskPage Handler",
     "Tests of an agent": "testing.connect testing.WatchedAgent testing.WatchedSession"
-    " testing.WatchedTurn testing.Received",
+    " testing.WatchedTurn testing.Received testing.Promise testing.TRANSPORT_PROMISES MakePair",
 }
 """Everything but the errors, which are found by themselves."""
 
 ALIASES = {
+    "MakePair": "testing/transports.py",
+    "TRANSPORT_PROMISES": "testing/transports.py",
     "StopReason": "library/definition.py",
     "SessionHook": "library/definition.py",
     "AuthHandler": "library/definition.py",
@@ -110,7 +115,7 @@ LENIENCE = {"OrDefault", "NullIsDefault", "GoodItems"}
 
 BLANK = "\n\n"
 
-MADE_BY_AUTHORS = {"Agent"}
+MADE_BY_AUTHORS = {"Agent", "MessageTransport", "StreamTransport"}
 """Classes whose constructor is for authors; the others are handed to them."""
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef

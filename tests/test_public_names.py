@@ -26,12 +26,13 @@ PUBLIC = {
         PendingCommand PermissionOption PermissionQuestion PlanEntry Principal Refusal RemoteAgent
         RemoteError RemoteRefusalError RemoteSession RemoteTurn ResourceLink
         RunningCommand RunningTool
-        Server Session SessionFiles SessionState StopReason Store TerminalStartError TextContent
-        TextResourceContents ToolCall ToolCallLocation Turn TurnEnd TurnServers UnknownSessionError
-        Visit Visitor WorkspaceError __version__ connect connect_over
+        Server MessageConnection MessageTransport StreamTransport Transport
+        over_websocket Session SessionFiles SessionState StopReason Store TerminalStartError
+        TextContent TextResourceContents ToolCall ToolCallLocation Turn TurnEnd TurnServers
+        UnknownSessionError Visit Visitor WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """
-        Received WatchedAgent WatchedSession WatchedTurn connect
+        Promise Received TRANSPORT_PROMISES WatchedAgent WatchedSession WatchedTurn connect
     """,
     "acphold.agents": """
         Agent Answered Asked Call Event Exchange Listener ListenerToMany Notified Unheard Updates

@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from acphold.library.tools import RunningTool
     from acphold.library.turn import Turn
     from acphold.logs import LogContext
+    from acphold.rpc.transport import Transport
     from acphold.schema import (
         AudioContent,
         BlobResourceContents,
@@ -82,6 +83,9 @@ if TYPE_CHECKING:
     )
     from acphold.server.entrance import Visitor
     from acphold.server.principals import Principal
+    from acphold.transports.messages import MessageConnection, MessageTransport
+    from acphold.transports.streams import StreamTransport
+    from acphold.transports.web_sockets import over_websocket
     from acphold.version import __version__
 
 __all__ = [
@@ -123,6 +127,8 @@ __all__ = [
     "McpServerSse",
     "McpServerStdio",
     "Message",
+    "MessageConnection",
+    "MessageTransport",
     "MethodNotFoundError",
     "MissingFileError",
     "NotTextError",
@@ -148,11 +154,13 @@ __all__ = [
     "SessionState",
     "StopReason",
     "Store",
+    "StreamTransport",
     "TerminalStartError",
     "TextContent",
     "TextResourceContents",
     "ToolCall",
     "ToolCallLocation",
+    "Transport",
     "Turn",
     "TurnEnd",
     "TurnServers",
@@ -163,6 +171,7 @@ __all__ = [
     "__version__",
     "connect",
     "connect_over",
+    "over_websocket",
 ]
 
 _HOMES = {
@@ -198,8 +207,12 @@ _HOMES = {
         ImageContent McpServerHttp McpServerSse McpServerStdio PermissionOption PlanEntry
         ResourceLink TextContent TextResourceContents ToolCallLocation
     """,
+    "rpc.transport": "Transport",
     "server.entrance": "Visitor",
     "server.principals": "Principal",
+    "transports.messages": "MessageConnection MessageTransport",
+    "transports.streams": "StreamTransport",
+    "transports.web_sockets": "over_websocket",
     "version": "__version__",
 }
 """Where each name is to be found."""

@@ -31,6 +31,7 @@ from acphold.testing.person import decides
 from acphold.testing.person import handlers as editor
 from acphold.testing.received import Received
 from acphold.testing.recording import Recording
+from acphold.testing.transports import TRANSPORT_PROMISES, Promise
 from acphold.testing.watched import WatchedAgent, WatchedSession, WatchedTurn
 
 if TYPE_CHECKING:
@@ -40,7 +41,15 @@ if TYPE_CHECKING:
     from acphold.client.policy import AskPermission, PermissionAnswer, Policy
     from acphold.library.agent import Agent
 
-__all__ = ["Received", "WatchedAgent", "WatchedSession", "WatchedTurn", "connect"]
+__all__ = [
+    "TRANSPORT_PROMISES",
+    "Promise",
+    "Received",
+    "WatchedAgent",
+    "WatchedSession",
+    "WatchedTurn",
+    "connect",
+]
 
 
 @asynccontextmanager

@@ -9,7 +9,6 @@ from typing import Final
 
 from websockets.asyncio import client
 from websockets.exceptions import (
-    ConnectionClosed,
     InvalidHandshake,
     InvalidStatus,
     WebSocketException,
@@ -19,6 +18,7 @@ from acphold.errors import AcpholdError, ConnectionLostError, SilentPeerError
 from acphold.transports.messages import MessageTransport
 from acphold.transports.obstacles import why
 from acphold.transports.route import Route
+from acphold.transports.web_sockets import over_websocket
 
 HEARTBEAT_SECONDS: Final = 20.0
 """How often the other side is asked whether it is there; proxies end what is idle for a minute."""
@@ -74,26 +74,4 @@ async def connect(route: Route) -> MessageTransport:
         raise lost from None
     if connection.response is not None:
         route.keep(connection.response.headers.get_all("Set-Cookie"))
-    return MessageTransport(_Socket(connection))
-
-
-class _Socket:
-    def __init__(self, connection: client.ClientConnection) -> None:
-        self._connection = connection
-
-    async def receive(self) -> str | None:
-        try:
-            while isinstance(message := await self._connection.recv(), bytes):
-                pass  # the RFD passes over what is binary
-        except ConnectionClosed:
-            return None
-        return message
-
-    async def send(self, text: str) -> None:
-        try:
-            await self._connection.send(text)
-        except ConnectionClosed as exc:
-            raise ConnectionLostError("the connection to the server is closed") from exc
-
-    async def aclose(self) -> None:
-        await self._connection.close()
+    return over_websocket(connection)
