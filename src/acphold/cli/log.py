@@ -11,15 +11,11 @@ import os
 import re
 import sys
 from contextlib import suppress
-from pathlib import Path
 
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.logs import NONE, LogContext
 from acphold.transports.runtime_folder import state_folder
 from acphold.transports.stderr import Relay
-
-INCIDENT = re.compile(r"\bincident [0-9a-f]{8}\b")
-"""How an incident is named, in the log and in what the person is told."""
 
 
 def start_log(level: str, file: str | None) -> str | None:
@@ -47,13 +43,21 @@ def start_log(level: str, file: str | None) -> str | None:
 
 def with_log(words: str) -> str:
     """The same; and where the traceback is, if they name an incident that a log here has."""
-    if (incident := INCIDENT.search(words)) is None:
+    if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
         return words
-    for path in sorted(Path(state_folder()).glob("*.log*")):
-        with suppress(OSError):  # one that is replaced at this moment
-            if incident[0].encode() in path.read_bytes():
-                return f"{words}; its traceback is in {path}"
+    with suppress(FileNotFoundError):  # no process in the background was ever started
+        for entry in os.scandir(state_folder()):
+            if entry.name.endswith((".log", ".log.old")) and incident[0] in _text(entry.path):
+                return f"{words}; its traceback is in {entry.path}"
     return words
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as log:
+            return log.read()
+    except OSError:  # it is replaced at this moment
+        return ""
 
 
 class _LogLines(VisibleLines):
