@@ -149,8 +149,8 @@ def test_what_is_imported_is_a_declared_dependency() -> None:
     }
     imported = {places[module][0] for module in modules - sys.stdlib_module_names - {"acphold"}}
     declared = tomllib.loads((SOURCE.parents[1] / "pyproject.toml").read_text())["project"]
-    bridged = [text for texts in declared["optional-dependencies"].values() for text in texts]
-    required = (re.match(r"[\w.-]+", text) for text in [*declared["dependencies"], *bridged])
+    extras = [text for texts in declared["optional-dependencies"].values() for text in texts]
+    required = (re.match(r"[\w.-]+", text) for text in [*declared["dependencies"], *extras])
     assert {_plain(name) for name in imported} == {_plain(found[0]) for found in required if found}
 
 

@@ -59,7 +59,7 @@ def test_no_option_is_in_the_page_that_no_command_has() -> None:
         for action in parser_of(name).actions
         for flag in action.option_strings
     }
-    assert set(re.findall(r"`(--[a-z-]+)", PAGE.split("## JSON")[0])) <= {*flags, "--acp"}
+    assert set(re.findall(r"`(--[a-z0-9-]+)", PAGE.split("## JSON")[0])) <= {*flags, "--acp"}
 
 
 def test_every_key_of_an_agent_is_in_the_section_on_the_settings_file() -> None:

@@ -126,7 +126,7 @@ async def test_a_message_goes_at_once_and_does_not_wait_for_the_one_before_to_ar
     connections = Connections(bounds(1024))
     with socket.create_server(("127.0.0.1", 0)) as bound:
         server = await asyncio.get_running_loop().create_server(
-            lambda: Arrival(connections, config, made), sock=bound
+            lambda: Arrival(connections, None, made), sock=bound
         )
         _, writer = await asyncio.open_connection(*bound.getsockname())
         found = (await arrived).getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

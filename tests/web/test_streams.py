@@ -71,7 +71,13 @@ async def until(stream: AsyncIterator[tuple[str, Json]], words: str) -> tuple[st
 @pytest_asyncio.fixture
 async def client(served: Served) -> AsyncIterator[HttpClient]:
     headers = {"Authorization": f"Bearer {served.token()}"}
-    async with httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=30) as http:
+    async with httpx2.AsyncClient(
+        base_url=served.url,
+        headers=headers,
+        timeout=30,
+        http1=not served.is_http2,
+        http2=served.is_http2,
+    ) as http:
         yield HttpClient(http)
 
 

@@ -48,6 +48,11 @@ def parser() -> Parser:
     made.add_argument("--tls-cert", metavar="FILE", help="certificate, for TLS")
     made.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
     made.add_argument(
+        "--http2",
+        action="store_true",
+        help="speak HTTP/2, too; it takes `pip install acphold[http2]`",
+    )
+    made.add_argument(
         "--json",
         action="store_true",
         help="print one line with `url`, `pair` and `agents`, and no picture",
@@ -80,6 +85,7 @@ def serve(
     url: str | None,
     tls_cert: str | None,
     tls_key: str | None,
+    http2: bool,
     json: bool,
     install: bool,
     uninstall: bool,
@@ -116,7 +122,7 @@ def serve(
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key go together")
     listening = Listening(
-        host=listen[0], port=listen[1], certificate=tls_cert, key=tls_key, url=url
+        host=listen[0], port=listen[1], certificate=tls_cert, key=tls_key, url=url, http2=http2
     )
     listening.check()
     agents = _agents(agent, program)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 import socket
+import ssl
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -198,11 +199,11 @@ class Arrival(asyncio.Protocol):
     def __init__(
         self,
         connections: Connections,
-        config: Config,
-        made: Callable[[dict[str, Any]], HttpProtocol],
+        tls: ssl.SSLContext | None,
+        made: Callable[[dict[str, Any]], asyncio.Protocol],
     ) -> None:
         self._connections = connections
-        self._config = config
+        self._tls = tls
         self._made = made
         self._early = b""
         self._securing: asyncio.Task[None] | None = None
@@ -212,18 +213,18 @@ class Arrival(asyncio.Protocol):
         # Each message goes at once; asyncio sees to that only where a socket names its protocol.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self._connections.arrived(transport)
-        if self._config.ssl is None:
+        if self._tls is None:
             self._hand_over(connection)
         else:
             self._securing = asyncio.create_task(self._secure(connection), name="begin TLS")
 
     async def _secure(self, connection: Connection) -> None:
-        assert self._config.ssl is not None
+        assert self._tls is not None
         try:
             transport = await asyncio.get_running_loop().start_tls(
                 connection.transport,
                 self,
-                self._config.ssl,
+                self._tls,
                 server_side=True,
                 ssl_handshake_timeout=PATIENCE,
             )

@@ -14,6 +14,8 @@ import socket
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
+from importlib.util import find_spec
 from operator import attrgetter
 from typing import Final
 from urllib.parse import urlsplit
@@ -71,6 +73,7 @@ class Listening(Struct, frozen=True, kw_only=True):
     certificate: str | None = None
     key: str | None = None
     url: str | None = None
+    http2: bool = False
 
     @property
     def is_local(self) -> bool:
@@ -82,7 +85,12 @@ class Listening(Struct, frozen=True, kw_only=True):
         return False
 
     def check(self) -> None:
-        """Refuse to send what is said through a network where others can read it; SettingsError."""
+        """Refuse what cannot be, and to send what is said through a network where others can read
+        it; SettingsError."""
+        if self.http2 and find_spec("hypercorn") is None:
+            raise SettingsError(
+                "--http2 takes hypercorn, which is not there: pip install acphold[http2]"
+            )
         is_encrypted = self.certificate is not None or (self.url or "").startswith("https:")
         if not (self.is_local or is_encrypted):
             raise SettingsError(
@@ -218,6 +226,21 @@ async def _running(
     limit: int,
 ) -> AsyncIterator[None]:
     """Answer requests for the block."""
+    if listening.http2:
+        from acphold.web import http2  # an extra
+
+        async with http2.running(
+            app,
+            partial(_accepting, bound=bound),
+            connections,
+            certificate=listening.certificate,
+            key=listening.key,
+            limit=limit,
+            heartbeat=HEARTBEAT_SECONDS,
+            last=LAST_SECONDS,
+        ):
+            yield
+        return
     # What strangers send that is no HTTP is nothing to warn of, and would fill the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     server = _Server(
@@ -250,6 +273,16 @@ async def _running(
     running.result()
 
 
+async def _accepting(arrival: Callable[[], Arrival], bound: socket.socket) -> asyncio.Server:
+    """Take in whoever comes."""
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(arrival, sock=bound, backlog=AT_ONCE)
+    bound.listen(BACKLOG)
+    if sys.platform == "linux":
+        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_SECONDS)
+    return server
+
+
 class _Server(uvicorn.Server):
     """That of uvicorn, whose connections are counted from their first moment."""
 
@@ -258,19 +291,13 @@ class _Server(uvicorn.Server):
         self._connections = connections
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        loop = asyncio.get_running_loop()
-        self.servers = []
-        for each in sockets or ():
-            self.servers.append(await loop.create_server(self._arrival, sock=each, backlog=AT_ONCE))
-            each.listen(BACKLOG)
-            if sys.platform == "linux":
-                each.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_SECONDS)
+        self.servers = [await _accepting(self._arrival, each) for each in sockets or ()]
         self.started = True
 
     def _arrival(self) -> Arrival:
         return Arrival(
             self._connections,
-            self.config,
+            self.config.ssl,
             lambda state: HttpProtocol(self.config, self.server_state, state),
         )
 
