@@ -125,7 +125,9 @@ class Parser(argparse.ArgumentParser):
     def run(self, arguments: Sequence[str]) -> int:
         """Do what the arguments say; the exit code. Raises UsageError."""
         read = self.read(arguments)
-        if not self._is_read or read.pop("no_pager") or not sys.stdout.isatty():
+        # What goes on as it comes has no end that a pager could wait for.
+        paged = self._is_read and not read.pop("no_pager") and not read.get("follow")
+        if not paged or not sys.stdout.isatty():
             return self.execute(**read)
         from acphold.cli.terminal_text import LINE_TERMINALS
         from acphold.screen.pager import output_paged

@@ -119,6 +119,7 @@ def parser() -> Parser:
     made.add_argument(
         "--archived", action="store_true", help="also those that were archived, and marked so"
     )
+    made.add_argument("--follow", action="store_true", help="then print what changes, until Ctrl-C")
     made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
     add_host(made)
     add_journal(made)
@@ -136,6 +137,7 @@ def list_sessions(
     limit: int | None,
     unprompted: bool,
     archived: bool,
+    follow: bool,
     as_json: bool,
     journal: str | None,
 ) -> int:
@@ -155,9 +157,13 @@ def list_sessions(
     (ISO 8601, UTC), messageCount, outcome (of the last turn), unseen (whether it ended with nobody
     there), unread, archived, origins and live: null, or an object with state (live, running or
     waiting), clients, background and pid.
+
+    With --follow lines are added as sessions begin, run, wait for you, end, and go, whichever
+    process has them. With --json each is an event then: the first line has all `sessions` there
+    are (200 of them, or --limit), the others a `session` as it is now, or the id of one `gone`.
     """
     assert host is None, "done there"
-    wanted = _Wanted(
+    wanted = Wanted(
         ListFilter(
             agents=agent_keys(agent),
             cwd=cwd,
@@ -172,6 +178,8 @@ def list_sessions(
         limit = TERMINAL_LIMIT
     if not exists(journal):
         print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
+    elif follow:
+        asyncio.run(_follow(journal, wanted, limit, as_json=as_json))
     elif as_json:
         asyncio.run(_print_json(journal, wanted, limit))
     else:
@@ -179,7 +187,7 @@ def list_sessions(
     return Exit.OK
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class Wanted(msgspec.Struct, frozen=True):
     """Which sessions: what the journal can tell apart, and of these the ones with all `words` that
     were active `since` (ms since the epoch), and are live if `only_live`."""
 
@@ -195,12 +203,12 @@ class _Wanted(msgspec.Struct, frozen=True):
         left = limit
         if self.only_live:
             rows = sorted([row async for row in rows_of(journal, live)], key=lambda row: row.key)
-            if found := [row for row in rows if self._fits(row)][:limit]:
+            if found := [row for row in rows if self.fits(row, live)][:limit]:
                 yield found
             return
         # Of words nobody knows how many sessions have them.
         async for rows in pages(journal, self.filter, limit if self._is_all else None):
-            found = [row for row in rows if self._is_all or self._fits(row)][:left]
+            found = [row for row in rows if self._is_all or self.fits(row, live)][:left]
             if found:
                 yield found
             if left is not None and (left := left - len(found)) <= 0:
@@ -212,7 +220,10 @@ class _Wanted(msgspec.Struct, frozen=True):
     def _is_all(self) -> bool:
         return not (self.words or self.since)
 
-    def _fits(self, row: SessionRow) -> bool:
+    def fits(self, row: SessionRow, live: Live) -> bool:
+        """Whether the list has this session."""
+        if self.only_live and row.session_id not in live:
+            return False
         asked = replace(self.filter, include_unprompted=True) if self.only_live else self.filter
         if row.updated_at < self.since or not asked.fits(row):
             return False
@@ -220,7 +231,19 @@ class _Wanted(msgspec.Struct, frozen=True):
         return all(word in searched for word in self.words)
 
 
-async def _print_json(location: str | None, wanted: _Wanted, limit: int | None) -> None:
+async def _follow(
+    location: str | None, wanted: Wanted, limit: int | None, *, as_json: bool
+) -> None:
+    from acphold.cli.followed_list import AsJson, AsWords, follow  # late: most do not follow it
+
+    if as_json:
+        await follow(location, limit, AsJson(wanted.fits, sys.stdout))
+    else:
+        told = AsWords(wanted.fits, sys.stdout)
+        await follow(location, limit, told, lambda: _print_table(location, wanted, limit))
+
+
+async def _print_json(location: str | None, wanted: Wanted, limit: int | None) -> None:
     live = await live_sessions()
     async with opened(location) as journal:
         async for rows in wanted.pages(journal, live, limit):
@@ -229,7 +252,7 @@ async def _print_json(location: str | None, wanted: _Wanted, limit: int | None) 
                 sys.stdout.write(f"{session_json(row, live, outcomes)}\n")
 
 
-async def _print_table(location: str | None, wanted: _Wanted, limit: int | None) -> None:
+async def _print_table(location: str | None, wanted: Wanted, limit: int | None) -> None:
     on_terminal = sys.stdout.isatty()
     live = await live_sessions()
     table = _Table()
@@ -401,7 +424,7 @@ def _widths(rows: Sequence[Sequence[str]]) -> list[int]:
     return [max(map(cell_width, column)) for column in zip(*rows, strict=True)]
 
 
-def _none(wanted: _Wanted) -> str:
+def _none(wanted: Wanted) -> str:
     cwd, agents = wanted.filter.cwd, wanted.filter.agents
     filters = [
         "that are live" if wanted.only_live else "",

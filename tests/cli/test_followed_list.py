@@ -1,0 +1,138 @@
+"""`acphold list --follow`: what changes is printed as it happens, whichever process changes it."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from subprocess import PIPE
+
+import pytest
+
+import acphold
+from acphold.cli.followed_list import AsJson, AsWords
+from acphold.cli.list import Wanted
+from acphold.journal import ListFilter, SessionRow
+from acphold.server.followed_list import Changed, Snapshot
+from acphold.server.neighbours import Live, LiveSession, Process
+from tests.cli.conversation import ended, prompt, remember
+
+ACPHOLD = (sys.executable, "-m", "acphold")
+DEADLINE = 60
+ENDED = b'{"stopReason":"end_turn"}'
+
+
+@asynccontextmanager
+async def following(journal: Path, *options: str) -> AsyncIterator[asyncio.StreamReader]:
+    """What the command prints, for the block."""
+    words = (*ACPHOLD, "list", "--follow", *options, "--journal", str(journal))
+    process = await asyncio.create_subprocess_exec(*words, stdout=PIPE)
+    assert process.stdout is not None
+    try:
+        async with asyncio.timeout(DEADLINE):
+            yield process.stdout
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+async def test_each_change_is_a_line_until_its_process_is_gone(
+    journal: Path, tmp_path: Path
+) -> None:
+    await asyncio.to_thread(remember, journal, "before", prompt("Before"), ended())
+    async with following(journal, "--json") as lines:
+        first = json.loads(await lines.readline())
+        assert [row["sessionId"] for row in first["sessions"]] == ["before"]
+        agent = (*ACPHOLD, "wrap", "--journal", str(journal), "--", *ACPHOLD, "demo-agent")
+        async with acphold.connect(*agent) as editor:
+            session = await editor.new_session(cwd=tmp_path)
+            await session.prompt("quick: hello")
+            _turn = session.prompt("slow")
+            while True:
+                row = json.loads(await lines.readline())["session"]
+                assert row["sessionId"] == session.id
+                if (row["live"] or {}).get("state") == "running" and row["outcome"] is None:
+                    break
+            session.cancel()
+        while (row := json.loads(await lines.readline())["session"])["live"] is not None:
+            pass
+        assert row["outcome"] == "cancelled"
+
+
+async def test_people_are_told_in_words_behind_the_list(journal: Path) -> None:
+    await asyncio.to_thread(remember, journal, "aaaaaaaa-1", prompt("Old"), ended(), title="Old")
+    async with following(journal) as lines:
+        assert b"TITLE" in await lines.readline()
+        assert b"Old" in await lines.readline()
+        await asyncio.to_thread(
+            remember, journal, "bbbbbbbb-2", prompt("New"), ended(), title="New"
+        )
+        while b"completed" not in (line := await lines.readline()):
+            pass
+        assert line.split()[1:4] == [b"completed", b"bbbbbbbb", b"New"]
+
+
+def a_row(title: str = "T", *, archived: bool = False) -> SessionRow:
+    return SessionRow("s1", "agent", "/w", (), title, 0, 0, 1, True, 2, archived)
+
+
+def live(*, running: bool = False, waiting: bool = False) -> Live:
+    session = LiveSession("s1", 1, running, waiting)
+    return {"s1": (session, Process(1, "agent", [session]))}
+
+
+def said(out: io.StringIO) -> list[str]:
+    """What was printed since, without the time."""
+    lines = [line[10:] for line in out.getvalue().splitlines()]
+    out.seek(0)
+    out.truncate()
+    return lines
+
+
+def test_a_line_says_what_has_become_of_a_session_and_nothing_twice() -> None:
+    out = io.StringIO()
+    tell = AsWords(Wanted(ListFilter()).fits, out)
+    tell(Snapshot([a_row()], {}, {"s1": ENDED}))
+    assert said(out) == []
+    tell(Changed([a_row()], (), live(running=True), {"s1": None}))
+    tell(Changed([a_row()], (), live(running=True), {"s1": None}))
+    tell(Changed([a_row()], (), live(running=True, waiting=True), {"s1": None}))
+    tell(Changed([a_row()], (), {}, {"s1": None}))
+    tell(Changed([a_row(title="a\x1b[2J")], (), {}, {"s1": ENDED}))
+    tell(Changed([a_row(archived=True)], (), {}, {"s1": ENDED}))
+    tell(Changed([], ["s1", "never seen"], {}, {}))
+    assert [line.split()[0] for line in said(out)] == [
+        "running",
+        "waiting",
+        "interrupted",
+        "completed",
+        "archived",
+    ]
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        Wanted(ListFilter(), words=("apples",)),
+        Wanted(ListFilter(agents=("other",))),
+        Wanted(ListFilter(), only_live=True),
+    ],
+)
+def test_what_is_not_asked_for_is_not_told(wanted: Wanted) -> None:
+    out = io.StringIO()
+    tell = AsJson(wanted.fits, out)
+    tell(Snapshot([a_row()], {}, {}))
+    tell(Changed([a_row(title="Other")], ["s9"], {}, {}))
+    assert out.getvalue() == '{"sessions":[]}\n'
+
+
+def test_what_is_asked_for_no_longer_is_gone() -> None:
+    out = io.StringIO()
+    tell = AsJson(Wanted(ListFilter(), only_live=True).fits, out)
+    tell(Snapshot([a_row()], live(), {}))
+    tell(Changed([a_row()], (), {}, {}))
+    assert json.loads(out.getvalue().splitlines()[-1]) == {"gone": "s1"}
