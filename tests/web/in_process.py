@@ -21,6 +21,7 @@ from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
 from acphold.web.list_feed import ListFeed
+from acphold.web.metrics import Metrics
 from acphold.web.pairing_codes import Pairing
 from acphold.web.reading import Reading
 from tests.journal.conversations import Pieces, append
@@ -137,7 +138,8 @@ async def site(folder: Path, *origins: str) -> AsyncIterator[Site]:
             Reading(str(path)) as reading,
             ListFeed(reading, gate) as feed,
         ):
-            app = application(endpoints, gate, pairing, http, JournalPages(reading), feed)
+            metrics = Metrics(reading, http, feed)
+            app = application(endpoints, gate, pairing, http, JournalPages(reading), feed, metrics)
             found = Site(app, journal, gate, feed)
             found.token = await found.new_token()
             yield found

@@ -450,6 +450,9 @@ class Sessions(Protocol):
     ) -> list[SessionRow]:
         """The next `limit` sessions of the list after `after`, newest first."""
 
+    async def count(self) -> int:
+        """How many sessions there are, whatever a list has of them."""
+
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
         """Which rows are new, changed or gone since the change `after`; with None, none yet.
 

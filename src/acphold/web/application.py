@@ -6,6 +6,7 @@
     POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
     GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`;
                       the list as it changes: see `web.list_feed`
+    GET /metrics      figures for who watches over the server: see `web.metrics`
     GET /health       {"status": "ok"}; the one thing that needs no token
 
 Each request passes the gate (`web.gate`) first.
@@ -33,6 +34,7 @@ from acphold.web.gate import COOKIE, SUBPROTOCOL, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import SEARCH, SESSIONS, JournalPages
 from acphold.web.list_feed import FEED, ListFeed
+from acphold.web.metrics import METRICS, Metrics
 from acphold.web.pairing_codes import Pairing
 from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
 
@@ -67,17 +69,19 @@ def application(
     http: HttpClients,
     pages: JournalPages,
     feed: ListFeed,
+    metrics: Metrics,
 ) -> Application:
     """What an ASGI server serves, or another application mounts; ASGI 3.0."""
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
-        exchange = Exchange(scope, receive, send)
+        exchange = Exchange(scope, *metrics.counted(receive, send))
         try:
             if scope["type"] == "websocket":
-                await _websocket(endpoints, gate, exchange)
+                await _websocket(endpoints, gate, metrics, exchange)
             elif scope["type"] == "http":
-                await _request(endpoints, gate, pairing, http, pages, feed, exchange)
+                await _request(endpoints, gate, pairing, http, pages, feed, metrics, exchange)
         except RefusedError as exc:
+            metrics.refused[exc.status] += 1
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.answer(exc.status, {"error": str(exc)})
 
@@ -93,7 +97,9 @@ def _agent_at(endpoints: Endpoints, path: str) -> str:
     return found
 
 
-async def _websocket(endpoints: Endpoints, gate: Gate, exchange: Exchange) -> None:
+async def _websocket(
+    endpoints: Endpoints, gate: Gate, metrics: Metrics, exchange: Exchange
+) -> None:
     """One client, from its upgrade to its end."""
     subprotocols: list[str] = exchange.scope.get("subprotocols", [])
     admitted = await gate.admit(exchange.headers, subprotocols, exchange.connection)
@@ -116,9 +122,11 @@ async def _websocket(endpoints: Endpoints, gate: Gate, exchange: Exchange) -> No
         admitted, lambda: closing.append(asyncio.create_task(socket.aclose(POLICY)))
     )
     log.info("%s has come for %s", admitted.principal.name, name)
+    metrics.sockets += 1
     try:
         await asyncio.wait({attending})
     finally:
+        metrics.sockets -= 1
         gate.disconnected(key)
         attending.cancel()
         await asyncio.wait({attending, *closing})
@@ -133,6 +141,7 @@ async def _request(
     http: HttpClients,
     pages: JournalPages,
     feed: ListFeed,
+    metrics: Metrics,
     exchange: Exchange,
 ) -> None:
     """One request that is no upgrade."""
@@ -150,6 +159,9 @@ async def _request(
         case _, path if path == FEED:
             admitted = await gate.admit(exchange.headers, connection=exchange.connection)
             await feed.answer(exchange, admitted)
+        case _, path if path == METRICS:
+            admitted = await gate.admit(exchange.headers, connection=exchange.connection)
+            await metrics.answer(exchange, admitted.principal)
         case _, path if path.startswith((SESSIONS, SEARCH)):
             admitted = await gate.admit(exchange.headers, connection=exchange.connection)
             await pages.answer(exchange, admitted.principal)

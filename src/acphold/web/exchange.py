@@ -74,7 +74,8 @@ class Exchange:
         if not any(name == b"cache-control" for name, _ in headers):
             head.append((b"cache-control", b"no-store"))
         if status != 304:
-            head.append((b"content-type", b"application/json"))
+            if not any(name == b"content-type" for name, _ in headers):
+                head.append((b"content-type", b"application/json"))
             head.append((b"content-length", b"%d" % len(text)))
         if status == 401:
             head.append((b"www-authenticate", b"Bearer"))

@@ -136,6 +136,11 @@ class HttpClients:
             raise RefusedError(404, "there is no such connection; initialize again")
         return transport
 
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._transports)
+
     def _connected(self, name: str, admitted: Admitted) -> HttpTransport:
         of_token = [it for it in self._transports.values() if it.token == admitted.token]
         if len(of_token) >= CONNECTIONS:

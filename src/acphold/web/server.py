@@ -37,6 +37,7 @@ from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
 from acphold.web.list_feed import ListFeed
+from acphold.web.metrics import Metrics
 from acphold.web.pairing_codes import Pairing
 from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
 from acphold.web.reading import Reading
@@ -159,7 +160,10 @@ async def serve(
                 Reading(services[default].journal) as reading,
                 ListFeed(reading, gate) as feed,
             ):
-                app = application(endpoints, gate, pairing, http, JournalPages(reading), feed)
+                metrics = Metrics(reading, http, feed)
+                app = application(
+                    endpoints, gate, pairing, http, JournalPages(reading), feed, metrics
+                )
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):
                     with noted(listening.running(services[default].journal, origins)):

@@ -231,6 +231,12 @@ def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
 # -- what is new ------------------------------------------------------------------------------
 
 
+def count(connection: sqlite3.Connection) -> int:
+    """How many sessions there are."""
+    (found,) = connection.execute("SELECT count(*) FROM sessions").fetchone()
+    return int(found)
+
+
 def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> RowChanges:
     """As `Journal.changes`."""
     if after is None:

@@ -12,6 +12,7 @@ import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cache
+from time import perf_counter
 from typing import Final, TypeVar
 
 from acphold.errors import JournalBusyError, JournalError, LeaseLostError, UnknownSessionError
@@ -36,6 +37,7 @@ from acphold.journal.journal import (
     Sought,
     UsageSums,
 )
+from acphold.journal.latency import APPENDS
 from acphold.journal.location import journal_path
 from acphold.journal.owners import Here, Whose
 from acphold.journal.sqlite import (
@@ -283,6 +285,7 @@ class SqliteJournal:
     ) -> list[Segment]:
         if self._background.rests:
             await self._background.rested()
+        began = perf_counter()
         at = now_ms()
         made = _segments(lease, runs, at)
         values: tuple[object, ...] = ()
@@ -314,11 +317,13 @@ class SqliteJournal:
             raise await self._look(lambda db: leases.lost(db, lease))
         lease.next_seq = made[-1].last_seq + 1
         self._background.has_grown(_COMMIT_BYTES + sum(len(one.raw) for one in made))
+        APPENDS.note(perf_counter() - began)
         return made
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         if self._background.rests:
             await self._background.rested()
+        began = perf_counter()
         at = now_ms()
         made = [_segments(append.lease, append.runs, at) for append in appends]
         rows = [
@@ -346,6 +351,7 @@ class SqliteJournal:
                 append.lease.next_seq = segments[-1].last_seq + 1
                 done.append(segments)
         self._background.has_grown(_COMMIT_BYTES + sum(len(row[4]) for row in rows))
+        APPENDS.note(perf_counter() - began)
         return done
 
     async def take_in(
@@ -501,6 +507,9 @@ class SqliteJournal:
     async def attend(self, work: Callable[[Connection], T]) -> T:
         """The result of some work on the file, done away from the loop's thread."""
         return await self._background.run(work)
+
+    async def count(self) -> int:
+        return await self._look(session_rows.count)
 
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
         file = self._file or self.connect()

@@ -1,0 +1,157 @@
+"""What somebody who watches over a server wants to know, in the text format of Prometheus.
+
+    GET /metrics    needs the scope watch, for all sessions
+
+Source: Prometheus, exposition formats, "Text-based format" 0.0.4.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from itertools import accumulate
+from typing import Final
+
+from acphold.errors import ForbiddenError, JournalError
+from acphold.journal.latency import APPENDS, BOUNDS, Durations
+from acphold.schema import LIST_SESSIONS
+from acphold.server.neighbours import live_sessions
+from acphold.server.principals import Principal
+from acphold.web.exchange import Exchange
+from acphold.web.gate import RefusedError
+from acphold.web.http_clients import HttpClients
+from acphold.web.list_feed import ListFeed
+from acphold.web.reading import Reading
+from acphold.web.sockets import Message, Receive, Send
+
+METRICS: Final = "/metrics"
+
+FORMAT: Final = b"text/plain; version=0.0.4; charset=utf-8"
+
+
+class Metrics:
+    """See the module. `received` and `sent` are bytes of bodies and of messages, `refused` counts
+    answers by their status, and `sockets` are the WebSockets that are open."""
+
+    def __init__(self, reading: Reading, http: HttpClients, feed: ListFeed) -> None:
+        self._reading = reading
+        self._http = http
+        self._feed = feed
+        self.sockets = 0
+        self.received = 0
+        self.sent = 0
+        self.refused: Counter[int] = Counter()
+
+    def counted(self, receive: Receive, send: Send) -> tuple[Receive, Send]:
+        """The same, with what passes counted."""
+
+        async def receiving() -> Message:
+            message = await receive()
+            self.received += _size(message)
+            return message
+
+        async def sending(message: Message) -> None:
+            await send(message)
+            self.sent += _size(message)
+
+        return receiving, sending
+
+    async def answer(self, exchange: Exchange, principal: Principal) -> None:
+        """Answer a request for all of them; raises RefusedError."""
+        if exchange.method not in ("GET", "HEAD"):
+            raise RefusedError(405, "this is only read: GET or HEAD is wanted")
+        try:
+            principal.check(LIST_SESSIONS.name, b"{}")
+        except ForbiddenError as exc:
+            raise RefusedError(403, str(exc)) from None
+        if principal.session_id is not None or principal.tenant is not None:
+            raise RefusedError(403, "this is about all sessions; the token is for some of them")
+        try:
+            sessions = await self._reading.ask(lambda journal: journal.count())
+        except JournalError as exc:
+            raise RefusedError(503, str(exc)) from None
+        live = [session for session, _ in (await live_sessions()).values()]
+        text = "".join(
+            [
+                _one("acphold_sessions", "gauge", "Sessions in the journal.", sessions),
+                _one(
+                    "acphold_live_sessions",
+                    "gauge",
+                    "Sessions in the memory of a process of this user.",
+                    len(live),
+                ),
+                _one(
+                    "acphold_running_turns",
+                    "gauge",
+                    "Sessions in which a turn runs.",
+                    sum(session.running for session in live),
+                ),
+                _one(
+                    "acphold_waiting_sessions",
+                    "gauge",
+                    "Sessions in which the agent waits for the answer of a person.",
+                    sum(session.waiting for session in live),
+                ),
+                _by(
+                    "acphold_connections",
+                    "gauge",
+                    "Connections that are open.",
+                    "transport",
+                    {
+                        "websocket": self.sockets,
+                        "http": self._http.connections,
+                        "feed": self._feed.watchers,
+                    },
+                ),
+                _by(
+                    "acphold_bytes_total",
+                    "counter",
+                    "Bytes of bodies and messages.",
+                    "direction",
+                    {"in": self.received, "out": self.sent},
+                ),
+                _by(
+                    "acphold_refused_requests_total",
+                    "counter",
+                    "Requests that were refused.",
+                    "status",
+                    {str(status): number for status, number in sorted(self.refused.items())},
+                ),
+                _histogram(
+                    "acphold_journal_append_seconds",
+                    "How long an append to the journal takes.",
+                    APPENDS,
+                ),
+            ]
+        )
+        await exchange.answer(200, headers=[(b"content-type", FORMAT)], raw=text.encode())
+
+
+def _head(name: str, kind: str, about: str) -> str:
+    return f"# HELP {name} {about}\n# TYPE {name} {kind}\n"
+
+
+def _one(name: str, kind: str, about: str, value: int) -> str:
+    return f"{_head(name, kind, about)}{name} {value}\n"
+
+
+def _by(name: str, kind: str, about: str, label: str, values: Mapping[str, int]) -> str:
+    lines = (f'{name}{{{label}="{key}"}} {value}\n' for key, value in values.items())
+    return _head(name, kind, about) + "".join(lines)
+
+
+def _histogram(name: str, about: str, found: Durations) -> str:
+    bounds: Iterable[str] = (*map(str, BOUNDS), "+Inf")
+    counts = [*accumulate(found.counts)]
+    lines = (
+        f'{name}_bucket{{le="{bound}"}} {count}\n'
+        for bound, count in zip(bounds, counts, strict=True)
+    )
+    ends = f"{name}_sum {found.total}\n{name}_count {counts[-1]}\n"
+    return _head(name, "histogram", about) + "".join(lines) + ends
+
+
+def _size(message: Message) -> int:
+    body = message.get("body") or message.get("bytes") or b""
+    text = message.get("text") or ""
+    return len(body) + (len(text) if text.isascii() else len(text.encode(errors="replace")))
