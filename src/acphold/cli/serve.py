@@ -45,6 +45,12 @@ def parser() -> Parser:
         metavar="URL",
         help="how others reach it, where that is another address: a name of this machine, a proxy",
     )
+    made.add_argument(
+        "--proxy",
+        metavar="ADDRESS",
+        type=_proxy,
+        help="the address from which a proxy in front comes, which says where requests come from",
+    )
     made.add_argument("--tls-cert", metavar="FILE", help="certificate, for TLS")
     made.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
     made.add_argument(
@@ -77,12 +83,22 @@ def _address(text: str) -> tuple[str, int]:
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
+def _proxy(text: str) -> str:
+    import ipaddress
+
+    try:
+        return str(ipaddress.ip_address(text))
+    except ValueError:
+        raise UsageError(f"{text!r} is no address of a proxy; one is 127.0.0.1") from None
+
+
 def serve(
     *,
     agent: str | None,
     program: tuple[str, ...],
     listen: tuple[str, int],
     url: str | None,
+    proxy: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     http2: bool,
@@ -122,7 +138,13 @@ def serve(
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key go together")
     listening = Listening(
-        host=listen[0], port=listen[1], certificate=tls_cert, key=tls_key, url=url, http2=http2
+        host=listen[0],
+        port=listen[1],
+        certificate=tls_cert,
+        key=tls_key,
+        url=url,
+        http2=http2,
+        proxy=proxy,
     )
     listening.check()
     agents = _agents(agent, program)
@@ -131,6 +153,7 @@ def serve(
         options = {
             "--listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             "--url": url,
+            "--proxy": proxy,
             "--tls-cert": tls_cert and os.path.abspath(tls_cert),
             "--tls-key": tls_key and os.path.abspath(tls_key),
             "--journal": journal and named(journal),
@@ -139,6 +162,7 @@ def serve(
             "--log-file": log_file and os.path.abspath(log_file),
         }
         given = [f"{name}={value}" for name, value in options.items() if value]
+        given += ["--http2"] * http2
         return _install([*given, *_named(agent, program)], force=force)
     log_file = start_log(log_level, log_file)
     tell = _tell_json if json else _tell

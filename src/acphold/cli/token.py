@@ -8,24 +8,37 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from acphold.cli.command_line import Exit, Parser, UsageError, a_name, above_zero, add_journal
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    a_moment,
+    a_name,
+    above_zero,
+    add_journal,
+)
 from acphold.cli.journals import exists, opened, path_of
 from acphold.cli.terminal_text import age, visible
 from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acphold.history.times import now_ms
-from acphold.journal.access import SCOPES, AccessToken, Scope, new_token
+from acphold.hub.annotations import iso_time
+from acphold.journal.access import SCOPES, AccessToken, Deed, Scope, new_token
 from acphold.journal.stores import open_journal
 
 SECONDS = 15.0
 """How long the server is waited for."""
+
+MOST_DEEDS = 100_000
+"""More than a journal has of one token; with more of them the oldest are not shown."""
 
 DAY_MS = 24 * 3600 * 1000
 
 
 def parser() -> Parser:
     """The arguments of `token`."""
-    made = Parser(token, "token", "[OPTIONS] {list | create | pair | revoke ID...}")
-    made.add_argument("action", choices=("list", "create", "pair", "revoke"), help="what to do")
+    made = Parser(token, "token", "[OPTIONS] {list | create | pair | audit | revoke ID...}")
+    actions = ("list", "create", "pair", "audit", "revoke")
+    made.add_argument("action", choices=actions, help="what to do")
     made.add_argument("ids", metavar="ID", nargs="*", help="a token's id, as `list` shows it")
     made.add_argument("--name", metavar="NAME", type=a_name, help="what it is for: `phone`")
     made.add_argument(
@@ -37,6 +50,12 @@ def parser() -> Parser:
         help="watch, prompt, answer or manage; may be given again; all if it is not given",
     )
     made.add_argument("--session", metavar="ID", help="for this session alone")
+    made.add_argument(
+        "--since",
+        metavar="TIME",
+        type=a_moment,
+        help="with `audit`: a date, or 12h, 30d or 8w for so long ago",
+    )
     made.add_argument("--days", metavar="N", type=above_zero, help="how long it is good")
     made.add_argument("--json", action="store_true", help="JSON, one line for each token")
     add_journal(made)
@@ -51,6 +70,7 @@ def token(
     scopes: list[Scope] | None,
     session: str | None,
     days: int | None,
+    since: float | None,
     json: bool,
     journal: str | None,
 ) -> int:
@@ -59,7 +79,8 @@ def token(
     `create` prints a token, once; `pair` an address with a code, and its picture, by which one more
     device gets itself a token from the `acphold serve` that runs here. `list` shows what there is,
     and `revoke` ends some: who is connected with one of them is sent away within a second. The
-    scopes are
+    `audit` shows who has prompted, answered, deleted and so on by `acphold serve`, from where and
+    when, and nothing of what was said. The scopes are
 
       watch   list, open and read sessions
       prompt  prompt in them, cancel, close
@@ -68,6 +89,8 @@ def token(
     """
     if action != "create" and (name, session, days) != (None, None, None):
         raise UsageError("--name, --session and --days go with `create`")
+    if action != "audit" and since is not None:
+        raise UsageError("--since goes with `audit`")
     if action not in ("create", "pair") and scopes is not None:
         raise UsageError("--scope goes with `create` and `pair`")
     if bool(ids) is not (action == "revoke"):
@@ -75,6 +98,8 @@ def token(
     if action == "create":
         wanted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
         return asyncio.run(_create(journal, name or "a token", wanted, session, days))
+    if action == "audit":
+        return asyncio.run(_audit(journal, since, json=json))
     if action == "pair":
         return asyncio.run(_pair(journal, scopes or [], json=json))
     if action == "revoke":
@@ -98,6 +123,7 @@ async def _create(
         expires_at = None if days is None else now + days * DAY_MS
         text, kept = new_token(name, scopes, now, session_id=session_id, expires_at=expires_at)
         await journal.keep_access_token(kept)
+        await journal.keep_deeds([_deed("create token", kept)])
     finally:
         await journal.aclose()
     print(text)
@@ -144,6 +170,37 @@ async def _revoke(location: str | None, ids: Sequence[str]) -> int:
                 raise UsageError(f"no token {id_!r}; `acphold token list` shows them")
         for id_ in ids:
             await journal.keep_access_token(replace(found[id_], revoked_at=now_ms()))
+        await journal.keep_deeds([_deed("revoke token", found[id_]) for id_ in ids])
+    return Exit.OK
+
+
+def _deed(deed: str, token: AccessToken) -> Deed:
+    """What is done to a token by somebody at this machine."""
+    return Deed(at=now_ms(), deed=deed, name=token.name, token=token.id, transport="command")
+
+
+async def _audit(location: str | None, since: float | None, *, json: bool) -> int:
+    deeds: list[Deed] = []
+    if exists(location):
+        async with opened(location) as journal:
+            deeds = await journal.deeds(int((since or 0) * 1000), MOST_DEEDS)
+    for each in deeds:
+        when = iso_time(each.at)
+        if json:
+            row = {
+                "at": when,
+                "deed": each.deed,
+                "name": each.name,
+                "token": each.token,
+                "sessionId": each.session_id,
+                "address": each.address,
+                "transport": each.transport,
+            }
+            print(json_text.dumps(row))
+        else:
+            who, session = f"{each.name} ({each.token})", each.session_id or "-"
+            way = f"{each.address or 'here'}, {each.transport}"
+            print(visible(f"{when[:19]}Z  {who:<28}  {each.deed:<26}  {session}  {way}"))
     return Exit.OK
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from hmac import compare_digest
 from typing import Final, Literal, Protocol, get_args
 
@@ -48,14 +49,37 @@ class AccessToken(Struct, frozen=True, kw_only=True):
         return compare_digest(self.digest, _digest(text))
 
 
+class Deed(Struct, frozen=True, kw_only=True):
+    """Something that somebody did who came over the network, or what was done to tokens.
+
+    `deed` is the method of the protocol, or a word of ours: `answer`, `code`, `pair`, `create
+    token`, `revoke token`. `name` and `token` are those of the token by which they came, "" for
+    what a command here did. `address` is where from, `transport` by what way. Never what was said.
+    """
+
+    at: int
+    deed: str
+    name: str
+    token: str = ""
+    session_id: str | None = None
+    address: str = ""
+    transport: str = ""
+
+
 class Access(Protocol):
-    """The tokens of a journal."""
+    """The tokens of a journal, and what was done with them."""
 
     async def access_tokens(self) -> list[AccessToken]:
         """All of them, oldest first; also those that open nothing any more."""
 
     async def keep_access_token(self, token: AccessToken) -> None:
         """Add it; of one that is there, note its last use, or its end, which stays."""
+
+    async def deeds(self, since: int, limit: int) -> list[Deed]:
+        """The last of what was done since then, in ms since the epoch, oldest first."""
+
+    async def keep_deeds(self, deeds: Sequence[Deed]) -> None:
+        """Add these. Of each token, and of all, so many are kept as a person would read."""
 
 
 def new_token(

@@ -37,6 +37,7 @@ from acphold.errors import (
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
+from acphold.hub.client_request import DECISIONS
 from acphold.hub.forks import FORK_SESSION
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
@@ -174,7 +175,10 @@ class Connection:
     async def ask(self, method: str, params: bytes) -> bytes:
         if method == CREATE_ELICITATION.name:
             self._pages.see(params)
-        return await self.peer.call_raw(method, params)
+        answer = await self.peer.call_raw(method, params)
+        if method in DECISIONS:
+            self._principal.note("answer", session_id_in(params))
+        return answer
 
     def tell(self, method: str, params: bytes) -> None:
         if method == COMPLETE_ELICITATION.name and not self._pages.is_done(params):
@@ -206,6 +210,8 @@ class Connection:
 
     def _handle(self, request: Request) -> Awaitable[bytes | None] | None:
         handler = self._handlers.get(request.method)
+        if request.method != INITIALIZE.name:
+            self._principal.does(request.method, request.params)
         if handler is None:
             return self._extension(request)
         request.params = request.params or b"{}"
@@ -224,6 +230,7 @@ class Connection:
                     async with self._entering:
                         await self._require_entry()
                         await self._require_theirs(params)
+                self._principal.does(method, params)
                 if method == CANCEL.name:
                     await self._cancel(params)
                 else:

@@ -16,6 +16,7 @@ the sessions of other tenants for who has one.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from msgspec import Struct
@@ -54,12 +55,21 @@ STARTS = ("mcpServers", "additionalDirectories")
 started, and folders whose files are then served."""
 
 
+Note = Callable[[str, str | None], None]
+"""Writes down what somebody does, and in which session."""
+
+
+def unnoted(deed: str, session_id: str | None) -> None:
+    """What a person does at their own machine is written down nowhere."""
+
+
 class Principal(Struct, frozen=True, kw_only=True):
     """Somebody who is connected. `name` is for lists and the log.
 
     `session_id` is the only session that there is for them, None for all. Where they are on another
     machine, `is_here` is False: neither their files nor their terminals are those of the session.
     `tenant` is whose sessions there are for them, "" for those that are nobody's; None for all.
+    `note` writes down what they do.
     """
 
     name: str
@@ -67,6 +77,12 @@ class Principal(Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     is_here: bool = True
     tenant: str | None = None
+    note: Note = unnoted
+
+    def does(self, method: str, params: bytes) -> None:
+        """They do this, which they may: write it down, unless they only look."""
+        if self.note is not unnoted and NEEDED.get(method, "manage") != "watch":
+            self.note(method, session_id_in(params))
 
     def check(self, method: str, params: bytes) -> None:
         """Refuse what they may not ask; raises ForbiddenError, UnknownSessionError."""

@@ -23,14 +23,14 @@ from typing import Final
 from msgspec import MsgspecError, Struct
 from msgspec.json import Decoder
 
-from acphold.journal.access import SCOPES
+from acphold.journal.access import SCOPES, token_id
 from acphold.journal.access import Scope as Access
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT
 from acphold.web import pairing_codes
 from acphold.web.endpoints import Endpoints
 from acphold.web.exchange import Exchange
-from acphold.web.gate import COOKIE, SUBPROTOCOL, Gate, RefusedError
+from acphold.web.gate import COOKIE, SUBPROTOCOL, Admitted, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import SEARCH, SESSIONS, JournalPages
 from acphold.web.list_feed import FEED, ListFeed
@@ -102,7 +102,7 @@ async def _websocket(
 ) -> None:
     """One client, from its upgrade to its end."""
     subprotocols: list[str] = exchange.scope.get("subprotocols", [])
-    admitted = await gate.admit(exchange.headers, subprotocols, exchange.connection)
+    admitted = await gate.admit(exchange.headers, subprotocols, exchange.connection, exchange.came)
     name = _agent_at(endpoints, exchange.path)
     await exchange.receive()  # websocket.connect
     await exchange.send(
@@ -154,7 +154,7 @@ async def _request(
         case "POST", "/codes":
             await _new_code(gate, pairing, exchange)
         case _, path if path.startswith(ENDPOINT):
-            admitted = await gate.admit(exchange.headers, connection=exchange.connection)
+            admitted = await _admitted(gate, exchange)
             await http.serve(exchange, _agent_at(endpoints, path), admitted)
         case _, path if path == FEED:
             admitted = await gate.admit(exchange.headers, connection=exchange.connection)
@@ -163,16 +163,20 @@ async def _request(
             admitted = await gate.admit(exchange.headers, connection=exchange.connection)
             await metrics.answer(exchange, admitted.principal)
         case _, path if path.startswith((SESSIONS, SEARCH)):
-            admitted = await gate.admit(exchange.headers, connection=exchange.connection)
+            admitted = await _admitted(gate, exchange)
             await pages.answer(exchange, admitted.principal)
         case _:
             raise RefusedError(404, "there is nothing at this address")
 
 
+async def _admitted(gate: Gate, exchange: Exchange) -> Admitted:
+    return await gate.admit(exchange.headers, (), exchange.connection, exchange.came)
+
+
 async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     if not exchange.is_json:
         raise RefusedError(415, "application/json is wanted")
-    who = (await gate.admit(exchange.headers, connection=exchange.connection)).principal
+    who = (await _admitted(gate, exchange)).principal
     if "manage" not in who.scopes or who.session_id is not None:
         raise RefusedError(403, "a code is for who may manage; this token may not")
     try:
@@ -182,6 +186,7 @@ async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or SCOPES))
     if not who.scopes.issuperset(scopes):
         raise RefusedError(403, "a code permits no more than the token that asks for it")
+    who.note("code", None)
     code = pairing.new_code(scopes)
     await exchange.answer(200, {"code": code, "seconds": int(pairing_codes.SECONDS)})
 
@@ -200,6 +205,9 @@ async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
         raise RefusedError(403, "this code is wrong, used, or too old; `acphold serve` has another")
     name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH] or "a device"
     token = await gate.grant(name, scopes)
+    came, id_ = exchange.came, token_id(token)
+    address = gate.address(exchange.headers, came)
+    gate.audit.note("pair", None, name=name, token=id_, address=address, transport=came.transport)
     secure = "; Secure" if exchange.scope.get("scheme") == "https" else ""
     cookie = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}"
     granted = {"token": token, "scopes": scopes}

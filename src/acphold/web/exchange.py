@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec.json import encode
 
 from acphold.web.connections import STATE, Connection
-from acphold.web.gate import Headers, RefusedError
+from acphold.web.gate import Came, Headers, RefusedError
 from acphold.web.sockets import Receive, Scope, Send
 
 log = logging.getLogger(__name__)
@@ -36,6 +36,13 @@ class Exchange:
     def peer(self) -> str:
         """The address that it comes from, "" for one that may stand for many."""
         return "" if self.connection is None else self.connection.peer
+
+    @property
+    def came(self) -> Came:
+        """Where from it comes, as the one who handed it to us, and by what way."""
+        client = self.scope.get("client")
+        is_socket = self.scope["type"] == "websocket"
+        return Came(str(client[0]) if client else "", "websocket" if is_socket else "http")
 
     @property
     def method(self) -> str:

@@ -13,8 +13,11 @@ is answered on the strength of where it comes from:
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from functools import partial
 from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import urlsplit
@@ -27,6 +30,7 @@ from acphold.history.times import now_ms
 from acphold.journal.access import Access, AccessToken, Scope, new_token, token_id
 from acphold.server.principals import Principal
 from acphold.web.attempts import Attempts
+from acphold.web.audit import Audit
 from acphold.web.connections import Connection, Connections, TooManyError
 
 log = logging.getLogger(__name__)
@@ -58,6 +62,16 @@ class RefusedError(AcpholdError):
         self.status = status
 
 
+class Came(Struct, frozen=True):
+    """Where from a request comes, and by what way: `websocket` or `http`."""
+
+    address: str = ""
+    transport: str = ""
+
+
+UNKNOWN: Final = Came()
+
+
 class Admitted(Struct, frozen=True):
     """Somebody who was let in, and by which token."""
 
@@ -68,12 +82,20 @@ class Admitted(Struct, frozen=True):
 class Gate:
     """See the module. `origins` are those that this server goes by, as `https://host:port`.
 
-    `connections` are those of our own server. To be made inside a running loop.
+    `connections` are those of our own server. `proxies` are the addresses of those in front, whose
+    word it is where a request comes from. To be made inside a running loop.
     """
 
     def __init__(
-        self, access: Access, origins: Collection[str], connections: Connections | None = None
+        self,
+        access: Access,
+        origins: Collection[str],
+        connections: Connections | None = None,
+        *,
+        proxies: Collection[str] = (),
     ) -> None:
+        self.audit = Audit(access)
+        self._proxies = frozenset(proxies)
         self._access = access
         self._connections = connections
         self._origins = frozenset(origins)
@@ -98,6 +120,7 @@ class Gate:
         headers: Headers,
         subprotocols: Iterable[str] = (),
         connection: Connection | None = None,
+        came: Came = UNKNOWN,
     ) -> Admitted:
         """Who sent these headers, on this connection of our server; raises RefusedError, one and
         the same for each wrong token."""
@@ -122,8 +145,23 @@ class Gate:
             scopes=frozenset(token.scopes),
             session_id=token.session_id,
             is_here=False,
+            note=partial(
+                self.audit.note,
+                name=token.name,
+                token=token.id,
+                address=self.address(headers, came),
+                transport=came.transport,
+            ),
         )
         return Admitted(who, token.id)
+
+    def address(self, headers: Headers, came: Came) -> str:
+        """Where a request comes from: of what a proxy of ours has handed on, what that one says."""
+        if came.address in self._proxies:
+            with suppress(ValueError):  # what stands before that anybody may have written
+                forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
+                return str(ipaddress.ip_address(forwarded))
+        return came.address
 
     async def grant(
         self, name: str, scopes: tuple[Scope, ...], expires_at: int | None = None

@@ -67,7 +67,7 @@ EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
 class Listening(Struct, frozen=True, kw_only=True):
     """Where is listened. `url` is how others reach it, where that is not the address itself: the
-    name of this machine, or a proxy."""
+    name of this machine, or a proxy. `proxy` is the address from which that one comes."""
 
     host: str = "127.0.0.1"
     port: int = 8260
@@ -75,6 +75,7 @@ class Listening(Struct, frozen=True, kw_only=True):
     key: str | None = None
     url: str | None = None
     http2: bool = False
+    proxy: str | None = None
 
     @property
     def is_local(self) -> bool:
@@ -149,10 +150,12 @@ async def serve(
         tokens = served_journal(services[default].journal)
         try:
             connections = _connections(listening)
-            gate = Gate(tokens, origins, connections)
+            proxies = () if listening.proxy is None else (listening.proxy,)
+            gate = Gate(tokens, origins, connections, proxies=proxies)
             pairing = Pairing(asyncio.get_running_loop().time)
             await _let_this_user_in(gate, tokens, origins)
             async with (
+                gate.audit.kept(),
                 Endpoints(services, default, tokens, called=called, linger=linger) as endpoints,
                 HttpClients(endpoints, gate) as http,
                 _looking(gate.look, TOKENS_SECONDS),

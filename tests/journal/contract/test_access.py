@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from acphold.journal import Journal
-from acphold.journal.access import new_token, token_id
+from acphold.journal.access import Deed, new_token, token_id
 
 
 async def test_tokens_are_kept_oldest_first_and_their_use_and_end_are_noted(
@@ -39,3 +39,20 @@ def test_a_token_opens_nothing_once_it_is_revoked_or_over() -> None:
     assert not kept.is_good(10)
     assert not replace(kept, revoked_at=2).is_good(3)
     assert replace(kept, expires_at=None).is_good(10**18)
+
+
+async def test_deeds_are_read_oldest_first_and_one_token_takes_no_room_of_another(
+    journal: Journal, other: Journal
+) -> None:
+    def deeds(token: str, *times: int) -> list[Deed]:
+        return [Deed(at=at, deed="session/prompt", name="phone", token=token) for at in times]
+
+    await journal.keep_deeds(deeds("one", 1, 2))
+    await other.keep_deeds(deeds("two", *range(3, 12_000)))
+    assert await journal.deeds(0, 2) == deeds("two", 11_998, 11_999)
+    kept = await journal.deeds(0, 100_000)
+    assert kept[:3] == [*deeds("one", 1, 2), *deeds("two", 2_000)]
+    assert len(kept) == 10_002
+    assert await journal.deeds(11_999, 10) == deeds("two", 11_999)
+    await journal.keep_deeds(deeds("one", 500 * 24 * 3600 * 1000))  # much later
+    assert len(await journal.deeds(0, 100_000)) == 1

@@ -258,6 +258,21 @@ _CHANGES: Final = (
     f"CREATE TRIGGER row_removed AFTER DELETE ON sessions BEGIN {_CHANGED_ROW.format('old')}; END",
 )
 
+_DEEDS: Final = (
+    """CREATE TABLE deeds (
+        id INTEGER PRIMARY KEY,
+        at INTEGER NOT NULL,
+        deed TEXT NOT NULL,
+        name TEXT NOT NULL,
+        token TEXT NOT NULL,
+        session_id TEXT,
+        address TEXT NOT NULL,
+        transport TEXT NOT NULL
+    )""",
+    "CREATE INDEX deeds_by_time ON deeds (at)",
+    "CREATE INDEX deeds_by_token ON deeds (token, id)",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -273,6 +288,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _STARTS,
     _TENANTS,
     _CHANGES,
+    _DEEDS,
 )
 
 VERSION: Final = len(MIGRATIONS)

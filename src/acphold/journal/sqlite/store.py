@@ -19,7 +19,7 @@ from acphold.errors import JournalBusyError, JournalError, LeaseLostError, Unkno
 from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
-from acphold.journal.access import AccessToken
+from acphold.journal.access import AccessToken, Deed
 from acphold.journal.journal import (
     READ_BYTES,
     Append,
@@ -42,6 +42,7 @@ from acphold.journal.location import journal_path
 from acphold.journal.owners import Here, Whose
 from acphold.journal.sqlite import (
     access_tokens,
+    deeds,
     deletion,
     free_pages,
     leases,
@@ -192,6 +193,12 @@ class SqliteJournal:
 
     async def keep_access_token(self, token: AccessToken) -> None:
         await self._write(lambda db: access_tokens.keep(db, token))
+
+    async def deeds(self, since: int, limit: int) -> list[Deed]:
+        return await self._look(lambda db: deeds.read(db, since, limit))
+
+    async def keep_deeds(self, deeds_: Sequence[Deed]) -> None:
+        await self._write(lambda db: deeds.keep(db, deeds_))
 
     # -- owning ---------------------------------------------------------------------------
 

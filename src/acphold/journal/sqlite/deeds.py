@@ -1,0 +1,54 @@
+"""The table of deeds: what was done by whom; see `journal.access`."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from acphold.journal.access import Deed
+
+KEPT = 10_000
+"""Deeds of one token, the newest: who does much takes nothing away of what others did."""
+
+KEPT_MS = 400 * 24 * 3600 * 1000
+"""How old a deed may get."""
+
+COLUMNS = "at, deed, name, token, session_id, address, transport"
+
+
+def read(connection: sqlite3.Connection, since: int, limit: int) -> list[Deed]:
+    """The last of them since then, oldest first."""
+    rows = connection.execute(
+        f"SELECT {COLUMNS} FROM deeds WHERE at >= ? ORDER BY id DESC LIMIT ?", (since, limit)
+    )
+    return [
+        Deed(
+            at=at,
+            deed=deed,
+            name=name,
+            token=token,
+            session_id=session_id,
+            address=address,
+            transport=transport,
+        )
+        for at, deed, name, token, session_id, address, transport in reversed(rows.fetchall())
+    ]
+
+
+def keep(connection: sqlite3.Connection, deeds: Sequence[Deed]) -> None:
+    """Add these, and forget what is beyond the bounds."""
+    connection.executemany(
+        f"INSERT INTO deeds ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
+        [
+            (it.at, it.deed, it.name, it.token, it.session_id, it.address, it.transport)
+            for it in deeds
+        ],
+    )
+    for token in {it.token for it in deeds}:
+        connection.execute(
+            "DELETE FROM deeds WHERE token = ?1 AND id <= (SELECT id FROM deeds WHERE token = ?1"
+            " ORDER BY id DESC LIMIT 1 OFFSET ?2)",
+            (token, KEPT),
+        )
+    newest = max(it.at for it in deeds)
+    connection.execute("DELETE FROM deeds WHERE at < ?", (newest - KEPT_MS,))
