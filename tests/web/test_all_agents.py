@@ -29,22 +29,20 @@ command = {one}
 [agents.two]
 command = {two}
 name = "the second"
+
+[agents.broken]
+command = ["/bin/false"]
 """
 
-ASKS = json.dumps(
-    [
-        {
-            "ask": [
-                "session/request_permission",
-                {
-                    "sessionId": "$ID",
-                    "toolCall": {"toolCallId": "t"},
-                    "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
-                },
-            ]
-        }
-    ]
-)
+
+def asks(session_id: str) -> str:
+    """A prompt that has the agent ask for permission."""
+    params = {
+        "sessionId": session_id,
+        "toolCall": {"toolCallId": "t"},
+        "options": [{"optionId": "yes", "name": "Yes", "kind": "allow_once"}],
+    }
+    return json.dumps([{"ask": ["session/request_permission", params]}])
 
 
 class Client:
@@ -110,7 +108,7 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
 ) -> None:
     async with client_of(served) as (client, introduced):
         can = introduced["agentCapabilities"]
-        assert can["_meta"]["acphold/allAgents"] == ["one", "two"]
+        assert can["_meta"]["acphold/allAgents"] == ["one", "two", "broken"]
         assert can["loadSession"] is True
         assert introduced["agentInfo"]["name"] == "acphold"
         assert agents_of(served) == []  # nobody has needed one yet
@@ -124,7 +122,11 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
         await client.say(second["sessionId"], "hello")
         assert client.heard_of("hello")
     async with client_of(served, "/acp/two") as (client, introduced):
-        assert introduced["agentCapabilities"]["_meta"]["acphold/allAgents"] == ["two", "one"]
+        assert introduced["agentCapabilities"]["_meta"]["acphold/allAgents"] == [
+            "two",
+            "one",
+            "broken",
+        ]
         listed = (await client.ask("session/list"))["sessions"]
         agents = {row["sessionId"]: row["_meta"]["acphold/agent"] for row in listed}
         assert agents == {first["sessionId"]: "one", second["sessionId"]: "two"}
@@ -139,7 +141,7 @@ async def test_sessions_of_all_agents_are_begun_listed_and_opened_each_with_its_
 async def test_what_an_agent_asks_is_answered_and_a_turn_is_cancelled(served: Served) -> None:
     async with client_of(served) as (client, _):
         second = await client.new(served.folder, **{"acphold/agent": "two"})
-        await client.say(second["sessionId"], ASKS)
+        await client.say(second["sessionId"], asks(second["sessionId"]))
         assert any('\\"yes\\"' in told for told in client.told)
         client.told.clear()
         waits = json.dumps([{"say": "waiting"}, {"until": "cancel"}, {"stop": "cancelled"}])
@@ -168,9 +170,13 @@ async def test_an_agent_ends_when_the_client_has_left_its_last_session(served: S
 
 async def test_what_cannot_be_is_refused_and_ends_nothing(served: Served) -> None:
     async with client_of(served) as (client, _):
-        with pytest.raises(RemoteError, match="one, two") as refused:
+        with pytest.raises(RemoteError, match="one, two, broken") as refused:
             await client.new(served.folder, **{"acphold/agent": "three"})
         assert refused.value.code == INVALID_PARAMS
+        with pytest.raises(RemoteError, match="broken ended before"):
+            await client.new(served.folder, **{"acphold/agent": "broken"})
+        with pytest.raises(RemoteError):
+            await client.ask("session/load", sessionId=7, cwd="/", mcpServers=[])
         with pytest.raises(RemoteError, match=r"not open|no session"):
             await client.say("nobody-has-this", "hello")
         opened = await client.new(served.folder)

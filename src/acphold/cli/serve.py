@@ -296,7 +296,8 @@ async def _serve(
                 linger=linger,
             )
         except OSError as exc:
-            told = f"{listening.host}:{listening.port} cannot be listened on: {exc.strerror}"
+            why = os.strerror(exc.errno or 0)  # without what Python adds to it
+            told = f"{listening.host}:{listening.port} cannot be listened on: {why}"
             raise SettingsError(told) from None
     return Exit.OK
 

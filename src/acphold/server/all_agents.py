@@ -194,8 +194,9 @@ class AllAgents:
     async def _initialize(self, request: Request) -> bytes:
         if self._lines:
             raise InvalidRequestError("initialize was answered already; it is sent once")
-        self._introduction = params = in_version_1(request.params)
+        params = in_version_1(request.params)
         offer = offer_of(decode(InitializeRequest, params).value, params)
+        self._introduction = params
         info = {"name": "acphold", "title": "acphold", "version": __version__}
         told = encode({"agentInfo": info, "authMethods": []})
         told = told_client(told, unstable=self._agents.unstable, begun=offer.begun)

@@ -157,10 +157,10 @@ async def _request(
             admitted = await _admitted(gate, exchange)
             await http.serve(exchange, _agent_at(endpoints, path), admitted)
         case _, path if path == FEED:
-            admitted = await gate.admit(exchange.headers, connection=exchange.connection)
+            admitted = await _admitted(gate, exchange)
             await feed.answer(exchange, admitted)
         case _, path if path == METRICS:
-            admitted = await gate.admit(exchange.headers, connection=exchange.connection)
+            admitted = await _admitted(gate, exchange)
             await metrics.answer(exchange, admitted.principal)
         case _, path if path.startswith((SESSIONS, SEARCH)):
             admitted = await _admitted(gate, exchange)
