@@ -87,6 +87,48 @@ def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Serv
     assert "it was revoked" in done.stderr
 
 
+def test_sessions_of_a_server_are_listed_found_shown_and_followed(served: Served) -> None:
+    server = ("--server", f"{served.url}#pair={served.pair}")
+    begun = far(served, "chat", *server, "--cwd", str(served.folder), typed="quick: a needle\n")
+    assert begun.returncode == 0, begun.stderr
+    server = ("--server", "localhost")
+    for words in (
+        ("list", "needle"),
+        ("list", "--live", "--limit", "1", "--json"),
+        ("search", "needle"),
+        ("search", "needle", "--json", "--in", "messages", "--rank", "--limit", "1"),
+    ):
+        there = far(served, *words, *server)
+        assert there.returncode == 0, (words, there.stderr)
+        assert "needle" in there.stdout, words
+        assert "Traceback" not in there.stderr
+    assert "Nothing was found" in far(served, "search", "haystack", *server).stderr
+    session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
+    assert far(served, "show", session_id[:6], "--json", *server).stdout == (
+        served.run("show", session_id, "--json") + "\n"
+    )
+    place = far(served, "search", "needle", "--json", *server).stdout.splitlines()[0]
+    place = place.partition('"place":"')[2].partition('"')[0]
+    assert "needle" in far(served, "show", place, *server).stdout
+    assert far(served, "show", "nothing", *server).returncode == 3
+    follow = subprocess.Popen(
+        [*ACPHOLD, "tail", session_id[:6], *server],
+        env=laptop(served),
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert follow.stdout is not None
+        while "a needle" not in (line := follow.stdout.readline()):
+            assert line
+        far(served, "chat", "--resume", session_id, *server, typed="quick: another\n")
+        while "You said: quick: another" not in (line := follow.stdout.readline()):
+            assert line
+    finally:
+        follow.kill()
+        follow.communicate()
+
+
 @pytest.mark.slow
 def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it_is_back(
     tmp_path: Path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import AsyncIterator, Iterator, Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from acphold.cli.command_line import (
     Exit,
     Parser,
+    UsageError,
     a_moment,
     a_text,
     above_zero,
@@ -21,6 +22,7 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, pages, path_of, rows_of
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -33,11 +35,15 @@ from acphold.cli.terminal_text import (
     on_one_line,
     short_age,
     visible,
+    visible_json,
 )
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow, Sessions
 from acphold.presentation.json_facts import session_json
 from acphold.server.neighbours import Live, LiveSession, live_sessions
+
+if TYPE_CHECKING:
+    from acphold.client.server_pages import FarSession
 
 TERMINAL_LIMIT = 30
 """Sessions shown on a terminal that was not told how many: the newest are what is looked for."""
@@ -122,6 +128,7 @@ def parser() -> Parser:
     made.add_argument("--follow", action="store_true", help="then print what changes, until Ctrl-C")
     made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
@@ -139,6 +146,7 @@ def list_sessions(
     archived: bool,
     follow: bool,
     as_json: bool,
+    server: str | None,
     journal: str | None,
 ) -> int:
     """List the sessions of the journal, newest first.
@@ -176,7 +184,11 @@ def list_sessions(
     )
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
-    if not exists(journal):
+    if (url := server_of(server, journal)) is not None:
+        if follow:
+            raise UsageError("--follow is for the sessions of this machine")
+        asyncio.run(_print_far(url, agent or "", wanted, limit, as_json=as_json))
+    elif not exists(journal):
         print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
     elif follow:
         asyncio.run(_follow(journal, wanted, limit, as_json=as_json))
@@ -250,6 +262,54 @@ async def _print_json(location: str | None, wanted: Wanted, limit: int | None) -
             outcomes = await journal.outcomes([row.session_id for row in rows])
             for row in rows:
                 sys.stdout.write(f"{session_json(row, live, outcomes)}\n")
+
+
+async def _print_far(
+    url: str, agent: str, wanted: Wanted, limit: int | None, *, as_json: bool
+) -> None:
+    """The same of a server far away."""
+    from acphold.cli.remote import pages_of  # late: it brings HTTP
+
+    found: list[FarSession] = []
+    async with await pages_of(url) as server:
+        async for each in server.sessions(
+            agent=agent,
+            cwd=wanted.filter.cwd or "",
+            archived=wanted.filter.archived,
+            unprompted="true" if wanted.filter.include_unprompted or wanted.only_live else "",
+            q=" ".join(wanted.words),
+        ):
+            if each.row.updated_at < wanted.since or (limit and len(found) > limit):
+                break
+            if each.live is not None or not wanted.only_live:
+                found.append(each)
+    if as_json:
+        for each in found[:limit]:
+            sys.stdout.write(f"{visible_json(each.line)}\n")
+        return
+    table, days, now = _Table(), list[str](), now_ms()
+    on_terminal = sys.stdout.isatty()
+    ids = [each.row.session_id for each in found]
+    for each in found[:limit]:
+        short = far_short_id(each.row.session_id, ids)
+        table.add(cells(each.row, short, now, each.live, whole_folder=not on_terminal))
+        days.append(day(each.row.updated_at, now))
+    if not found:
+        print(visible(_none(wanted)), file=sys.stderr)
+    elif on_terminal:
+        _print_coloured(table.rows(), days)
+    else:
+        table.print()
+    if limit is not None and len(found) > limit:
+        print(f"There are more; `--limit {limit * 4}` shows them.", file=sys.stderr)
+
+
+def far_short_id(session_id: str, among: Sequence[str]) -> str:
+    """As much of an id as tells it from these; the server has a whole journal of them."""
+    length = SHORT_ID
+    while any(it != session_id and it.startswith(session_id[:length]) for it in among):
+        length += 1
+    return session_id[:length]
 
 
 async def _print_table(location: str | None, wanted: Wanted, limit: int | None) -> None:

@@ -13,6 +13,7 @@ from acphold.cli.terminal_text import visible
 from acphold.client.far_line import FarLine
 from acphold.client.known_servers import remember, token_for
 from acphold.client.server_endpoint import Dial
+from acphold.client.server_pages import ServerPages
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import refuse, stop_at_signals
@@ -56,6 +57,11 @@ async def _serve_editor(url: str, streams: tuple[int, int]) -> int:
     if not serving.cancelled():
         serving.result()
     return Exit.OK
+
+
+async def pages_of(url: str) -> ServerPages:
+    """What reads from the server at a URL, once we have paired with it; raises as `paired` does."""
+    return ServerPages(url, await paired(url), seconds=SECONDS)
 
 
 async def paired(url: str) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import groupby
 
 from msgspec.structs import replace
@@ -21,7 +21,8 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, path_of, searched
-from acphold.cli.list import BEGIN, LEAST_TITLE, short_id
+from acphold.cli.list import BEGIN, LEAST_TITLE, far_short_id, short_id
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -33,9 +34,10 @@ from acphold.cli.terminal_text import (
     on_one_line,
     short_age,
     visible,
+    visible_json,
 )
 from acphold.history.times import now_ms
-from acphold.journal import Journal, Part, SearchHit, Sought
+from acphold.journal import Part, SearchHit, Sought
 from acphold.journal.hits import terms
 from acphold.presentation.json_facts import hit_json, place_name
 
@@ -87,6 +89,7 @@ def parser() -> Parser:
     )
     made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
@@ -102,6 +105,7 @@ def search(
     limit: int,
     as_json: bool,
     host: str | None,
+    server: str | None,
     journal: str | None,
 ) -> int:
     """Find what was said and done, newest first.
@@ -128,6 +132,9 @@ def search(
     )
     if not terms(sought.words):
         raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
+    if (url := server_of(server, journal)) is not None:
+        asyncio.run(_search_far(url, agent or "", sought, as_json=as_json))
+        return Exit.OK
     if not exists(journal):
         print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
         return Exit.OK
@@ -145,13 +152,37 @@ async def _search(location: str | None, sought: Sought, *, as_json: bool) -> Non
             for hit in hits:
                 sys.stdout.write(f"{hit_json(hit)}\n")
         else:
-            await _print(journal, hits)
+            ids = dict.fromkeys(hit.session_id for hit in hits)
+            _print(hits, {id_: await short_id(journal, id_) for id_ in ids})
             _remark(sought, found, await journal.catch_up(0))
             if remark := await unread_and_resumed(journal, location):
                 print(f"{remark}.", file=sys.stderr)
 
 
-async def _print(journal: Journal, hits: Sequence[SearchHit]) -> None:
+async def _search_far(url: str, agent: str, sought: Sought, *, as_json: bool) -> None:
+    """The same at a server far away."""
+    from acphold.cli.remote import pages_of  # late: it brings HTTP
+
+    wanted = {
+        "agent": agent,
+        "cwd": sought.cwd or "",
+        "since": iso(sought.since) if sought.since else "",
+        "in": sought.part or "",
+        "rank": "true" if sought.rank else "",
+    }
+    async with await pages_of(url) as server:
+        found = await server.search(sought.words, sought.limit + 1, wanted)
+    if as_json:
+        for each in found[: sought.limit]:
+            sys.stdout.write(f"{visible_json(each.line)}\n")
+        return
+    hits = [each.hit for each in found]
+    ids = [*dict.fromkeys(hit.session_id for hit in hits)]
+    _print(hits[: sought.limit], {id_: far_short_id(id_, ids) for id_ in ids})
+    _remark(sought, hits, 0)
+
+
+def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
     """Hits that follow each other in one session stand under its title."""
     page = _Coloured() if sys.stdout.isatty() else _Plain()
     now = now_ms()
@@ -163,7 +194,7 @@ async def _print(journal: Journal, hits: Sequence[SearchHit]) -> None:
         mark = "(archived) " if first.archived else ""
         title = page.fitting(mark + on_one_line(first.title or "(no title)"), len(where))
         page.line((title, "heading"), (where, "faint"))
-        short = on_one_line(await short_id(journal, session_id))
+        short = on_one_line(short_ids[session_id])
         for hit in (first, *more):
             label, style = SPEAKERS[hit.speaker]
             place = place_name(short, hit.seq)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from acphold.cli.command_line import Exit, Parser, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.settings import agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -19,10 +21,11 @@ from acphold.cli.terminal_text import (
     local,
     on_one_line,
 )
+from acphold.errors import UnknownSessionError
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
-from acphold.journal import Journal, SessionRow
+from acphold.journal import SessionRow
 from acphold.presentation.json_facts import entry_json, place_name
 
 if TYPE_CHECKING:
@@ -48,12 +51,19 @@ def parser() -> Parser:
         "--json", dest="as_json", action="store_true", help="one JSON object for each journal entry"
     )
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
 
 def show(
-    *, session_id: str | None, full: bool, as_json: bool, host: str | None, journal: str | None
+    *,
+    session_id: str | None,
+    full: bool,
+    as_json: bool,
+    host: str | None,
+    server: str | None,
+    journal: str | None,
 ) -> int:
     """Show the transcript of a session, or what stands at a place in it.
 
@@ -66,6 +76,11 @@ def show(
     ended.
     """
     assert host is None, "done there"
+    if (url := server_of(server, journal)) is not None:
+        if session_id is None:
+            raise UsageError("--server: ID is required; `acphold list` has them")
+        asyncio.run(_show_far(url, session_id, full=full, as_json=as_json))
+        return Exit.OK
     asyncio.run(_show(journal, session_id, full=full, as_json=as_json))
     return Exit.OK
 
@@ -73,30 +88,73 @@ def show(
 async def _show(location: str | None, given: str | None, *, full: bool, as_json: bool) -> None:
     async with opened(location) as journal:
         row, seq = await place(journal, given, "shows it")
-        if seq is not None:
-            await _show_place(journal, row, seq, full=full, as_json=as_json)
-        elif as_json:
-            async for entry in entries(journal, row.session_id):
-                sys.stdout.buffer.write(_json_line(entry))
-        else:
-            await _print_transcript(journal, row, full=full)
+        runs = await is_live(journal, row.session_id)
+        told = entries(journal, row.session_id)
+        await _tell(row, seq, told, full=full, as_json=as_json, runs=runs)
+
+
+async def _show_far(url: str, given: str, *, full: bool, as_json: bool) -> None:
+    """The same of a session on a server far away."""
+    from acphold.cli.remote import pages_of  # late: it brings HTTP
+
+    async with await pages_of(url) as server:
+        seq = None
+        try:
+            found = await server.session(given)
+        except UnknownSessionError:
+            session_id, at, number = given.rpartition("@")
+            if not (at and number.isascii() and number.isdecimal() and len(number) <= 10):
+                raise
+            found, seq = await server.session(session_id), int(number)
+        back = [entry async for entry in server.back(found.row.session_id)]
+
+        async def told() -> AsyncIterator[Entry]:
+            for entry in reversed(back):
+                yield entry
+
+        is_live_there = found.live is not None
+        await _tell(found.row, seq, told(), full=full, as_json=as_json, runs=is_live_there)
+
+
+async def _tell(
+    row: SessionRow,
+    seq: int | None,
+    told: AsyncIterator[Entry],
+    *,
+    full: bool,
+    as_json: bool,
+    runs: bool,
+) -> None:
+    """Print a session by its entries, or a place in it."""
+    if seq is not None:
+        await _show_place(row, seq, told, full=full, as_json=as_json, runs=runs)
+    elif as_json:
+        async for entry in told:
+            sys.stdout.buffer.write(_json_line(entry))
+    else:
+        await _print_transcript(row, told, full=full, runs=runs)
 
 
 async def _show_place(
-    journal: Journal, row: SessionRow, seq: int, *, full: bool, as_json: bool
+    row: SessionRow,
+    seq: int,
+    told: AsyncIterator[Entry],
+    *,
+    full: bool,
+    as_json: bool,
+    runs: bool,
 ) -> None:
     from acphold.reports.transcript import entries_by_turn, scene_at, turn_scenes
     from acphold.screen.layout import Gutter, Plain, passage
 
     number, turn = 0, list[Entry]()
-    async for turn in entries_by_turn(entries(journal, row.session_id)):
+    async for turn in entries_by_turn(told):
         number += any(entry.kind == PROMPT for entry in turn)
         if turn[-1].seq >= seq:
             break
     if as_json:
         sys.stdout.buffer.writelines(map(_json_line, turn))
         return
-    runs = await is_live(journal, row.session_id)
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     where = place_name(on_one_line(row.session_id), seq)
     layout.head(_title(row), [*_facts(row), f"turn {number}, around {where}"])
@@ -115,18 +173,19 @@ def _json_line(entry: Entry) -> bytes:
     return f"{entry_json(entry)}\n".encode()
 
 
-async def _print_transcript(journal: Journal, row: SessionRow, *, full: bool) -> None:
+async def _print_transcript(
+    row: SessionRow, told: AsyncIterator[Entry], *, full: bool, runs: bool
+) -> None:
     from acphold.reports.transcript import scenes
     from acphold.screen.layout import Gutter, Plain, passage
 
     layout = Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
     layout.head(_title(row), _facts(row))
-    told = False
-    runs = await is_live(journal, row.session_id)
-    async for scene in scenes(entries(journal, row.session_id)):
+    is_empty = True
+    async for scene in scenes(told):
         layout.put(passage(_told(scene, runs=runs), full=full))
-        told = True
-    if not told:
+        is_empty = False
+    if is_empty:
         layout.head("", ["Nothing was said in this session."])
 
 

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, visible
+from acphold.errors import ConnectionLostError
 from acphold.history.decisions import asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
 from acphold.history.timeline import turn_end
@@ -27,6 +29,13 @@ LOOK_SECONDS = 0.2
 """Between two looks into the journal: soon enough to read along, and hardly any work."""
 
 
+FAR_LOOK_SECONDS = 1.0
+"""The same for a server far away."""
+
+FAR_AT_ONCE = 50
+"""Sessions and entries of one page there: what is live stands near the beginning."""
+
+
 def parser() -> Parser:
     """The arguments of `tail`."""
     made = Parser(tail, "tail", "[OPTIONS] ID")
@@ -35,11 +44,19 @@ def parser() -> Parser:
         "--json", dest="as_json", action="store_true", help="one JSON object for each journal entry"
     )
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
 
-def tail(*, session_id: str, as_json: bool, host: str | None, journal: str | None) -> int:
+def tail(
+    *,
+    session_id: str,
+    as_json: bool,
+    host: str | None,
+    server: str | None,
+    journal: str | None,
+) -> int:
     """Print the last turn of a session, and what comes.
 
     It reads the journal, so nobody is disturbed: the agent does not wait for it, and questions
@@ -49,6 +66,9 @@ def tail(*, session_id: str, as_json: bool, host: str | None, journal: str | Non
     With --json each line is an object as `acphold show --json` has it.
     """
     assert host is None, "done there"
+    if (url := server_of(server, journal)) is not None:
+        asyncio.run(_tail_far(url, session_id, as_json=as_json))
+        return Exit.OK
     asyncio.run(_tail(session_id, journal, as_json=as_json))
     return Exit.OK
 
@@ -77,6 +97,50 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
     if not as_json:
         put(None)
     why = "has ended with the process that had it" if was_live else "is not live"
+    print(visible(f"Session {session_id} {why}."), file=sys.stderr)
+
+
+async def _tail_far(url: str, given: str, *, as_json: bool) -> None:
+    """The same of a session on a server far away; it waits while that cannot be reached."""
+    from acphold.cli.remote import pages_of  # late: it brings HTTP
+    from acphold.screen.plain import is_unread
+
+    put = _put_json if as_json else _Told().put
+    async with await pages_of(url) as server:
+        session_id = (await server.session(given)).row.session_id
+        after, shown, was_live, is_away = 0, False, False, False
+        while True:
+            try:
+                lives = (await server.session(session_id, FAR_AT_ONCE)).live is not None
+                fresh: list[Entry] = []
+                async for entry in server.back(session_id, FAR_AT_ONCE):
+                    if entry.seq <= after:
+                        break
+                    fresh.insert(0, entry)
+                    if not shown and entry.kind == PROMPT:
+                        break  # the last turn begins here
+            except ConnectionLostError as exc:
+                if not shown:
+                    raise
+                if not is_away:
+                    print(visible(f"{exc}; it is tried again"), file=sys.stderr)
+                is_away, lives, fresh = True, True, []
+            else:
+                if is_away:
+                    print(f"The connection to {server.origin} is back.", file=sys.stderr)
+                is_away = False
+            for entry in fresh:
+                put(entry)
+            after, shown = (fresh[-1].seq if fresh else after), True
+            if not lives:
+                break
+            if is_unread(sys.stdout):
+                return
+            was_live = True
+            await asyncio.sleep(FAR_LOOK_SECONDS)
+    if not as_json:
+        put(None)
+    why = "is not live any more" if was_live else "is not live"
     print(visible(f"Session {session_id} {why}."), file=sys.stderr)
 
 

@@ -20,7 +20,6 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from contextlib import suppress
-from importlib.util import find_spec
 from typing import Final, TypeVar
 
 import httpx2
@@ -37,6 +36,7 @@ from acphold.schema import (
     RESUME_SESSION,
 )
 from acphold.schema.session_ids import session_id_in
+from acphold.transports.http_client import http_client
 from acphold.transports.messages import MessageTransport
 from acphold.transports.obstacles import why
 from acphold.transports.route import Route
@@ -91,14 +91,7 @@ async def connect(route: Route) -> MessageTransport:
     Raises ConnectionLostError when nobody is there, SilentPeerError when nobody answers in time,
     RemoteRefusalError when we are not let in.
     """
-    http = httpx2.AsyncClient(
-        headers={**route.headers(), "User-Agent": "acphold"},
-        cookies=route.cookies,
-        verify=route.context() or True,
-        http2=find_spec("h2") is not None,
-        timeout=httpx2.Timeout(route.seconds, pool=None),
-        limits=httpx2.Limits(max_connections=None),
-    )
+    http = http_client(route)
     try:
         # Without a connection it is none of theirs (400), but who is let in is known.
         async with http.stream(

@@ -1,0 +1,270 @@
+"""What is read of the journal of an `acphold serve` far away: the list, entries, and what is found.
+
+Source: `web.journal_pages`. All of it is asked for with plain GETs, so nobody is attached to, and
+no agent is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from types import TracebackType
+from typing import Final, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import httpx2
+from msgspec import MsgspecError, Raw, Struct
+from msgspec.json import Decoder
+
+from acphold.client.known_servers import token_for
+from acphold.errors import (
+    AmbiguousIdError,
+    ConnectionLostError,
+    RemoteError,
+    SilentPeerError,
+    UnknownSessionError,
+)
+from acphold.history import Entry
+from acphold.history.entries import PROMPT
+from acphold.hub.annotations import milliseconds
+from acphold.journal import Origin, SearchHit, SessionRow
+from acphold.journal.journal import Speaker
+from acphold.rpc import MAX_MESSAGE
+from acphold.schema.splice import members
+from acphold.server.neighbours import LiveSession
+from acphold.transports.http_client import http_client
+from acphold.transports.obstacles import why
+from acphold.transports.route import Route
+from acphold.transports.urls import origin_of
+
+T = TypeVar("T")
+
+AT_ONCE: Final = 500
+"""Sessions or entries of one page."""
+
+
+class _Live(Struct, rename="camel"):
+    state: str
+    clients: int = 0
+
+
+class _Row(Struct, rename="camel"):
+    session_id: str
+    agent: str
+    cwd: str
+    title: str | None
+    created_at: str
+    updated_at: str
+    message_count: int = 0
+    unread: bool = False
+    archived: bool = False
+    origins: tuple[Origin, ...] = ()
+    live: _Live | None = None
+
+
+class _Hit(Struct, rename="camel"):
+    session_id: str
+    seq: int
+    at: str
+    speaker: Speaker
+    excerpt: str
+    marks: tuple[tuple[int, int], ...]
+    agent: str
+    cwd: str
+    title: str | None
+    tool: str | None = None
+    archived: bool = False
+
+
+class _Entry(Struct):
+    seq: int
+    kind: str
+    at: str
+    update: Raw = Raw(b"null")
+
+
+class _Rows(Struct, rename="camel"):
+    sessions: list[Raw]
+    next_cursor: str | None = None
+
+
+class _Entries(Struct):
+    entries: list[Raw]
+    before: int | None = None
+
+
+class _Hits(Struct, rename="camel"):
+    hits: list[Raw]
+    next_cursor: str | None = None
+
+
+class FarSession(NamedTuple):
+    """A session there; `line` is its JSON as it came, here and below."""
+
+    row: SessionRow
+    live: LiveSession | None
+    line: str
+
+
+class FarHit(NamedTuple):
+    """A place there where the words are."""
+
+    hit: SearchHit
+    line: str
+
+
+class ServerPages:
+    """See the module; an async context manager. Raises ConnectionLostError, RemoteRefusalError, and
+    RemoteError for what the server does not answer."""
+
+    def __init__(self, url: str, token: str | None, *, seconds: float) -> None:
+        self.origin = origin_of(url)
+        route = Route(url, token=token or token_for(url), seconds=seconds, limit=MAX_MESSAGE)
+        self._route = route
+
+    async def __aenter__(self) -> ServerPages:
+        self._http = http_client(self._route)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self._http.aclose()
+
+    async def sessions(self, at_once: int = AT_ONCE, **wanted: str) -> AsyncIterator[FarSession]:
+        """The sessions that are wanted, the newest first, `at_once` of them on a page."""
+        asked = {name: value for name, value in wanted.items() if value}
+        while True:
+            page = await self._get("/sessions", {**asked, "limit": str(at_once)}, _Rows)
+            for raw in page.sessions:
+                row = self._read(raw, _Row)
+                yield FarSession(_row(row), _live(row), _line(raw))
+            if page.next_cursor is None:
+                return
+            asked["cursor"] = page.next_cursor
+
+    async def session(self, given: str, at_once: int = AT_ONCE) -> FarSession:
+        """The one of this id, or of which this is the beginning; `-` is the newest.
+
+        Raises UnknownSessionError, AmbiguousIdError.
+        """
+        found: list[FarSession] = []
+        async for session in self.sessions(at_once, archived="include", unprompted="true"):
+            if session.row.session_id == given or given in ("-", "@last"):
+                return session
+            if session.row.session_id.startswith(given):
+                found.append(session)
+        if not found:
+            raise UnknownSessionError(given)
+        if len(found) > 1:
+            raise AmbiguousIdError(given, tuple(it.row.session_id for it in found))
+        return found[0]
+
+    async def back(self, session_id: str, at_once: int = AT_ONCE) -> AsyncIterator[Entry]:
+        """The entries of a session, from its end to its beginning."""
+        before: int | None = None
+        while True:
+            asked = {"limit": str(at_once)} | ({} if before is None else {"before": str(before)})
+            path = f"/sessions/{quote(session_id, safe='')}/entries"
+            page = await self._get(path, asked, _Entries)
+            for raw in page.entries:
+                yield _entry(self._read(raw, _Entry))
+            if page.before is None:
+                return
+            before = page.before
+
+    async def search(self, words: str, limit: int, wanted: Mapping[str, str]) -> list[FarHit]:
+        """Where the words are: `limit` hits at most."""
+        asked = {name: value for name, value in wanted.items() if value} | {"q": words}
+        found: list[FarHit] = []
+        while len(found) < limit:
+            asked["limit"] = str(min(limit - len(found), AT_ONCE))
+            page = await self._get("/search", asked, _Hits)
+            found += [FarHit(_hit(self._read(it, _Hit)), _line(it)) for it in page.hits]
+            if page.next_cursor is None:
+                break
+            asked["cursor"] = page.next_cursor
+        return found
+
+    async def _get(self, path: str, asked: dict[str, str], kind: type[T]) -> T:
+        try:
+            answer = await self._http.get(f"{self.origin}{path}", params=asked)
+        except httpx2.TimeoutException:
+            raise SilentPeerError(f"{self.origin} does not answer") from None
+        except httpx2.HTTPError as exc:
+            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
+        if answer.status_code == 404 and path != "/sessions":
+            raise UnknownSessionError(path.split("/")[2] if path.count("/") > 1 else "")
+        if answer.status_code in (400, 403, 409):
+            told = members(answer.content).get("error", b"")
+            raise RemoteError(-32603, told.decode().strip('"') or f"HTTP {answer.status_code}")
+        if answer.status_code != 200:
+            raise self._route.refused(answer.status_code)
+        return self._read(Raw(answer.content), kind)
+
+    def _read(self, raw: Raw, kind: type[T]) -> T:
+        try:
+            return Decoder(kind).decode(raw)
+        except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
+            told = f"{self.origin} answers what cannot be read ({exc}): is it an `acphold serve`?"
+            raise ConnectionLostError(told) from None
+
+
+def _line(raw: Raw) -> str:
+    """On one line: in JSON a line break stands between two tokens alone."""
+    return bytes(raw).decode().replace("\n", " ").replace("\r", " ")
+
+
+def _row(row: _Row) -> SessionRow:
+    return SessionRow(
+        session_id=row.session_id,
+        agent=row.agent,
+        cwd=row.cwd,
+        additional_directories=(),
+        title=row.title,
+        created_at=milliseconds(row.created_at),
+        updated_at=milliseconds(row.updated_at),
+        message_count=row.message_count,
+        prompted=True,  # the server has left out the others, if they were not wanted
+        last_seq=0,
+        archived=row.archived,
+        origins=row.origins,
+        unread=b"" if row.unread else None,
+    )
+
+
+def _live(row: _Row) -> LiveSession | None:
+    if row.live is None:
+        return None
+    return LiveSession(
+        row.session_id,
+        row.live.clients,
+        running=row.live.state == "running",
+        waiting=row.live.state == "waiting",
+    )
+
+
+def _entry(entry: _Entry) -> Entry:
+    raw = bytes(entry.update)
+    if entry.kind == PROMPT:
+        raw = members(raw).get("prompt", b"[]")
+    return Entry(entry.seq, entry.kind, milliseconds(entry.at), raw)
+
+
+def _hit(hit: _Hit) -> SearchHit:
+    return SearchHit(
+        session_id=hit.session_id,
+        seq=hit.seq,
+        at=milliseconds(hit.at),
+        kind="",
+        speaker=hit.speaker,
+        excerpt=hit.excerpt,
+        marks=hit.marks,
+        agent=hit.agent,
+        cwd=hit.cwd,
+        title=hit.title,
+        tool=hit.tool,
+        archived=hit.archived,
+    )

@@ -1,0 +1,22 @@
+"""HTTP with a server far away, by the way that leads there; imported late, for `httpx2` takes its
+time."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+
+import httpx2
+
+from acphold.transports.route import Route
+
+
+def http_client(route: Route) -> httpx2.AsyncClient:
+    """What asks the server; whoever makes it closes it."""
+    return httpx2.AsyncClient(
+        headers={**route.headers(), "User-Agent": "acphold"},
+        cookies=route.cookies,
+        verify=route.context() or True,
+        http2=find_spec("h2") is not None,
+        timeout=httpx2.Timeout(route.seconds, pool=None),
+        limits=httpx2.Limits(max_connections=None),
+    )
