@@ -1,90 +1,129 @@
-"""Makes docs/api.md from the docstrings: `make docs`. A test tells when it is out of date."""
+"""Makes the pages of the API from the docstrings: `make docs`. A test tells if it was not."""
 
 from __future__ import annotations
 
 import ast
 import copy
 import inspect
+import re
 import textwrap
 from collections.abc import Iterator
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple, is_typeddict
 
+from msgspec import Struct
 from msgspec.structs import fields
 
 import acphold
-import acphold.client
-import acphold.mcp
-import acphold.testing
-import acphold.transports.web_sockets
+from acphold import schema
 from acphold.errors import AcpholdError
 from acphold.library import agent
+from acphold.schema.shapes import UnknownVariant
 from acphold.serve_options import AgentOptions, ServeOptions
 
-PAGE = Path(__file__).with_name("api.md")
+HERE = Path(__file__).parent
+PAGE = HERE / "api.md"
+SOURCE = Path(acphold.__file__).parent
 
 HEAD = """\
 # API
 
-Everything that authors of agents and of clients can call, from the docstrings (`make docs`). For a
-tour, read [Write an agent](library.md) and [Talk to an agent](library.md#talk-to-an-agent). What
-`acphold.sync` has is the client of this page without `await`. Names are imported from `acphold`,
-unless said otherwise; types of the protocol that are only mentioned here (`ContentBlock`,
-`ClientCapabilities` …) are in `acphold.schema`. "Source" names the page of the protocol's
-specification.
+Everything that authors of agents and of clients can call, from the docstrings (`make docs`), a page
+for each role. For a tour, read [Write an agent](library.md) and
+[Talk to an agent](library.md#talk-to-an-agent). Each heading says where a name is imported from;
+[Versions](versions.md) says what may change, and when.
 """
 
-SECTIONS = {
-    "An agent": "Agent Value SessionHook AuthHandler LogoutHandler SignedIn MethodHandler"
-    " StopReason Refusal MaxTokens MaxTurnRequests",
-    "Many clients": "Server Visitor Principal Scope",
-    "Transports": "Transport StreamTransport MessageTransport MessageConnection over_websocket"
-    " transports.web_sockets.PlainSocket transports.web_sockets.AcceptedSocket",
-    "A turn": "Turn PlanEntry",
-    "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit Outcome"
-    " PermissionOption ToolCallLocation",
-    "Files and commands": "SessionFiles PendingCommand RunningCommand CommandOutput CommandExit",
-    "A session and its past": "Session Severity Store SessionState Message ToolCall TurnEnd",
-    "MCP servers": "TurnServers mcp.Connection mcp.Tool mcp.CallResult mcp.Prompt"
-    " mcp.PromptArgument mcp.Progress mcp.offers.Resource mcp.offers.MadePrompt"
-    " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable HttpHeader",
-    "What one sees of it": "LogContext",
-    "Content of messages": "TextContent ImageContent AudioContent ResourceLink EmbeddedResource"
-    " TextResourceContents BlobResourceContents",
-    "A client": "connect connect_over client.Options RemoteAgent RemoteSession RemoteTurn"
-    " client.UpdateStream client.Replay Content Folder PermissionQuestion Policy Kind"
-    " PermissionAnswer AskPermission FormQuestion AskForm Filled PageQuestion AskPage Handler",
-    "Tests of an agent": "testing.connect testing.WatchedAgent testing.WatchedSession"
-    " testing.WatchedTurn testing.Received testing.Promise testing.TRANSPORT_PROMISES MakePair",
+
+class Role(NamedTuple):
+    """A page: what it is called and begins with, and the names in its sections."""
+
+    title: str
+    head: str
+    sections: dict[str, str]
+
+
+ROLES = {
+    "api-agent": Role(
+        "An agent",
+        "What an author of an agent works with; the tour is [Write an agent](library.md).",
+        {
+            "The agent": "Agent Value SessionHook AuthHandler LogoutHandler SignedIn MethodHandler"
+            " StopReason Refusal MaxTokens MaxTurnRequests",
+            "Many clients": "Server Visitor Principal Scope",
+            "A turn": "Turn PlanEntry",
+            "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit"
+            " Outcome PermissionOption ToolCallLocation",
+            "Files and commands": "SessionFiles PendingCommand RunningCommand CommandOutput"
+            " CommandExit",
+            "A session and its past": "Session Severity Store SessionState TurnState Item Message"
+            " MessageRole ToolCall ContextCompaction SubAgent TurnEnd TurnOutcome",
+            "Its past, for a model": "bridges.pydantic_ai.model_messages"
+            " bridges.openai.chat_messages bridges.anthropic.messages",
+            "MCP servers": "TurnServers mcp.Connection mcp.Tool mcp.CallResult mcp.Prompt"
+            " mcp.PromptArgument mcp.Progress mcp.offers.Resource mcp.offers.MadePrompt"
+            " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable"
+            " HttpHeader",
+            "What one sees of it": "LogContext",
+            "Content of messages": "TextContent ImageContent AudioContent ResourceLink"
+            " EmbeddedResource TextResourceContents BlobResourceContents",
+        },
+    ),
+    "api-client": Role(
+        "A client",
+        "What a program works with that talks to agents; the tour is"
+        " [Talk to an agent](library.md#talk-to-an-agent). `acphold.sync` has the same in plain"
+        " calls.",
+        {
+            "Connecting": "connect connect_over Options Folder Handler",
+            "Without asyncio": "sync.connect sync.ConnectOptions",
+            "The agent": "RemoteAgent",
+            "A session": "RemoteSession Content ConfigOption Replay UpdateStream",
+            "A turn": "RemoteTurn",
+            "What an agent asks": "PermissionQuestion Policy Rule Kind PermissionAnswer"
+            " AskPermission FormQuestion AskForm Filled PageQuestion AskPage",
+        },
+    ),
+    "api-testing": Role(
+        "Tests of an agent",
+        "A client in memory: [that of `connect`](api-client.md), and what it recorded besides.",
+        {
+            "Connecting": "testing.connect",
+            "What it gives": "testing.WatchedAgent testing.WatchedSession testing.WatchedTurn"
+            " testing.Received",
+        },
+    ),
+    "api-transport": Role(
+        "A transport",
+        "What carries the protocol, for whom stdio and what `connect` starts are not enough.",
+        {
+            "A connection": "Transport",
+            "Adapters": "StreamTransport MessageTransport MessageConnection over_websocket"
+            " transports.web_sockets.PlainSocket transports.web_sockets.AcceptedSocket",
+            "What one promises": "testing.Promise testing.TRANSPORT_PROMISES"
+            " testing.transports.MakePair",
+        },
+    ),
 }
-"""Everything but the errors, which are found by themselves."""
+"""The pages but for that of the schema, which is made of it."""
+
+TYPES = {
+    name.asname or name.name: (str(node.module), name.name)
+    for node in ast.parse((SOURCE / "types.py").read_text(encoding="utf-8")).body
+    if isinstance(node, ast.ImportFrom)
+    for name in node.names
+}
+"""What `acphold.types` offers, and where it is defined."""
 
 ALIASES = {
-    "MakePair": "testing/transports.py",
-    "TRANSPORT_PROMISES": "testing/transports.py",
-    "StopReason": "library/definition.py",
-    "SessionHook": "library/definition.py",
-    "AuthHandler": "library/definition.py",
-    "LogoutHandler": "library/definition.py",
-    "SignedIn": "library/definition.py",
-    "MethodHandler": "library/definition.py",
-    "Scope": "journal/access.py",
-    "Value": "library/agent.py",
-    "Location": "library/tools.py",
-    "Outcome": "library/form.py",
-    "Severity": "library/author_session.py",
-    "Policy": "client/policy.py",
-    "AskPermission": "client/policy.py",
-    "PermissionAnswer": "client/policy.py",
-    "AskForm": "client/form_answers.py",
-    "AskPage": "client/form_answers.py",
-    "Filled": "client/form_answers.py",
-    "Folder": "client/advertised.py",
-    "Content": "client/prompt_content.py",
-    "Handler": "client/duties.py",
-    "Kind": "client/policy.py",
+    **TYPES,
+    "StopReason": ("acphold.library.definition", "StopReason"),
+    "testing.TRANSPORT_PROMISES": ("acphold.testing.transports", "TRANSPORT_PROMISES"),
+    "testing.transports.MakePair": ("acphold.testing.transports", "MakePair"),
 }
-"""Names of types that are no classes, and where they are defined."""
+"""Names that may be no classes."""
 
 SHOWN = {
     "Connection": "tools resources prompts call read_resource get_prompt error",
@@ -98,15 +137,11 @@ IN_WORDS = {
     "A": "AuthHandler",
     "I": "SignedIn",
     "Int64": "int",
-    "Item": "Message | ToolCall | TurnEnd",
     "L": "LogoutHandler",
     "M": "MethodHandler",
-    "Role": "Literal['user', 'agent', 'thought']",
     "S": "SessionHook",
     "StopReasonOrNone": "StopReason | None",
-    "TurnOutcome": "Literal['completed', 'limited', 'refused', 'cancelled', 'failed',"
-    " 'interrupted']",
-    "TurnState": "Literal['idle', 'running', 'interrupted']",
+    "Role": "MessageRole",
 }
 """Names in signatures that a reader cannot look up, and what they stand for."""
 
@@ -123,19 +158,90 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 def names() -> list[str]:
     """What is documented, in order."""
-    listed = [name for section in SECTIONS.values() for name in section.split()]
+    sections = [names for role in ROLES.values() for names in role.sections.values()]
+    listed = [name for names in sections for name in names.split()]
     return [*listed, *(error.__name__ for error in errors())]
 
 
-def page() -> str:
-    """The whole page."""
-    parts = [HEAD]
-    for title, listed in SECTIONS.items():
-        parts.append(f"## {title}\n")
-        parts += [part for name in listed.split() for part in entry(name)]
+def pages() -> dict[Path, str]:
+    """All pages, by their files."""
+    made = {PAGE: _index()}
+    for name, role in ROLES.items():
+        parts = [f"# {role.title}\n", f"{role.head}\n", _contents(role.sections)]
+        for title, listed in role.sections.items():
+            parts.append(f"## {title}\n")
+            parts += [part for one in listed.split() for part in entry(one)]
+        made[HERE / f"{name}.md"] = "\n".join(parts)
+    made[HERE / "api-schema.md"] = _schema()
+    return made
+
+
+def _index() -> str:
+    parts = [HEAD, "## By role\n"]
+    for name, role in ROLES.items():
+        sections = ", ".join(f"[{it}]({name}.md#{_anchor(it)})" for it in role.sections)
+        parts.append(f"- [{role.title}]({name}.md): {sections}")
+    parts.append("- [The schema](api-schema.md): the types and methods of the protocol\n")
     parts.append("## Errors one may catch\n\nBelow each stand those that are a kind of it.\n")
     parts.append("\n".join(error_tree(AcpholdError, 0)) + "\n")
     return "\n".join(parts)
+
+
+def _contents(sections: dict[str, str]) -> str:
+    """A table of contents: the sections, with the names in each."""
+    lines = []
+    for title, listed in sections.items():
+        names = [_heading(name) for name in listed.split()]
+        links = ", ".join(f"[{it.removeprefix('acphold.')}](#{_anchor(it)})" for it in names)
+        links = links.replace("[types.", "[")
+        lines.append(f"- [{title}](#{_anchor(title)}): {links}")
+    return "\n".join(lines) + "\n"
+
+
+def _anchor(heading: str) -> str:
+    return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+
+
+def _heading(name: str) -> str:
+    """Where a name is imported from."""
+    return f"acphold.types.{name}" if name in TYPES else f"acphold.{name}"
+
+
+def _schema() -> str:
+    """The page of the protocol: its methods, then its types with their fields."""
+    offered = {name: found for name, found in vars(schema).items() if not name.startswith("_")}
+    types = {name: it for name, it in offered.items() if isinstance(it, type)}
+    shown = {
+        name: it for name, it in sorted(types.items()) if issubclass(it, Struct | UnknownVariant)
+    }
+    parts = [
+        "# The schema\n",
+        "The types and methods of the protocol, version 1, in `acphold.schema`. Fields are in"
+        " Python's spelling; what a release of the protocol adds later is kept, and sent on as it"
+        " came. The meaning of each is in the protocol's own pages.\n",
+        "- [Methods](#methods)\n- [Reading and writing](#reading-and-writing)\n- [Types](#types)\n",
+        "## Methods\n",
+        "For `RemoteAgent.ask`, which takes and gives their types.\n",
+        "| name | method | params | result |\n|---|---|---|---|",
+    ]
+    for name, it in sorted(offered.items()):
+        if isinstance(it, schema.Method):
+            parts.append(f"| `{name}` | `{it.name}` | {_link(it.params)} | {_link(it.result)} |")
+        elif isinstance(it, schema.Notification):
+            parts.append(f"| `{name}` | `{it.name}` | {_link(it.params)} | |")
+    parts.append("\n## Reading and writing\n")
+    for name, it in sorted(offered.items()):
+        if inspect.isfunction(it):
+            parts += entry(f"schema.{name}")
+    parts.append("## Types\n")
+    for name in shown:
+        parts += entry(f"schema.{name}")
+    return "\n".join(parts)
+
+
+def _link(kind: type) -> str:
+    name = kind.__name__
+    return f"[{name}](#{_anchor(f'acphold.schema.{name}')})" if hasattr(schema, name) else name
 
 
 def errors() -> list[type[AcpholdError]]:
@@ -160,14 +266,12 @@ def _hangs_below_what_is_unnamed(error: type[AcpholdError]) -> bool:
 def entry(name: str) -> Iterator[str]:
     """A name with its docstring, then what it offers."""
     short = name.rpartition(".")[2]
-    if short in ALIASES:
-        yield from _alias(short)
+    found = found_by(name)
+    if not (isinstance(found, type) or inspect.isfunction(found)):
+        yield from _alias(name)
         return
-    found: object = acphold
-    for part in name.split("."):
-        found = getattr(found, part)
     node = _node(found)
-    yield f"### acphold.{name}\n"
+    yield f"### {_heading(name)}\n"
     yield _block(_class(short, found) if isinstance(found, type) else _function(node))
     doc = ast.get_docstring(node) or ""
     yield f"{doc.partition(BLANK)[0] if short in SHOWN else doc}\n"
@@ -182,22 +286,37 @@ def entry(name: str) -> Iterator[str]:
             yield from _meanings(member)
 
 
+def found_by(name: str) -> object:
+    """What a name on a page stands for; a function without what is wrapped around it."""
+    path = f"types.{name}" if name in TYPES else name
+    module, _, short = f"acphold.{path}".rpartition(".")
+    return inspect.unwrap(getattr(import_module(module), short))
+
+
 def _alias(name: str) -> Iterator[str]:
     """The name of a type, what it stands for, and the docstring that follows it."""
-    source = Path(acphold.__file__).parent / ALIASES[name]
+    module, original = ALIASES[name]
+    source = SOURCE.joinpath(*module.split(".")[1:]).with_suffix(".py")
     body = ast.parse(source.read_text(encoding="utf-8")).body
     for node, behind in pairwise(body):
-        match node, behind:
-            case (
-                ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value),
-                ast.Expr(value=ast.Constant(value=str(doc))),
-            ) if found == name:
-                if isinstance(value, ast.Constant):  # as a string, for types that are not imported
-                    value = ast.parse(str(value.value), mode="eval").body
-                stands_for = _text(value)
-                yield f"### {'acphold.' if name in acphold.__all__ else ''}{name}\n"
-                yield _block(f"{name} = {stands_for}")
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=found), value=ast.expr() as value):
+                pass
+            case ast.Assign(targets=[ast.Name(id=found)], value=value):
+                pass
+            case _:
+                continue
+        if found != original:
+            continue
+        if isinstance(value, ast.Constant):  # as a string, for types that are not imported
+            value = ast.parse(str(value.value), mode="eval").body
+        match behind:
+            case ast.Expr(value=ast.Constant(value=str(doc))):
+                yield f"### {_heading(name)}\n"
+                yield _block(f"{name.rpartition('.')[2]} = {_text(value)}")
                 yield f"{' '.join(doc.split())}\n"
+                return
+    raise LookupError(f"{name} has no docstring in {module}")
 
 
 def _node(found: object) -> ast.ClassDef | Function:
@@ -254,13 +373,22 @@ def _class(name: str, found: type) -> str:
         for kind in reversed(kinds)
         for node in kind.body
         if isinstance(node, ast.AnnAssign) and _is_shown(name, _text(node.target))
+        if issubclass(found, Struct) or is_typeddict(found)  # else they are no fields
     ]
-    return "\n    ".join([f"class {name}{':' if fields else ''}", *fields])
+    of = "(TypedDict)" if is_typeddict(found) else "(Protocol)" if is_protocol(found) else ""
+    return "\n    ".join([f"class {name}{of}{':' if fields else ''}", *fields])
+
+
+def is_protocol(found: type) -> bool:
+    """Whether it is there to be fulfilled."""
+    return bool(getattr(found, "_is_protocol", False))
 
 
 def _function(node: ast.ClassDef | Function) -> str:
     assert isinstance(node, Function)
     start = "async def" if isinstance(node, ast.AsyncFunctionDef) else "def"
+    if any(_text(decorator) == "asynccontextmanager" for decorator in node.decorator_list):
+        start = f"@asynccontextmanager\n{start}"
     arguments = node.args
     if options := _options(node):
         arguments = ast.arguments([], [], None, [], [], None, [])
@@ -308,6 +436,8 @@ def _call(start: str, arguments: ast.arguments, returns: ast.expr | None) -> str
     elif arguments.kwonlyargs:
         shown.append("*")
     shown += map(_argument, arguments.kwonlyargs, arguments.kw_defaults)
+    if arguments.kwarg is not None:
+        shown.append(f"**{_text(arguments.kwarg)}")
     given = "" if returns is None or _text(returns) == "None" else f" -> {_text(returns)}"
     line = f"{start}({', '.join(shown)}){given}"
     if len(line) <= 92:
@@ -345,4 +475,5 @@ def _block(code: str) -> str:
 
 
 if __name__ == "__main__":
-    PAGE.write_text(page(), encoding="utf-8")
+    for file, text in pages().items():
+        file.write_text(text, encoding="utf-8")

@@ -45,6 +45,7 @@ ROWS = {
     "conformance": 10,
     "sync": 10,
     "testing": 10,
+    "types": 10,
     "presentation": 11,
     "exports": 12,
     "screen": 12,

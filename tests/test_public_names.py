@@ -16,7 +16,7 @@ PUBLIC = {
     "acphold": """
         AcpholdError Agent AgentBusyError AgentError AgentExitedError AgentStartError
         AgentTimeoutError AudioContent AuthRequiredError BlobResourceContents
-        CapabilityError CommandExit CommandOutput ConnectionLostError Decision
+        CapabilityError CommandExit CommandOutput ConnectionLostError ContextCompaction Decision
         DeclarationError EmbeddedResource EnvVariable FileAccessError FileTooLargeError
         ForbiddenError FormAnswer FormQuestion HttpHeader ImageContent InvalidParamsError
         JournalError LogContext MaxTokens MaxTurnRequests McpAnswerError McpConnectError McpError
@@ -25,7 +25,7 @@ PUBLIC = {
         MissingFileError NotTextError OutsideRootsError PageQuestion
         PendingCommand PermissionOption PermissionQuestion PlanEntry Principal Refusal RemoteAgent
         RemoteError RemoteRefusalError RemoteSession RemoteTurn ResourceLink
-        RunningCommand RunningTool
+        RunningCommand RunningTool SubAgent
         Server MessageConnection MessageTransport StreamTransport Transport
         over_websocket Session SessionFiles SessionState StopReason Store TerminalStartError
         TextContent TextResourceContents ToolCall ToolCallLocation Turn TurnEnd TurnServers
@@ -34,6 +34,18 @@ PUBLIC = {
     "acphold.testing": """
         Promise Received TRANSPORT_PROMISES WatchedAgent WatchedSession WatchedTurn connect
     """,
+    "acphold.types": """
+        AskForm AskPage AskPermission AuthHandler ConfigOption Content Filled Folder Handler Item
+        Kind Location LogoutHandler MessageRole MethodHandler Options Outcome PermissionAnswer
+        Policy Replay Rule Scope SessionHook Severity SignedIn TurnOutcome TurnState
+        UpdateStream Value
+    """,
+    "acphold.sync": """
+        ConnectOptions RemoteAgent RemoteSession RemoteTurn connect
+    """,
+    "acphold.bridges.anthropic": "messages",
+    "acphold.bridges.openai": "chat_messages",
+    "acphold.bridges.pydantic_ai": "model_messages",
     "acphold.agents": """
         Agent Answered Asked Call Event Exchange Listener ListenerToMany Notified Unheard Updates
         ask
@@ -82,6 +94,30 @@ PUBLIC = {
     """,
 }
 """`acphold.schema` is not here: its names are the protocol's, which `tests/schema` compares."""
+
+
+MODULES = (
+    "acphold",
+    "acphold.bridges.anthropic",
+    "acphold.bridges.openai",
+    "acphold.bridges.pydantic_ai",
+    "acphold.sync",
+    "acphold.testing",
+    "acphold.types",
+)
+"""What users may import from, beside `acphold.schema`; see docs/versions.md. Everything else is
+internal, the other packages here included: that they say what they offer is for ourselves."""
+
+
+def test_the_page_on_versions_names_the_public_modules_and_no_others() -> None:
+    page = (Path(acphold.__file__).parents[2] / "docs" / "versions.md").read_text("utf-8")
+    table = page.partition("## Public names")[2].partition("With a public class")[0]
+    assert {*re.findall(r"`(acphold[\w.]*)`", table)} == {*MODULES, "acphold.schema"}
+
+
+@pytest.mark.parametrize("name", ["SubAgent", "TurnServers", "connect"])
+def test_what_follows_a_draft_of_the_protocol_says_so(name: str) -> None:
+    assert "Experimental: " in (getattr(acphold, name).__doc__ or "")
 
 
 @pytest.mark.parametrize("package", PUBLIC)

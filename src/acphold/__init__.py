@@ -49,7 +49,7 @@ if TYPE_CHECKING:
         WorkspaceError,
     )
     from acphold.history.fold import SessionState
-    from acphold.history.timeline import Message, ToolCall, TurnEnd
+    from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall, TurnEnd
     from acphold.library.agent import Agent
     from acphold.library.author_session import Session
     from acphold.library.commands import CommandExit, CommandOutput, PendingCommand, RunningCommand
@@ -103,6 +103,7 @@ __all__ = [
     "CommandExit",
     "CommandOutput",
     "ConnectionLostError",
+    "ContextCompaction",
     "Decision",
     "DeclarationError",
     "EmbeddedResource",
@@ -155,6 +156,7 @@ __all__ = [
     "StopReason",
     "Store",
     "StreamTransport",
+    "SubAgent",
     "TerminalStartError",
     "TextContent",
     "TextResourceContents",
@@ -188,7 +190,7 @@ _HOMES = {
         UnknownSessionError WorkspaceError
     """,
     "history.fold": "SessionState",
-    "history.timeline": "Message ToolCall TurnEnd",
+    "history.timeline": "ContextCompaction Message SubAgent ToolCall TurnEnd",
     "library.agent": "Agent",
     "library.author_session": "Session",
     "library.commands": "CommandExit CommandOutput PendingCommand RunningCommand",

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from acphold.schema.methods import Method
     from acphold.schema.updates import AvailableCommand, PlanEntry, UsageUpdate
 
+__all__ = ["ConnectOptions", "RemoteAgent", "RemoteSession", "RemoteTurn", "connect"]
+
 T = TypeVar("T")
 P = TypeVar("P")
 R = TypeVar("R")

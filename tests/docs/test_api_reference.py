@@ -1,4 +1,4 @@
-"""docs/api.md: made from the docstrings, complete and current."""
+"""The pages of the API: made from the docstrings, complete, current, and right."""
 
 from __future__ import annotations
 
@@ -6,47 +6,131 @@ import ast
 import inspect
 import re
 import textwrap
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import acphold
 import acphold.schema
-import acphold.testing
-from docs.api_reference import ALIASES, PAGE, names, page
+from docs.api_reference import found_by, names, pages
+from tests.test_public_names import MODULES
 
 
-def test_the_page_is_current() -> None:
-    assert PAGE.read_text(encoding="utf-8") == page(), "run `make docs`"
+def test_the_pages_are_current() -> None:
+    for file, text in pages().items():
+        assert file.read_text(encoding="utf-8") == text, "run `make docs`"
 
 
-def test_everything_that_can_be_imported_is_on_the_page() -> None:
-    offered = {*acphold.__all__, *(f"testing.{name}" for name in acphold.testing.__all__)}
-    assert offered - {"__version__"} <= set(names())
+def test_everything_that_can_be_imported_is_on_a_page() -> None:
+    offered = {
+        f"{module}.{name}".removeprefix("acphold.").removeprefix("types.")
+        for module in MODULES
+        for name in import_module(module).__all__
+    }
+    plain = {f"sync.{name}" for name in ("RemoteAgent", "RemoteSession", "RemoteTurn")}
+    assert offered - plain - {"__version__"} <= set(names())
 
 
-def test_every_type_in_a_signature_is_on_the_page_or_the_protocols() -> None:
+def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
     """A word that begins with a capital in a signature is a type somebody may want to look up."""
-    blocks = re.findall(r"^```python\n((?:async def|def|class) .*?)^```$", page(), re.M | re.S)
+    whole = "\n".join(pages().values())
+    blocks = re.findall(r"^```python\n((?:async def|def|class|@) .*?)^```$", whole, re.M | re.S)
     mentioned = {word for block in blocks for word in re.findall(r"\b[A-Z]\w*[a-z]\w*\b", block)}
-    known = {name.rpartition(".")[2] for name in names()} | ALIASES.keys()
+    known = {name.rpartition(".")[2] for name in names()}
     python = {"Any", "AsyncIterator", "Awaitable", "Callable", "Iterator", "Literal", "Mapping"}
+    python |= {"Path", "Sequence", "Event", "Task", "PathLike", "True", "False", "None", "Raw"}
     python |= {
-        "Path",
-        "Sequence",
-        "Event",
-        "Task",
-        "PathLike",
         "StreamReader",
         "StreamWriter",
-        "True",
-        "False",
-        "None",
+        "Final",
+        "Unpack",
+        "Iterable",
+        "Protocol",
+        "TypedDict",
+        "NotRequired",
+        "Annotated",
+        "Meta",
     }
     schema = Path(acphold.schema.__file__).parent
     protocol = "".join(path.read_text(encoding="utf-8") for path in schema.glob("*.py"))
-    elsewhere = {word for word in mentioned - known - python if word not in protocol}
-    assert elsewhere == set()
+    assert {word for word in mentioned - known - python if word not in protocol} == {
+        "ChatCompletionMessageParam",
+        "MessageParam",
+        "ModelMessage",
+    }, "those of the libraries that the bridges lead to"
+
+
+def shown() -> Iterator[tuple[str, str, str]]:
+    """Each signature on the pages: the name above it, what stands there, and its page."""
+    for file, text in pages().items():
+        name = ""
+        for heading, block in re.findall(
+            r"^#+ ([^\n]*)$|^```python\n(.*?)^```$", text, re.M | re.S
+        ):
+            name = heading or name
+            if block.startswith(("def ", "async def ", "@asynccontextmanager", "class ")):
+                yield name.partition(":")[0].removeprefix("acphold."), block, file.name
+
+
+SIGNATURES = [
+    (name, block) for name, block, _ in shown() if "class " not in block or "(\n" in block
+]
+
+
+@pytest.mark.parametrize(("name", "block"), SIGNATURES, ids=[name for name, _ in SIGNATURES])
+def test_a_signature_on_a_page_is_that_of_the_code(name: str, block: str) -> None:
+    if block.startswith("class "):
+        block = block.replace("class ", "def ", 1)
+    [told] = ast.parse(f"{block.rstrip()}: ...").body
+    assert isinstance(told, ast.FunctionDef | ast.AsyncFunctionDef)
+    code = of(name)
+    parameters = [it for it in inspect.signature(code).parameters.values() if it.name != "self"]
+    spelled = told.args
+    assert [it.name for it in parameters] == [
+        *(it.arg for it in [*spelled.posonlyargs, *spelled.args]),
+        *([spelled.vararg.arg] if spelled.vararg else []),
+        *(it.arg for it in spelled.kwonlyargs),
+        *([spelled.kwarg.arg] if spelled.kwarg else []),
+    ]
+    positional = [*spelled.posonlyargs, *spelled.args]
+    lacking: list[None] = [None] * (len(positional) - len(spelled.defaults))
+    defaults = {
+        **{
+            it.arg: value
+            for it, value in zip(positional, [*lacking, *spelled.defaults], strict=True)
+        },
+        **{
+            it.arg: value for it, value in zip(spelled.kwonlyargs, spelled.kw_defaults, strict=True)
+        },
+    }
+    for parameter in parameters:
+        default = defaults.get(parameter.name)
+        assert (default is not None) == (parameter.default is not parameter.empty), parameter
+        if isinstance(default, ast.Constant):
+            assert default.value == parameter.default
+    assert isinstance(told, ast.AsyncFunctionDef) == is_awaited(code)
+
+
+def of(name: str) -> Any:
+    """What a heading is about: a name, or a member of a class by its short name."""
+    listed = {
+        it.rpartition(".")[2]: it
+        for it in [*names(), *map("schema.{}".format, dir(acphold.schema))]
+    }
+    bare = name.removeprefix("types.")
+    if bare in names() or name.startswith("schema."):
+        return found_by(bare)
+    kind, _, member = name.rpartition(".")
+    return inspect.getattr_static(found_by(listed[kind]), member)
+
+
+def is_awaited(code: Any) -> bool:
+    """Whether it is written with `async`."""
+    code = inspect.unwrap(code)
+    return inspect.iscoroutinefunction(code) or inspect.isasyncgenfunction(code)
 
 
 @pytest.mark.parametrize("name", sorted(acphold.__all__))

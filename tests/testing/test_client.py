@@ -135,6 +135,30 @@ async def test_what_a_hook_raises_that_nobody_waits_for_is_raised_at_the_end() -
         await test()
 
 
+async def test_what_an_author_prints_can_be_read() -> None:
+    printed: list[str] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        turn.session.store["visits"] = 1
+        form = await turn.ask_form("Who?", {"name": {"type": "string"}})
+        async with turn.tool("Look") as call:
+            printed.append(f"{turn} {turn.session} {turn.session.store} {call} {form}")
+
+    agent = agent_that(work)
+    async with connect(agent, on_form=lambda question: {"name": "Ada"}) as client:
+        session = await client.new_session()
+        turn = await session.prompt("go " * 50)
+        [call] = turn.tool_calls
+        assert repr(turn.received) == f"<Received {len(turn.received.raws)} updates: ''>"
+    of = repr(session.id)
+    assert printed == [
+        f"<Turn of {of}: {('go ' * 50)[:59] + '…'!r}> <Session {of} in {session.cwd!r}> "
+        f"<Store with 'visits'> <RunningTool {call.tool_call_id!r} in_progress: 'Look'> "
+        "<FormAnswer accepted: {'name': 'Ada'}>"
+    ]
+    assert repr(agent) == "<Agent 'test' 1>"
+
+
 async def test_a_wait_has_the_deadline_of_the_test() -> None:
     async def wait(turn: acphold.Turn) -> None:
         await turn.say("waiting")

@@ -82,7 +82,7 @@ async def connect(
     With the address of a server in place of a command, as `https://host:port/acp/NAME`: what
     `acphold serve` serves there. This user has to have paired with it, or `token` is given. It is a
     WebSocket, or Streamable HTTP where none is let through; `?transport=http` says so. Raises
-    ConnectionLostError, RemoteRefusalError.
+    ConnectionLostError, RemoteRefusalError. Experimental: the remote transport is a draft.
 
     With `session` in place of a command: the process in which that session of the journal is live;
     `load_session` or `resume_session` attaches to it. The process is left as it is. Raises

@@ -50,6 +50,7 @@ Filled: TypeAlias = "Mapping[str, ElicitationContentValue] | Literal['dismissed'
 """The values by field; None for a person who declines, "dismissed" for one who goes away."""
 
 AskForm: TypeAlias = Callable[[FormQuestion], "Filled | Awaitable[Filled]"]
+"""Fills a form in."""
 
 AskPage: TypeAlias = Callable[[PageQuestion], "bool | Awaitable[bool | None] | None"]
 """True when the person agrees to open it, False when they decline, None when they go away."""

@@ -59,6 +59,7 @@ person who did not choose, which ends the turn at some agents."""
 AskPermission: TypeAlias = Callable[
     [PermissionQuestion], "PermissionAnswer | Awaitable[PermissionAnswer]"
 ]
+"""Decides what an agent asks to be allowed."""
 
 
 def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 
 from acphold.client.turn_feed import Stage, TurnFeed, typed
 from acphold.errors import AcpholdError
-from acphold.history.timeline import Message, ToolCall
+from acphold.history.timeline import Message, ToolCall, shortened
 
 if TYPE_CHECKING:
     from typing import Self
@@ -41,8 +41,7 @@ class RemoteTurn:
 
     def __repr__(self) -> str:
         how = self.stop_reason or ("failed" if self.is_over else "running")
-        said = self.text if len(self.text) < 60 else f"{self.text[:59]}…"
-        return f"<RemoteTurn {how}: {said!r}>"
+        return f"<RemoteTurn {how}: {shortened(self.text)!r}>"
 
     @property
     def stop_reason(self) -> str | None:

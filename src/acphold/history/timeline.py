@@ -74,7 +74,7 @@ def _block(raw: bytes) -> ContentBlock:
 
 
 def shortened(text: str) -> str:
-    """As much of a text as is read in passing."""
+    """As much of a text as is read in passing, in a `repr`."""
     return text if len(text) < 60 else f"{text[:59]}…"
 
 
@@ -225,6 +225,7 @@ class SubAgent(Struct, frozen=True):
     `state` is `running`, `idle`, `requires_action` or a word of the agent's own, None when it does
     not say; `stop_reason` is why it went idle. `caller` is the tool call that made it, where that
     is told. `timeline` is what was said and done in it, sub-agents of its own included.
+    Experimental: it follows a draft of the protocol, and two dialects of it.
     """
 
     session_id: str

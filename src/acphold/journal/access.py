@@ -16,6 +16,7 @@ from typing import Final, Literal, Protocol, get_args
 from msgspec import Struct
 
 Scope = Literal["watch", "prompt", "answer", "manage"]
+"""What a token lets its holder do."""
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
 

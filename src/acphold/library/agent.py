@@ -128,6 +128,9 @@ class Agent:
         self._alerts = NO_ALERTS
         self._start: str | None = None
 
+    def __repr__(self) -> str:
+        return f"<Agent {self.name!r} {self._definition.version}>"
+
     @property
     def name(self) -> str:
         """The name under which its sessions are kept and listed."""

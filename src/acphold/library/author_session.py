@@ -123,6 +123,9 @@ class Session:
         self.state: dict[str, Any] = {}
         self._open = opened
 
+    def __repr__(self) -> str:
+        return f"<Session {self.id!r} in {self.cwd!r}>"
+
     @property
     def roots(self) -> tuple[str, ...]:
         """The folders that tools may touch: `cwd`, then the additional ones."""

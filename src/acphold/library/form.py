@@ -50,6 +50,9 @@ class FormAnswer(Mapping[str, "ElicitationContentValue"]):
         self.outcome: Outcome = outcome
         self._values = dict(values)
 
+    def __repr__(self) -> str:
+        return f"<FormAnswer {self.outcome}: {self._values!r}>"
+
     def __bool__(self) -> bool:
         return self.outcome == "accepted"
 

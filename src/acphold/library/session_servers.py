@@ -111,7 +111,10 @@ class SessionServers:
 
 
 class TurnServers:
-    """The session's MCP servers, as a turn uses them."""
+    """The session's MCP servers, as a turn uses them.
+
+    Experimental: one that the client provides itself, over ACP, follows a draft of the protocol.
+    """
 
     def __init__(
         self,

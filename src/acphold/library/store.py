@@ -90,6 +90,9 @@ class Store(MutableMapping[str, Any]):
         self._outbox = outbox
         self._values: dict[str, bytes | list[bytes]] = {}
 
+    def __repr__(self) -> str:
+        return f"<Store with {', '.join(map(repr, self)) or 'nothing'}>"
+
     def __getitem__(self, key: str) -> Any:
         value = self._values[key]
         if isinstance(value, list):

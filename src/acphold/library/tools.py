@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 from msgspec import UNSET, Raw, UnsetType
 
 from acphold.errors import AcpholdError, DeclarationError
+from acphold.history.timeline import shortened
 from acphold.library.commands import OUTPUT_SECONDS, CommandExit
 from acphold.library.store import encoded
 from acphold.schema import (
@@ -92,6 +93,9 @@ class RunningTool:
         self._passing: dict[object, str] = {}
         self._commands: dict[RunningCommand, asyncio.Task[None] | None] = {}
         self._stale = False
+
+    def __repr__(self) -> str:
+        return f"<RunningTool {self.id!r} {self.status}: {shortened(self.title)!r}>"
 
     async def __aenter__(self) -> Self:
         await self.start()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, get_args
 from msgspec import UNSET, Struct
 
 from acphold.errors import DeclarationError
+from acphold.history.timeline import shortened
 from acphold.library.commands import Command, PendingCommand, TurnCommands
 from acphold.library.outbox import (
     MESSAGE,
@@ -154,6 +155,9 @@ class Turn:
         self.command: tuple[str, str] | None = None
         self._scope = scope
         self._outbox = scope.outbox
+
+    def __repr__(self) -> str:
+        return f"<Turn of {self.session.id!r}: {shortened(self.text)!r}>"
 
     @property
     def text(self) -> str:

@@ -9,7 +9,7 @@ from msgspec import Struct
 
 from acphold.history.entries import UPDATE, Entry
 from acphold.history.fold import SessionState, fold
-from acphold.history.timeline import Message, ToolCall
+from acphold.history.timeline import Message, ToolCall, shortened
 
 if TYPE_CHECKING:
     from acphold.schema import Update
@@ -20,6 +20,9 @@ class Received(Struct, frozen=True):
 
     updates: tuple[Update, ...]
     raws: tuple[bytes, ...]
+
+    def __repr__(self) -> str:
+        return f"<Received {len(self.raws)} updates: {shortened(self.text)!r}>"
 
     @property
     def text(self) -> str:

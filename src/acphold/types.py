@@ -1,0 +1,64 @@
+"""The names of types that stand in signatures, for annotations of your own.
+
+from acphold.types import Policy
+
+CAREFUL: Policy = {"read": "allow", "*": "ask"}
+"""
+
+from __future__ import annotations
+
+from acphold.client.advertised import Folder
+from acphold.client.connectors import Options
+from acphold.client.duties import Handler
+from acphold.client.form_answers import AskForm, AskPage, Filled
+from acphold.client.policy import AskPermission, Kind, PermissionAnswer, Policy, Rule
+from acphold.client.prompt_content import Content
+from acphold.client.remote_session import ConfigOption
+from acphold.client.remote_turn import Replay, UpdateStream
+from acphold.history.fold import TurnState
+from acphold.history.raw_update import Role as MessageRole
+from acphold.history.timeline import Item, TurnOutcome
+from acphold.journal.access import Scope
+from acphold.library.agent import Value
+from acphold.library.author_session import Severity
+from acphold.library.definition import (
+    AuthHandler,
+    LogoutHandler,
+    MethodHandler,
+    SessionHook,
+    SignedIn,
+)
+from acphold.library.form import Outcome
+from acphold.library.tools import Location
+
+__all__ = [
+    "AskForm",
+    "AskPage",
+    "AskPermission",
+    "AuthHandler",
+    "ConfigOption",
+    "Content",
+    "Filled",
+    "Folder",
+    "Handler",
+    "Item",
+    "Kind",
+    "Location",
+    "LogoutHandler",
+    "MessageRole",
+    "MethodHandler",
+    "Options",
+    "Outcome",
+    "PermissionAnswer",
+    "Policy",
+    "Replay",
+    "Rule",
+    "Scope",
+    "SessionHook",
+    "Severity",
+    "SignedIn",
+    "TurnOutcome",
+    "TurnState",
+    "UpdateStream",
+    "Value",
+]
