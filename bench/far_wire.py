@@ -63,9 +63,9 @@ class FarWire(ABC):
         result: dict[str, object] = json.loads(answer)["result"]
         return result
 
-    def initialize(self) -> None:
-        """Introduce a client."""
-        can = {"_meta": {"acphold/positions": True}}
+    def initialize(self, *, positions: bool = False) -> None:
+        """Introduce a client, which may want positions."""
+        can = {"_meta": {"acphold/positions": True}} if positions else {}
         self.call("initialize", {"protocolVersion": 1, "clientCapabilities": can})
 
     def new_session(self) -> None:
@@ -187,8 +187,8 @@ class FarHttp(FarWire):
             id_ = fields[b"acp-connection-id"].decode()
             self._head += f"Acp-Connection-Id: {id_}\r\n"
 
-    def initialize(self) -> None:
-        super().initialize()
+    def initialize(self, *, positions: bool = False) -> None:
+        super().initialize(positions=positions)
         self._open("")
 
     def new_session(self) -> None:

@@ -36,6 +36,8 @@ WATCHERS = (1, 10, 100)
 MISSED = 10_000
 END_SECONDS = 3.0
 IDLE = 100
+FIRST = 10
+"""Clients who come before those that are counted: with them come what all share."""
 SEQ = b'"acphold/seq":'
 WAYS: dict[str, type[FarWire]] = {"a WebSocket": FarSocket, "HTTP": FarHttp}
 
@@ -75,27 +77,17 @@ def figures(run: Run) -> Iterator[Figure]:
     with ExitStack() as stack:
         stack.enter_context(own_sockets())
         ours = stack.enter_context(serving(run.fresh("journal.db")))
-        alone = ours.memory
         servers = {
             OURS: ours,
             PYTHON: stack.enter_context(sdk_server(python_sdk("server"))),
             TYPESCRIPT: stack.enter_context(sdk_server(typescript_server())),
         }
-        # A process of its own has its pages to itself; here it has them from the first.
-        yield Figure(
-            "memory of an idle serve",
-            "MiB",
-            [alone],
-            PYTHON,
-            [servers[PYTHON].memory],
-            (Goal(40.0),),
-        )
+        yield from _idle(servers)  # before anything else has taken memory, and given it back
         piped = stack.enter_context(session_with(wrap(scripted_agent(), run.fresh("journal.db"))))
         for way, kind in WAYS.items():
             yield from _beside(run, way, kind, servers, piped)
         yield from _watchers(run, ours)
         yield _missed(run, ours)
-        yield from _idle_connections(run, servers)
 
 
 def _beside(
@@ -213,7 +205,7 @@ def _missed(run: Run, server: Server) -> Figure:
     """
     client = server.client(FarSocket)
     keeper = FarSocket(server.url, server.token)
-    keeper.initialize()
+    keeper.initialize(positions=True)
     keeper.ask("session/load", _opened(client.session_id))
     (*_, last) = [line for line in keeper.until_answer() if SEQ in line]
     seq = int(last.split(SEQ, 1)[1].split(b"}", 1)[0])
@@ -231,7 +223,7 @@ def _missed(run: Run, server: Server) -> Figure:
 def _caught_up(server: Server, session_id: str, seq: int) -> float:
     began = perf_counter()
     client = FarSocket(server.url, server.token)
-    client.initialize()
+    client.initialize(positions=True)
     client.ask("session/resume", {**_opened(session_id), "_meta": {"acphold/after": seq}})
     count = 0
     while count < MISSED:
@@ -241,20 +233,30 @@ def _caught_up(server: Server, session_id: str, seq: int) -> float:
     return taken
 
 
-def _idle_connections(run: Run, servers: dict[str, Server]) -> Iterator[Figure]:
-    """Memory of each of many, introduced and silent."""
-    kept: dict[str, list[float]] = {}
-    for name, server in servers.items():
-        before = server.memory
-        clients = [FarSocket(server.url, server.token) for _ in range(run.size(IDLE, IDLE))]
-        for client in clients:
-            client.initialize()
-        kept[name] = [(server.memory - before) * 1024 / IDLE]
-        for client in clients:
-            client.close()
+def _idle(servers: dict[str, Server]) -> Iterator[Figure]:
+    """Memory of a server to which nobody came, and of each of many who are silent."""
+    alone = {name: [server.memory] for name, server in servers.items()}
+    kept = {name: [_each_kept(server)] for name, server in servers.items()}
+    for peer in (PYTHON, TYPESCRIPT):
+        goals = (Goal(40.0), Goal(1.0, ratio=True))
+        yield Figure("memory of an idle serve", "MiB", alone[OURS], peer, alone[peer], goals)
     for peer in (PYTHON, TYPESCRIPT):
         goals = (Goal(60.0), Goal(1.0, ratio=True))
         yield Figure("memory of an idle connection", "KiB", kept[OURS], peer, kept[peer], goals)
+
+
+def _each_kept(server: Server) -> float:
+    clients: list[FarWire] = []
+    before = 0.0
+    for number in range(IDLE + FIRST):
+        if number == FIRST:
+            before = server.memory
+        clients.append(FarSocket(server.url, server.token))
+        clients[-1].initialize()
+    taken = (server.memory - before) * 1024 / IDLE
+    for client in clients:
+        client.close()
+    return taken
 
 
 @contextmanager

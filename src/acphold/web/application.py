@@ -113,7 +113,8 @@ async def _websocket(
         }
     )
     socket = AsgiSocket(exchange.receive, exchange.send)
-    transport = MessageTransport(socket)
+    direct = None if exchange.connection is None else exchange.connection.direct
+    transport = MessageTransport(socket) if direct is None else direct()
     attending = asyncio.create_task(
         endpoints.attend(name, transport, admitted.principal), name="attend"
     )

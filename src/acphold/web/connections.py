@@ -23,6 +23,7 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.errors import AcpholdError
+from acphold.rpc import Transport
 
 log = logging.getLogger(__name__)
 
@@ -88,6 +89,7 @@ class Connection:
         "_left",
         "_receiving_since",
         "_sending_since",
+        "direct",
         "peer",
         "token",
         "transport",
@@ -100,6 +102,8 @@ class Connection:
         self.token: str | None = None
         self.unsent: Callable[[], int] = transport.get_write_buffer_size
         """Bytes that wait to be sent."""
+        self.direct: Callable[[], Transport] | None = None
+        """Makes the transport of messages, where it is a WebSocket that was accepted."""
         self._book = book
         self._held = 0
         self._receiving_since: float | None = book.now()

@@ -25,6 +25,7 @@ from websockets.frames import Frame
 from websockets.http11 import Request
 
 from acphold.web.connections import PATIENCE, RATE, STATE, Connection, Connections
+from acphold.web.sockets import AT_ONCE
 
 READ: Final = 16 << 10
 """Bytes that are read of one connection before others have their turn."""
@@ -36,6 +37,12 @@ THROWN_AWAY: Final = 1 << 20
 """Bytes of a body that nobody wants, which are read so that its sender reads the answer."""
 
 REFUSED: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
+
+QUEUED: Final = 16
+"""Messages that wait to be received, beyond which no more are read."""
+
+LARGE: Final = 64 << 10
+"""Bytes of a message behind which none is read until it was received."""
 
 UNREAD_PONGS: Final = 64 << 10
 """Bytes that wait to be read above which a ping is not answered."""
@@ -134,10 +141,14 @@ class SocketProtocol(WebSocketsSansIOProtocol, _Reading):
         super().__init__(config, server_state, app_state, _loop)
         self.connection: Connection = app_state[STATE]
         self.connection.let_go()
+        self.take: Callable[[bytes, bool], bool] | None = None
+        """Takes a text message, and says whether it has done so in this step; it may, or not."""
+        self._taken = 0
         self._came = 0
 
     def data_received(self, data: bytes) -> None:
         self._came += len(data)
+        self._taken = 0
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
             self.transport.write(REFUSED)  # which uvicorn waits behind for ever
@@ -149,7 +160,19 @@ class SocketProtocol(WebSocketsSansIOProtocol, _Reading):
 
     def send_receive_event_to_app(self) -> None:
         self.connection.let_go()
-        super().send_receive_event_to_app()
+        if self.take is None or self.close_sent:
+            super().send_receive_event_to_app()
+            return
+        message = self.frames[0] if len(self.frames) == 1 else b"".join(self.frames)
+        self.frames = []
+        if self.curr_msg_data_type != "text":
+            return  # which the transport's text has passed over
+        self._taken += 1
+        if self.take(bytes(message), self._taken <= AT_ONCE):
+            return
+        if not self.read_paused and (self.queue.qsize() >= QUEUED or len(message) > LARGE):
+            self.read_paused = True
+            self.transport.pause_reading()
 
     def handle_ping(self) -> None:
         self._let_go_between_messages()

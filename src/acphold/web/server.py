@@ -39,9 +39,10 @@ from acphold.web.journal_pages import JournalPages
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
 from acphold.web.pairing_codes import Pairing
-from acphold.web.protocols import Arrival, HttpProtocol, SocketProtocol
+from acphold.web.protocols import Arrival, HttpProtocol
 from acphold.web.reading import Reading
 from acphold.web.running_servers import Running, noted
+from acphold.web.socket_transport import DirectSocketProtocol
 
 log = logging.getLogger(__name__)
 
@@ -255,7 +256,7 @@ async def _running(
         uvicorn.Config(
             app,
             http=HttpProtocol,
-            ws=SocketProtocol,
+            ws=DirectSocketProtocol,
             lifespan="off",
             log_config=None,
             access_log=False,

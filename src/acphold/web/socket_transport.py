@@ -1,0 +1,124 @@
+"""The transport over a WebSocket of our own server: without a task, or a copy, between the two.
+
+What ASGI has in between costs as much as all else of a message. So once a WebSocket was accepted as
+ASGI has it, lines go from its protocol to who reads them, and back, in the step that has them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from uvicorn.config import Config
+from uvicorn.server import ServerState
+
+from acphold.errors import ConnectionLostError
+from acphold.transports.pipes import FLUSH_SECONDS
+from acphold.web.protocols import SocketProtocol
+from acphold.web.sockets import AT_ONCE, NORMAL
+
+
+class DirectSocketProtocol(SocketProtocol):
+    """One that offers such a transport to who attends its connection."""
+
+    def __init__(
+        self,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.connection.direct = lambda: SocketTransport(self)
+
+
+class SocketTransport:
+    """See the module; `rpc.transport.OfferingTransport`."""
+
+    def __init__(self, protocol: SocketProtocol) -> None:
+        self._protocol = protocol
+        self._rest = b""
+        self._offer: Callable[[bytes], bool] | None = None
+        self._is_waiting = False
+        self._is_over = False
+        self._received = 0
+        self._failed: BaseException | None = None
+        protocol.take = self._take
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the other side may still read us."""
+        protocol = self._protocol
+        return not (protocol.disconnected or protocol.close_sent or protocol.transport.is_closing())
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer what comes while somebody waits in `receive` to `take` first."""
+        self._offer = take
+
+    async def receive(self) -> bytes:
+        """The next message, with a line end; b"" once the other side has ended, and ever after."""
+        self._received += 1
+        if self._received % AT_ONCE == 0:
+            await asyncio.sleep(0)  # who floods us must not stop everybody else
+        while not self._is_over:
+            self._is_waiting = True
+            try:
+                message = await self._protocol.receive()
+            finally:
+                self._is_waiting = False
+            if self._failed is not None:
+                raise self._failed
+            if message["type"] == "websocket.disconnect":
+                self._is_over = True
+            elif message["type"] == "websocket.receive" and (line := message.get("bytes")):
+                return line
+        return b""
+
+    def _take(self, message: bytes, may_offer: bool) -> bool:
+        """A text message that has come; whether it was taken in this step."""
+        # A line break can only stand between two tokens of JSON: inside of a string it is none.
+        line = (message.replace(b"\n", b" ") if b"\n" in message else message) + b"\n"
+        protocol = self._protocol
+        if may_offer and self._is_waiting and self._offer is not None and protocol.queue.empty():
+            try:
+                if self._offer(line):
+                    return True
+            except BaseException as exc:  # which is for who receives
+                self._failed = exc
+        protocol.queue.put_nowait({"type": "websocket.receive", "bytes": line})
+        return False
+
+    def send(self, data: bytes) -> None:
+        """Send the messages that `data` has or completes; dropped once the other side has gone."""
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        if not self.is_read:
+            return
+        connection = self._protocol.conn
+        for line in lines:
+            connection.send_text(line)
+        self._protocol.transport.write(b"".join(connection.data_to_send()))
+
+    @property
+    def buffered(self) -> int:
+        """Bytes that the system has not taken yet."""
+        return self._protocol.transport.get_write_buffer_size()
+
+    async def drain(self) -> None:
+        """Wait until few bytes are buffered; ConnectionLostError if the other side has gone."""
+        await self._protocol.writable.wait()
+        if not self.is_read:
+            raise ConnectionLostError("the other side has closed the connection")
+
+    async def aclose(self) -> None:
+        """Flush for at most FLUSH_SECONDS, then close; may be called again."""
+        if self.is_read:
+            try:
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    self._protocol.transport.set_write_buffer_limits(high=0)
+                    await self._protocol.send({"type": "websocket.close", "code": NORMAL})
+            except TimeoutError:  # nobody reads it
+                self._protocol.connection.abort()
+            except OSError:
+                pass  # it has gone by itself
+        self._is_over = True
