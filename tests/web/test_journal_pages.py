@@ -12,6 +12,7 @@ import pytest
 import pytest_asyncio
 
 from acphold.journal import NewSession, RowChange
+from acphold.server.neighbours import Live
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import Pieces, append, chunk, encode, turn
 from tests.web.in_process import Site, address, site
@@ -353,3 +354,22 @@ async def test_who_asks_much_at_once_is_told_to_come_later(
     statuses = [task.result().status for task in asking]
     assert {*statuses} == {200, 503}
     assert (await web.get("/search?q=here")).status == 200
+
+
+async def test_processes_are_asked_once_for_all_who_list(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = 0
+
+    async def counted() -> Live:
+        nonlocal asked
+        asked += 1
+        return {}
+
+    monkeypatch.setattr("acphold.web.reading.live_sessions", counted)
+    monkeypatch.setattr("acphold.web.reading.LIVE_SECONDS", 3600.0)
+    async with asyncio.TaskGroup() as group:
+        for _ in range(10):
+            group.create_task(web.get("/sessions"))
+            group.create_task(web.get("/metrics"))
+    assert asked == 1

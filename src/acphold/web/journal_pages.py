@@ -37,7 +37,6 @@ from acphold.journal.hits import terms
 from acphold.known_agents import keys_of, short_name
 from acphold.presentation.json_facts import entry_json, hit_json, place_name, session_json
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
-from acphold.server.neighbours import live_sessions
 from acphold.server.principals import Principal
 from acphold.web.exchange import Exchange
 from acphold.web.gate import RefusedError
@@ -135,7 +134,7 @@ class JournalPages:
         words = (asked.text("q") or "").casefold().split()
         limit = asked.number("limit", 1, MOST_ROWS) or ROWS
         cursor = asked.text("cursor")
-        live = await live_sessions()
+        live = await self._reading.live()
         only = principal.session_id
 
         async def listed(journal: Journal) -> tuple[list[str], str | None]:

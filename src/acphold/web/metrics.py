@@ -15,7 +15,6 @@ from typing import Final
 from acphold.errors import ForbiddenError, JournalError
 from acphold.journal.latency import APPENDS, BOUNDS, Durations
 from acphold.schema import LIST_SESSIONS
-from acphold.server.neighbours import live_sessions
 from acphold.server.principals import Principal
 from acphold.web.exchange import Exchange
 from acphold.web.gate import RefusedError
@@ -70,7 +69,7 @@ class Metrics:
             sessions = await self._reading.ask(lambda journal: journal.count())
         except JournalError as exc:
             raise RefusedError(503, str(exc)) from None
-        live = [session for session, _ in (await live_sessions()).values()]
+        live = [session for session, _ in (await self._reading.live()).values()]
         text = "".join(
             [
                 _one("acphold_sessions", "gauge", "Sessions in the journal.", sessions),

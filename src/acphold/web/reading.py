@@ -15,6 +15,7 @@ from typing import Any, Final, TypeVar
 
 from acphold.errors import JournalUnavailableError
 from acphold.journal import Journal
+from acphold.server.neighbours import Live, live_sessions
 from acphold.server.service import served_journal
 from acphold.web.gate import RefusedError
 
@@ -22,6 +23,9 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 32
 """Questions that are answered or wait; who asks more is told to come later."""
+
+LIVE_SECONDS: Final = 1.0
+"""How long is believed what processes told."""
 
 SECONDS: Final = 20.0
 """How long one may take."""
@@ -34,6 +38,8 @@ class Reading:
         self.location = location
         self._journal: Journal
         self._asked = 0
+        self._live: asyncio.Future[Live] | None = None
+        self._live_at = 0.0
 
     async def __aenter__(self) -> Reading:
         started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
@@ -66,6 +72,16 @@ class Reading:
             raise RefusedError(503, "the journal takes too long to answer; try again") from None
         finally:
             self._asked -= 1
+
+    async def live(self) -> Live:
+        """The sessions that are in the memory of a process, as of a second ago at most.
+
+        The processes are asked once for all who want to know: nobody has them asked without end.
+        """
+        now = asyncio.get_running_loop().time()
+        if self._live is None or (self._live.done() and now >= self._live_at + LIVE_SECONDS):
+            self._live, self._live_at = asyncio.ensure_future(self.run(live_sessions())), now
+        return await asyncio.shield(self._live)
 
     def run(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """What comes of some work, which is done in the thread."""
