@@ -60,7 +60,11 @@ class Network:
                 writer.write(self.refusal)
                 writer.close()
                 return
-        there, back = await asyncio.open_connection("127.0.0.1", self.to)
+        try:
+            there, back = await asyncio.open_connection("127.0.0.1", self.to)
+        except OSError:  # the server is being started
+            writer.transport.abort()
+            return
         back.write(head)
         self._writers |= {writer, back}
         pumps = [

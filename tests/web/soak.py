@@ -1,8 +1,10 @@
 """Loss and return at random: `python -m tests.web.soak ROUNDS [SEED]`.
 
 Each round is a prompt from far away, during which the network is cut, goes down for a moment, or
-carries nothing for a moment. Then the turn has to end at the client with just what was said to it,
-and behind the last round the client has to have shown what the journal has, each prompt once.
+carries nothing for a moment; or the server is stopped for a moment, or killed and started again; or
+the token is revoked. Then the turn has to end at the client with just what was said to it, or with
+an error that says why not. Behind the last round the client has to have shown what the journal has,
+each prompt once.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+import signal
 import socket
 import sys
 from pathlib import Path
@@ -23,36 +26,62 @@ from tests.web.network import Network, network
 
 ROUND_SECONDS: Final = 60.0
 
+WEIGHTS: Final = {"cut": 6, "cut twice": 6, "down": 6, "stall": 6, "stop": 3, "kill": 1}
+"""How often each of them happens: a server takes its time to start."""
+
+OF_TOKEN: Final = 40
+"""Rounds after which the token is revoked, in the middle of one."""
+
 
 class Faults:
     """What happens to the connection, and to the server."""
 
-    def __init__(self, choose: random.Random, failing: Network) -> None:
+    def __init__(self, choose: random.Random, failing: Network, served: Served) -> None:
         self._choose = choose
         self._failing = failing
+        self._served = served
         self.told: dict[str, int] = {}
 
-    async def one(self) -> None:
-        """One of them, somewhere in a turn."""
-        await asyncio.sleep(self._choose.random() ** 2 / 5)
-        kind = self._choose.choice(("cut", "cut twice", "down", "stall"))
-        self.told[kind] = self.told.get(kind, 0) + 1
+    async def one(self) -> str:
+        """One of them, somewhere in a turn; which it was."""
+        (kind,) = self._choose.choices([*WEIGHTS], [*WEIGHTS.values()])
+        await self._somewhere(kind)
         match kind:
             case "cut":
                 self._failing.cut()
             case "cut twice":
                 self._failing.cut()
-                await asyncio.sleep(self._choose.random() / 5)
+                await self._a_moment(0.2)
                 self._failing.cut()
             case "down":
                 self._failing.go_down()
-                await asyncio.sleep(self._choose.random() / 2)
+                await self._a_moment(0.5)
                 self._failing.come_up()
             case "stall":
                 self._failing.stall()
-                await asyncio.sleep(self._choose.random() / 5)
+                await self._a_moment(0.2)
                 self._failing.cut()
                 self._failing.passes.set()
+            case "stop":
+                self._served.process.send_signal(signal.SIGSTOP)
+                await self._a_moment(0.5)
+                self._served.process.send_signal(signal.SIGCONT)
+            case "kill":
+                await asyncio.to_thread(self._served.start_again)
+        return kind
+
+    async def revoke(self, token: str) -> str:
+        """The token is worth nothing from now on, somewhere in a turn."""
+        await self._somewhere("revoke")
+        await asyncio.to_thread(self._served.run, "token", "revoke", token.split("_")[1])
+        return "revoke"
+
+    async def _somewhere(self, kind: str) -> None:
+        self.told[kind] = self.told.get(kind, 0) + 1
+        await asyncio.sleep(self._choose.random() ** 2 / 5)
+
+    async def _a_moment(self, seconds: float) -> None:
+        await asyncio.sleep(self._choose.random() * seconds)
 
 
 async def soak(rounds: int, seed: int, folder: Path) -> Faults:
@@ -62,36 +91,58 @@ async def soak(rounds: int, seed: int, folder: Path) -> Faults:
         with socket.create_server(("127.0.0.1", 0)) as free:
             failing.to = free.getsockname()[1]
         url = f"http://localhost:{failing.port}"
-        faults = Faults(choose, failing)
         with serving(folder, "--url", url, "--listen", f"127.0.0.1:{failing.to}") as served:
+            faults = Faults(choose, failing, served)
             await _rounds(rounds, served, faults)
         return faults
 
 
 async def _rounds(rounds: int, served: Served, faults: Faults) -> None:
-    token = served.token()
-    async with acphold.connect(served.url, token=token) as agent:
-        session = await agent.new_session(cwd=served.folder)
-        for number in range(rounds):
-            words = f"quick: round {number}."
-            fault = asyncio.create_task(faults.one())
-            try:
-                async with asyncio.timeout(ROUND_SECONDS):
-                    turn = await session.prompt(words)
-            except (TimeoutError, AcpholdError) as exc:
-                raise AssertionError(f"round {number}: {exc!r}") from exc
-            assert turn.text == f"You said: {words}", f"round {number}: {turn.text!r}"
-            await fault
+    failed: dict[int, str] = {}
+    session_id: str | None = None
+    for first in range(0, rounds, OF_TOKEN):
+        token = await asyncio.to_thread(served.token)
+        async with acphold.connect(served.url, token=token) as agent:
+            if session_id is None:
+                session = await agent.new_session(cwd=served.folder)
+                session_id = session.id
+            else:
+                session = await agent.load_session(session_id, cwd=served.folder)
+            behind = min(first + OF_TOKEN, rounds)
+            for number in range(first, behind):
+                is_last = number == behind - 1 and behind < rounds
+                fault = asyncio.create_task(faults.revoke(token) if is_last else faults.one())
+                try:
+                    await _round(session, number)
+                except AcpholdError as exc:
+                    failed[number] = f"{await fault}: {exc}"
+                    assert await fault in ("kill", "revoke"), f"round {number}: {failed[number]}"
+                await fault
         shown = _words(session)
-    async with acphold.connect(served.url, token=token) as agent:
+    async with acphold.connect(served.url, token=await asyncio.to_thread(served.token)) as agent:
         kept = _words(await agent.load_session(session.id, cwd=served.folder))
-    expected = [f"quick: round {number}." for number in range(rounds) for _ in range(2)]
-    assert kept == expected, "the journal has another conversation"
-    assert shown == expected, "the client was shown another conversation"
+    assert kept == sorted(kept), "the journal has another order"
+    for number in range(rounds):
+        # The prompt, and its echo; of a turn that failed, and said so, what there was of it.
+        assert kept.count(number) in ((0, 1, 2) if number in failed else (2,)), f"round {number}"
+    assert shown == kept, "the client was shown another conversation"
 
 
-def _words(session: acphold.RemoteSession) -> list[str]:
-    return re.findall(r"quick: round \d+\.", str(session.state.timeline))
+async def _round(session: acphold.RemoteSession, number: int) -> None:
+    words = f"quick: round {number}."
+    try:
+        async with asyncio.timeout(ROUND_SECONDS):
+            turn = await session.prompt(words)
+    except TimeoutError:
+        raise AssertionError(f"round {number} is silent") from None
+    assert turn.text == f"You said: {words}", f"round {number}: {turn.text!r}"
+
+
+def _words(session: acphold.RemoteSession) -> list[int]:
+    """The rounds that are in it, once for each time that they were said."""
+    return [
+        int(number) for number in re.findall(r"quick: round (\d+)\.", str(session.state.timeline))
+    ]
 
 
 def main() -> int:
