@@ -140,6 +140,12 @@ def _goose(place: Place) -> Iterator[str]:
             process.wait()
 
 
+def our_way(address: str, transport: Transport) -> str:
+    """The URL by which our client goes there over this transport, and no other."""
+    named = {"WebSocket": "websocket", "HTTP": "http"}[transport]
+    return f"http://{address}{'&' if '?' in address else '?'}transport={named}"
+
+
 def _listens(port: int) -> None:
     deadline = time.monotonic() + SECONDS
     while True:
@@ -165,7 +171,14 @@ SERVERS = (
 OURS: tuple[Transport, ...] = ("WebSocket", "HTTP")
 """What our client speaks."""
 
-LACKS: dict[tuple[str, Transport, str], str] = {}
+UNATTACHED = (
+    "The session is replayed, and cannot be prompted: over HTTP the SDK's server attaches a "
+    "session only if the answer to `session/load` has a `sessionId`, which version 1 has not."
+)
+
+LACKS: dict[tuple[str, Transport, str], str] = {
+    (PYTHON, "HTTP", "load"): UNATTACHED,
+}
 """By server, transport and operation: what a server of others lacks, and why."""
 
 

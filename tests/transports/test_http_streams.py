@@ -27,11 +27,13 @@ class Came(NamedTuple):
 
 
 class Book:
-    """The server. `status` is what the first request is answered with."""
+    """The server. `status` is what the first request is answered with; one that does not `attach`
+    knows no session that was loaded, as one on the Python SDK."""
 
     def __init__(self) -> None:
         self.came: list[Came] = []
         self.status = "400 Bad Request"
+        self.attaches = True
         self.streams: dict[str, asyncio.StreamWriter] = {}
         self.port = 0
 
@@ -45,6 +47,8 @@ class Book:
         match method, message.get("method"):
             case "GET", _ if "acp-connection-id" not in headers:
                 self.answer(writer, self.status, "Set-Cookie: place=here\r\n")
+            case _ if not self.attaches and "acp-session-id" in headers:
+                self.answer(writer, "404 Not Found")
             case "GET", _:
                 self.answer(writer, "200 OK", STREAM)
                 self.streams[headers.get("acp-session-id", "")] = writer
@@ -53,9 +57,16 @@ class Book:
                 told = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}})
                 self.answer(writer, "200 OK", "Acp-Connection-Id: one\r\n", told)
             case "POST", "session/load":
+                update = {"method": "session/update", "params": {"sessionId": "s", "n": 1}}
+                if not self.attaches:
+                    self.say("", update)
                 # The answer overtakes the replay.
                 self.say("", {"id": message["id"], "result": {}})
-                self.say("s", {"method": "session/update", "params": {"sessionId": "s", "n": 1}})
+                if not self.attaches:
+                    self.answer(writer, "202 Accepted")
+                    writer.close()
+                    return
+                self.say("s", update)
                 self.say("s", {"id": 7, "method": "ask", "params": {"sessionId": "s"}})
                 self.answer(writer, "202 Accepted")
             case "POST", "too/long":
@@ -137,6 +148,22 @@ async def test_a_session_is_loaded_asked_in_and_left_as_the_book_has_it() -> Non
         ("POST", "too/long", "s"),
         ("DELETE", None, None),
     ]
+
+
+async def test_a_server_that_knows_no_loaded_session_replays_it_and_refuses_the_rest() -> None:
+    async with book() as server:
+        server.attaches = False
+        transport = await connect(route_to(server))
+        say(transport, id=1, method="initialize", params={})
+        await heard(transport)
+        say(transport, id=2, method="session/load", params={"sessionId": "s"})
+        assert (await heard(transport))["params"]["n"] == 1
+        assert (await heard(transport))["id"] == 2
+        say(transport, id=3, method="session/prompt", params={"sessionId": "s"})
+        refused = await heard(transport)
+        assert refused["id"] == 3
+        assert "HTTP 404" in refused["error"]["message"]
+        await transport.aclose()
 
 
 async def test_a_stream_that_ends_ends_the_connection() -> None:

@@ -186,19 +186,25 @@ class _HttpConnection:
         session_id = session_id_in(bytes(message.params))
         if message.method is None:
             session_id = self._asked_of_us.pop(bytes(message.id), None)
-        if message.method in KNOWN and session_id is not None:
-            await self._listen(session_id)
+        named = session_id
+        # One that opens no stream of a session before it is loaded (404), as those on the Python
+        # SDK, does not take its name in the header before, either.
+        if message.method in KNOWN and session_id and not await self._listen(session_id):
+            named = None
         if message.method in KNOWN | BEGUN_BY:
             known = session_id if message.method in KNOWN else None
             self._opening[bytes(message.id)] = known
         if message.method in ENDED_BY and session_id is not None:
             self._heard.pop(session_id, None)  # its stream may end
         answer = await self._http.post(
-            self._url, content=text, headers=self._head(session_id) | _JSON, timeout=POST_SECONDS
+            self._url, content=text, headers=self._head(named) | _JSON, timeout=POST_SECONDS
         )
         if answer.is_success:
             return
-        if answer.status_code in (401, 404) or answer.is_server_error:
+        # A session of which it opens no stream, it may not know on this connection.
+        is_strange = named is not None and named not in self._streams and not self._has_one_stream
+        is_of_session = answer.status_code == 404 and is_strange
+        if (answer.status_code in (401, 404) and not is_of_session) or answer.is_server_error:
             raise ConnectionLostError(f"HTTP {answer.status_code}")
         # It knows us, and does not take this one.
         self._opening.pop(bytes(message.id), None)
