@@ -155,6 +155,7 @@ class ConnectOptions(Options, total=False):
     durable: bool
     journal: str | os.PathLike[str] | None
     token: str | None
+    ca: str | os.PathLike[str] | None
     name: str | None
     cwd: Folder | None
     env: Mapping[str, str] | None

@@ -23,6 +23,9 @@ class Network:
         """How often somebody has asked for a WebSocket."""
         self.refusal: bytes | None = None
         """What whoever asks for one gets, as from a proxy that lets none through; None for none."""
+        self.tunnels = False
+        """Whether clients have to ask for the way first, with CONNECT, as from a proxy."""
+        self.tunnel_refusal: bytes | None = None
         self._is_up = True
         self._writers: set[asyncio.StreamWriter] = set()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -52,6 +55,13 @@ class Network:
             return
         self.connections += 1
         head = b""
+        if self.tunnels:
+            asked = await reader.readuntil(b"\r\n\r\n")
+            is_good = asked.startswith(b"CONNECT ") and self.tunnel_refusal is None
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n" if is_good else self.tunnel_refusal or b"")
+            if not is_good:
+                writer.close()
+                return
         if self.refusal is not None:
             with suppress(asyncio.IncompleteReadError):
                 head = await reader.readuntil(b"\r\n\r\n")

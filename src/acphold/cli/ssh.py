@@ -107,10 +107,13 @@ def parser() -> Parser:
         help="a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`",
     )
     made.add_agent()
+    made.add_argument(
+        "--ca", metavar="FILE", help="for a URL: trust these certificates, too; it is remembered"
+    )
     return made
 
 
-def connect(*, host: str, agent: str | None, program: tuple[str, ...]) -> int:
+def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str | None) -> int:
     """Speak ACP on stdio for an editor, in front of an agent far away: on another machine.
 
     It is `ssh HOST acphold wrap --background -- CMD`, with your own ssh settings: the agent, its
@@ -125,7 +128,9 @@ def connect(*, host: str, agent: str | None, program: tuple[str, ...]) -> int:
             raise UsageError("a server's URL names its agent itself: https://host:port/acp/NAME")
         from acphold.cli.remote import serve_editor
 
-        return serve_editor(host)
+        return serve_editor(host, ca)
+    if ca is not None:
+        raise UsageError("--ca is for the URL of a server; ssh knows whom it trusts")
     if (agent is None) == (not program):
         raise UsageError("either the name of an agent there, or its command behind `--`")
     words = [agent] if agent is not None else ["--", *program]

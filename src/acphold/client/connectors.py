@@ -56,6 +56,7 @@ async def connect(
     durable: bool = False,
     journal: str | os.PathLike[str] | None = None,
     token: str | None = None,
+    ca: str | os.PathLike[str] | None = None,
     name: str | None = None,
     cwd: Folder | None = None,
     env: Mapping[str, str] | None = None,
@@ -81,8 +82,10 @@ async def connect(
 
     With the address of a server in place of a command, as `https://host:port/acp/NAME`: what
     `acphold serve` serves there. This user has to have paired with it, or `token` is given. It is a
-    WebSocket, or Streamable HTTP where none is let through; `?transport=http` says so. Raises
-    ConnectionLostError, RemoteRefusalError. Experimental: the remote transport is a draft.
+    WebSocket, or Streamable HTTP where none is let through; `?transport=http` says so. A proxy is
+    used where the environment names one; `ca` is a file of certificates to trust, too. Raises
+    ConnectionLostError, RemoteRefusalError. Experimental: the remote transport is
+    a draft.
 
     With `session` in place of a command: the process in which that session of the journal is live;
     `load_session` or `resume_session` attaches to it. The process is left as it is. Raises
@@ -123,9 +126,13 @@ async def connect(
     elif len(program.command) == 1 and is_url(program.command[0]):
         from acphold.client.server_endpoint import ServerEndpoint  # brings TLS
 
-        seconds = options.get("start_timeout", START_TIMEOUT)
-        limit = options.get("max_message", MAX_MESSAGE)
-        endpoint = ServerEndpoint(program.command[0], token, seconds=seconds, limit=limit)
+        endpoint = ServerEndpoint(
+            program.command[0],
+            token,
+            seconds=options.get("start_timeout", START_TIMEOUT),
+            limit=options.get("max_message", MAX_MESSAGE),
+            ca=None if ca is None else os.fspath(ca),
+        )
     elif durable:
         from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
 

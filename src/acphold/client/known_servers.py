@@ -31,6 +31,14 @@ class KnownServer(Struct, frozen=True):
     """What is known of one."""
 
     token: str
+    ca: str | None = None
+    """The file of certificates that its own is trusted by, beside the usual."""
+
+
+def ca_for(url: str) -> str | None:
+    """The file of certificates for the server at a URL; None where the usual will do."""
+    found = _read(_path()).get(origin_of(url))
+    return None if found is None else found.ca
 
 
 def token_for(url: str) -> str | None:
@@ -72,8 +80,9 @@ def url_of(name: str) -> str:
     )
 
 
-def remember(url: str, token: str | None) -> None:
-    """Keep the token for this server, or forget it; raises SettingsError when it cannot be."""
+def remember(url: str, token: str | None, ca: str | None = None) -> None:
+    """Keep the token for this server and the file that it is trusted by, or forget it; raises
+    SettingsError when it cannot be."""
     path = _path()
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
@@ -85,7 +94,7 @@ def remember(url: str, token: str | None) -> None:
             if token is None:
                 servers.pop(origin_of(url), None)
             else:
-                servers[origin_of(url)] = KnownServer(token)
+                servers[origin_of(url)] = KnownServer(token, ca)
             _write(path, servers)
         finally:
             os.close(lock)
@@ -94,7 +103,11 @@ def remember(url: str, token: str | None) -> None:
 
 
 def _write(path: str, servers: dict[str, KnownServer]) -> None:
-    text = json.dumps({origin: {"token": it.token} for origin, it in servers.items()}, indent=1)
+    known = {
+        origin: {"token": it.token} | ({} if it.ca is None else {"ca": it.ca})
+        for origin, it in servers.items()
+    }
+    text = json.dumps(known, indent=1)
     new = f"{path}.{os.getpid()}"
     descriptor = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:

@@ -6,7 +6,7 @@ import asyncio
 import logging
 
 from acphold.client.far_line import FarLine, OnAway
-from acphold.client.known_servers import token_for
+from acphold.client.known_servers import ca_for, token_for
 from acphold.errors import AcpholdError, ConnectionLostError, DeclarationError
 from acphold.rpc import Peer, Transport
 from acphold.transports import websocket
@@ -22,13 +22,17 @@ class Dial:
     through, and from then on. `?transport=` in the URL says which. ValueError where that is wrong.
 
     `token` is the one that this user has paired for, if none is given. Without either it is tried
-    all the same: servers of others let in whoever comes, or have another way to ask.
+    all the same: servers of others let in whoever comes, or have another way to ask. `ca` is a file
+    of certificates to trust beside the usual; by default the one that it was paired with.
     """
 
-    def __init__(self, url: str, token: str | None, *, seconds: float, limit: int) -> None:
+    def __init__(
+        self, url: str, token: str | None, *, seconds: float, limit: int, ca: str | None = None
+    ) -> None:
         self._url, self._transport = transport_of(url)
         self._token = token
-        self._route = Route(self._url, seconds=seconds, limit=limit)
+        trusted = ca or ca_for(self._url)
+        self._route = Route(self._url, seconds=seconds, limit=limit, trusted=trusted)
 
     async def __call__(self) -> Transport:
         """One more; see `transports.websocket.connect`."""
@@ -71,10 +75,11 @@ class ServerEndpoint:
         seconds: float,
         limit: int,
         on_away: OnAway = bool,
+        ca: str | None = None,
     ) -> None:
         try:
             self.name = origin_of(url)
-            self._dial = Dial(url, token, seconds=seconds, limit=limit)
+            self._dial = Dial(url, token, seconds=seconds, limit=limit, ca=ca)
         except ValueError as exc:
             raise DeclarationError(str(exc)) from None
         self.cwd: str | None = None

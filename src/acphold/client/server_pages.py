@@ -15,7 +15,7 @@ import httpx2
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from acphold.client.known_servers import token_for
+from acphold.client.known_servers import ca_for, token_for
 from acphold.errors import (
     AmbiguousIdError,
     ConnectionLostError,
@@ -118,8 +118,13 @@ class ServerPages:
 
     def __init__(self, url: str, token: str | None, *, seconds: float) -> None:
         self.origin = origin_of(url)
-        route = Route(url, token=token or token_for(url), seconds=seconds, limit=MAX_MESSAGE)
-        self._route = route
+        self._route = Route(
+            url,
+            token=token or token_for(url),
+            seconds=seconds,
+            limit=MAX_MESSAGE,
+            trusted=ca_for(url),
+        )
 
     async def __aenter__(self) -> ServerPages:
         self._http = http_client(self._route)

@@ -16,6 +16,8 @@ def http_client(route: Route) -> httpx2.AsyncClient:
         headers={**route.headers(), "User-Agent": "acphold"},
         cookies=route.cookies,
         verify=route.context() or True,
+        proxy=route.proxy(),
+        trust_env=False,  # what it says is in the route; a netrc of the user is for others
         http2=find_spec("h2") is not None,
         timeout=httpx2.Timeout(route.seconds, pool=None),
         limits=httpx2.Limits(max_connections=None),

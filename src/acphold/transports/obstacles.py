@@ -12,7 +12,10 @@ def why(error: BaseException) -> str:
     """The obstacle that an error of a WebSocket or of HTTP came from."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"its certificate is not trusted ({cause.verify_message})"
+            return (
+                f"its certificate is not trusted ({cause.verify_message}); `acphold connect --ca "
+                "FILE` trusts what FILE has"
+            )
         # Of a name with several addresses asyncio puts all that it tried into one text.
         if isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(
             cause

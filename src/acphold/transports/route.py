@@ -5,12 +5,19 @@ from __future__ import annotations
 import ssl
 from email.message import Message
 from http.cookiejar import CookieJar
+from importlib.util import find_spec
 from types import SimpleNamespace
 from typing import Any, Final, cast
-from urllib.request import Request
+from urllib.parse import urlsplit
+from urllib.request import Request, getproxies, proxy_bypass
 
-from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
-from acphold.transports.urls import endpoint_of, origin_of
+from acphold.errors import (
+    AcpholdError,
+    ConnectionLostError,
+    RemoteRefusalError,
+    SettingsError,
+)
+from acphold.transports.urls import endpoint_of, is_loopback, origin_of
 
 REFUSALS: Final = (401, 403, 404, 421)
 """What a server says for good; all else may be said by what is between us, and pass."""
@@ -56,10 +63,38 @@ class Route:
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
     def context(self) -> ssl.SSLContext | None:
-        """How TLS is spoken with it; None where it is not."""
+        """How TLS is spoken with it; None where it is not. SettingsError for a file that is none.
+
+        What `SSL_CERT_FILE` names takes the place of the machine's certificates, as OpenSSL has it.
+        """
         if not self._socket_url.startswith("wss"):
             return None
-        return ssl.create_default_context(cafile=self._trusted)
+        context = ssl.create_default_context()
+        if self._trusted is not None:
+            try:
+                context.load_verify_locations(cafile=self._trusted)
+            except (OSError, ssl.SSLError) as exc:
+                told = f"{self._trusted}: no certificates can be read in it ({exc})"
+                raise SettingsError(told) from None
+        return context
+
+    def proxy(self) -> str | None:
+        """The proxy that the environment names for it; None for none. SettingsError for one that
+        is not to be used.
+
+        This machine is never behind one: what a proxy calls `localhost` is its own.
+        """
+        parts = urlsplit(self.http_url)
+        if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc):
+            return None
+        proxies = getproxies()
+        found = proxies.get(parts.scheme) or proxies.get("all")
+        if not found:
+            return None
+        scheme, mark, _ = found.partition("://")
+        if mark and scheme.startswith("socks") and find_spec("python_socks") is None:
+            raise SettingsError("a SOCKS proxy needs `python-socks` and `socksio`: install them")
+        return found if mark else f"http://{found}"
 
     def refused(self, status: int) -> AcpholdError:
         """What it means that a request is answered with this status of HTTP."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
@@ -58,6 +59,14 @@ def at_agent(url: str, name: str) -> str:
     parts, _ = _parts(url)
     path = f"{ENDPOINT}/{quote(name, safe='')}"
     return SplitResult(parts.scheme, parts.netloc, path, parts.query, "").geturl()
+
+
+def is_loopback(host: str) -> bool:
+    """Whether this is the machine itself."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")
 
 
 def code_in(url: str) -> str | None:

@@ -53,6 +53,7 @@ async def connect(route: Route) -> MessageTransport:
             route.socket_url,
             additional_headers=headers,
             ssl=route.context(),
+            proxy=route.proxy(),
             open_timeout=route.seconds,
             ping_interval=HEARTBEAT_SECONDS,
             ping_timeout=HEARTBEAT_SECONDS,
