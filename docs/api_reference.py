@@ -66,7 +66,7 @@ ROLES = {
             " mcp.PromptArgument mcp.Progress mcp.offers.Resource mcp.offers.MadePrompt"
             " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable"
             " HttpHeader",
-            "What one sees of it": "LogContext",
+            "What one sees of it": "Step StepKind Middleware otel.spans LogContext",
             "Content of messages": "TextContent ImageContent AudioContent ResourceLink"
             " EmbeddedResource TextResourceContents BlobResourceContents",
         },
@@ -140,6 +140,7 @@ IN_WORDS = {
     "L": "LogoutHandler",
     "M": "MethodHandler",
     "S": "SessionHook",
+    "W": "Middleware",
     "StopReasonOrNone": "StopReason | None",
     "Role": "MessageRole",
 }

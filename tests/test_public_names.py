@@ -27,7 +27,7 @@ PUBLIC = {
         RemoteError RemoteRefusalError RemoteSession RemoteTurn ResourceLink
         RunningCommand RunningTool SubAgent
         Server MessageConnection MessageTransport StreamTransport Transport
-        over_websocket Session SessionFiles SessionState StopReason Store TerminalStartError
+        over_websocket Session SessionFiles SessionState Step StopReason Store TerminalStartError
         TextContent TextResourceContents ToolCall ToolCallLocation Turn TurnEnd TurnServers
         UnknownSessionError Visit Visitor WorkspaceError __version__ connect connect_over
     """,
@@ -36,8 +36,9 @@ PUBLIC = {
     """,
     "acphold.types": """
         AskForm AskPage AskPermission AuthHandler ConfigOption Content Filled Folder Handler Item
-        Kind Location LogoutHandler MessageRole MethodHandler Options Outcome PermissionAnswer
-        Policy Replay Rule Scope SessionHook Severity SignedIn TurnOutcome TurnState
+        Kind Location LogoutHandler MessageRole MethodHandler Middleware Options Outcome
+        PermissionAnswer Policy Replay Rule Scope SessionHook Severity SignedIn StepKind TurnOutcome
+        TurnState
         UpdateStream Value
     """,
     "acphold.sync": """
@@ -46,6 +47,7 @@ PUBLIC = {
     "acphold.bridges.anthropic": "messages",
     "acphold.bridges.openai": "chat_messages",
     "acphold.bridges.pydantic_ai": "model_messages",
+    "acphold.otel": "spans",
     "acphold.agents": """
         Agent Answered Asked Call Event Exchange Listener ListenerToMany Notified Unheard Updates
         ask
@@ -101,6 +103,7 @@ MODULES = (
     "acphold.bridges.anthropic",
     "acphold.bridges.openai",
     "acphold.bridges.pydantic_ai",
+    "acphold.otel",
     "acphold.sync",
     "acphold.testing",
     "acphold.types",

@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from acphold.library.commands import CommandExit, CommandOutput, PendingCommand, RunningCommand
     from acphold.library.definition import MaxTokens, MaxTurnRequests, Refusal, StopReason
     from acphold.library.form import FormAnswer, Visit
+    from acphold.library.middleware import Step
     from acphold.library.permission import Decision
     from acphold.library.server import Server
     from acphold.library.session_files import SessionFiles
@@ -153,6 +154,7 @@ __all__ = [
     "Session",
     "SessionFiles",
     "SessionState",
+    "Step",
     "StopReason",
     "Store",
     "StreamTransport",
@@ -196,6 +198,7 @@ _HOMES = {
     "library.commands": "CommandExit CommandOutput PendingCommand RunningCommand",
     "library.definition": "MaxTokens MaxTurnRequests Refusal StopReason",
     "library.form": "FormAnswer Visit",
+    "library.middleware": "Step",
     "library.permission": "Decision",
     "library.server": "Server",
     "library.session_files": "SessionFiles",

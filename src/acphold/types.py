@@ -29,6 +29,8 @@ from acphold.library.definition import (
     SignedIn,
 )
 from acphold.library.form import Outcome
+from acphold.library.middleware import Middleware
+from acphold.library.steps import StepKind
 from acphold.library.tools import Location
 
 __all__ = [
@@ -47,6 +49,7 @@ __all__ = [
     "LogoutHandler",
     "MessageRole",
     "MethodHandler",
+    "Middleware",
     "Options",
     "Outcome",
     "PermissionAnswer",
@@ -57,6 +60,7 @@ __all__ = [
     "SessionHook",
     "Severity",
     "SignedIn",
+    "StepKind",
     "TurnOutcome",
     "TurnState",
     "UpdateStream",

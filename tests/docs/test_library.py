@@ -122,6 +122,6 @@ def test_the_tests_run_with_the_settings_for_pytest(tmp_path: Path) -> None:
 
 def test_every_section_has_code_that_is_tried() -> None:
     titles = [section.title for section in sections()]
-    assert len(titles) == 11
+    assert len(titles) == 12
     for section in sections():
         assert section.tries or "test_" in section.code

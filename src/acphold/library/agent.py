@@ -20,6 +20,7 @@ from acphold.hub.alerts import NO_ALERTS, AlertRules
 from acphold.library.definition import AuthMethod, Definition
 from acphold.library.handshake import SignIn
 from acphold.library.in_process import InProcessAgent
+from acphold.library.middleware import around_each
 from acphold.library.selection import Option
 from acphold.library.server import Server
 from acphold.rpc import Transport
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
         SignedIn,
         StopReason,
     )
+    from acphold.library.middleware import Middleware
     from acphold.library.turn import Turn
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ A = TypeVar("A", bound="AuthHandler")
 L = TypeVar("L", bound="LogoutHandler")
 I = TypeVar("I", bound="SignedIn")  # noqa: E741 — one letter, as its neighbours
 M = TypeVar("M", bound="MethodHandler")
+W = TypeVar("W", bound="Middleware")
 F = TypeVar("F")
 Taken = TypeVar("Taken")
 P = ParamSpec("P")
@@ -104,8 +107,8 @@ class Agent:
 
     Sessions can be listed, loaded with their whole history after a restart or a crash, resumed,
     closed and deleted without another line. `prompt` is the only thing that has to be declared;
-    `mode`, `option`, `command`, `auth`, `on_new`, `on_load`, `on_close`, `method` and
-    `notification` add to it, before `run`.
+    `mode`, `option`, `command`, `auth`, `on_new`, `on_load`, `on_close`, `middleware`, `method`
+    and `notification` add to it, before `run`.
 
     `name` is for programs: sessions are kept and listed under it. `title` is for people. `image`,
     `audio` and `embedded_context` say which content a prompt may hold beside text and links (spec
@@ -286,6 +289,26 @@ class Agent:
         """
         self._definition.close_hooks.append(_coroutine(hook))
         return hook
+
+    def middleware(self, middleware: W) -> W:
+        """Decorate an asynchronous generator that is around each step of a turn; it yields once.
+
+            @agent.middleware
+            async def timed(step: acphold.Step) -> AsyncIterator[None]:
+                began = time.monotonic()
+                try:
+                    yield
+                finally:
+                    print(step.kind, step.name, time.monotonic() - began)
+
+        The steps are a turn, a command, a tool call's block, a call of `turn.mcp.call`, and a wait
+        for permission; see `acphold.Step`. The first that is declared is outermost. What it raises
+        before its `yield` takes the place of the step. The error of a step is raised at the
+        `yield`, and passes however that is handled, unless another takes its place. A function
+        that makes a context manager of a step will do, too.
+        """
+        self._definition.middleware.append(around_each(middleware))
+        return middleware
 
     def method(self, name: str) -> Callable[[M], M]:
         """Decorate the coroutine that answers the extension method `name`, which begins with `_`.

@@ -15,6 +15,7 @@ from acphold.library.selection import MODE, Option, mode_option
 
 if TYPE_CHECKING:
     from acphold.library.author_session import Session
+    from acphold.library.middleware import Around
     from acphold.library.turn import Turn
     from acphold.schema import AvailableCommand, SessionMode
     from acphold.server.entrance import Visitor
@@ -99,6 +100,7 @@ class Definition(Struct):
     new_hooks: list[SessionHook] = field(default_factory=list)
     load_hooks: list[SessionHook] = field(default_factory=list)
     close_hooks: list[SessionHook] = field(default_factory=list)
+    middleware: list[Around] = field(default_factory=list)
     methods: dict[str, MethodHandler] = field(default_factory=dict)
     notifications: dict[str, MethodHandler] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)

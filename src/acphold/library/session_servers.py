@@ -18,6 +18,7 @@ from acphold.schema import CREATE_ELICITATION, encode
 
 if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
+    from acphold.library.steps import Entering
     from acphold.library.tools import RunningTool
     from acphold.mcp import (
         CallResult,
@@ -122,7 +123,9 @@ class TurnServers:
         *,
         tool: Callable[..., RunningTool],
         waiting: Callable[[], AbstractContextManager[None]],
+        around: Entering,
     ) -> None:
+        self._around = around
         self._pool = None if servers is None else servers.pool
         self._tool = tool
         self._waiting = waiting
@@ -195,9 +198,12 @@ class TurnServers:
 
         async with call:
             with self._waiting():
-                result = await connection.call(
-                    tool, arguments, on_progress=progress, seconds=seconds
-                )
+                async with self._around("mcp", f"{server}/{tool}", call) as step:
+                    result = await connection.call(
+                        tool, arguments, on_progress=progress, seconds=seconds
+                    )
+                    if step is not None:
+                        step.result = result
             await call.content(*result.content)
             await call.output(result.output)
             if result.failed:

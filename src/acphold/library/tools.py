@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
     from acphold.library.commands import RunningCommand
     from acphold.library.outbox import TurnOutbox
+    from acphold.library.steps import Entering
     from acphold.schema import ContentBlock, ToolCallContent, ToolCallStatus
 
 Location: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
@@ -59,7 +60,8 @@ class RunningTool:
     """A tool call: pending at first, in progress inside the block, then completed or failed.
 
     An exception that leaves the block marks it failed, and the words of the exception are shown.
-    `id` is what the client knows it by, `title` what people see, `status` how it stands,
+    `id` is what the client knows it by, `title` what people see, `kind` and `name` what it is for
+    programs, `status` how it stands,
     `announced` whether it is shown yet. What it shows only grows here, although each update of the
     protocol replaces it. Relative paths start at the session's `cwd`.
     """
@@ -75,6 +77,7 @@ class RunningTool:
         name: str | None = None,
         input: Any = UNSET,
         locations: Iterable[Location] = (),
+        around: Entering,
     ) -> None:
         if kind not in KINDS:
             raise DeclarationError(f"a tool is one of {', '.join(KINDS)}, not {kind!r}")
@@ -84,8 +87,9 @@ class RunningTool:
         self.announced = False
         self._outbox = outbox
         self._cwd = cwd
-        self._kind = kind
-        self._name = name
+        self.kind = kind
+        self.name = name
+        self._step = around("tool", name or title, self)
         self._input = _json(input)
         self._has_output = False
         self._locations = tuple(map(self._location, locations))
@@ -98,7 +102,12 @@ class RunningTool:
         return f"<RunningTool {self.id!r} {self.status}: {shortened(self.title)!r}>"
 
     async def __aenter__(self) -> Self:
-        await self.start()
+        await self._step.__aenter__()
+        try:
+            await self.start()
+        except BaseException as exc:
+            await self._step.__aexit__(type(exc), exc, exc.__traceback__)
+            raise
         return self
 
     async def __aexit__(
@@ -107,15 +116,20 @@ class RunningTool:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None:
-            await self.complete()
-        else:
-            why = None  # a cancellation says enough by itself
-            if isinstance(error, AcpholdError):
-                why = str(error)
-            elif isinstance(error, Exception):
-                why = f"{type(error).__name__}: {error}".removesuffix(": ")
-            await self.fail(why)
+        try:
+            if error is None:
+                await self.complete()
+            else:
+                why = None  # a cancellation says enough by itself
+                if isinstance(error, AcpholdError):
+                    why = str(error)
+                elif isinstance(error, Exception):
+                    why = f"{type(error).__name__}: {error}".removesuffix(": ")
+                await self.fail(why)
+        except BaseException as exc:
+            await self._step.__aexit__(type(exc), exc, exc.__traceback__)
+            raise
+        await self._step.__aexit__(kind, error, traceback)
 
     # -- how it goes ----------------------------------------------------------------------
 
@@ -129,8 +143,8 @@ class RunningTool:
                 ToolCallStart(
                     tool_call_id=self.id,
                     title=self.title,
-                    name=self._name,
-                    kind=self._kind,
+                    name=self.name,
+                    kind=self.kind,
                     content=tuple(self._content),
                     locations=self._locations,
                     raw_input=self._input,
@@ -307,7 +321,7 @@ def permission_view(tool: RunningTool) -> ToolCallPatch:
     return ToolCallPatch(
         tool_call_id=tool.id,
         title=tool.title,
-        kind=tool._kind,
+        kind=tool.kind,
         status=tool.status,
         content=tuple(tool._content) or None,
         locations=tool._locations or None,

@@ -22,6 +22,7 @@ from acphold.library.outbox import (
     refuse,
 )
 from acphold.library.permission import Decision, Permissions, check_options
+from acphold.library.steps import unwatched
 from acphold.library.tools import RunningTool, permission_view
 from acphold.schema import (
     AudioContent,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from acphold.library.form import FormAnswer, Visit
     from acphold.library.session_files import SessionFiles
     from acphold.library.session_servers import TurnServers
+    from acphold.library.steps import Entering
     from acphold.library.tools import Location
     from acphold.schema import ContentBlock, PermissionOption, ToolKind
 
@@ -61,7 +63,8 @@ BLOCKS = (
 class TurnScope:
     """What one turn has open: its tool calls, its commands, what it waits for; all ends with it.
 
-    `speaking` is the message it says just now. `cancel` cancels the turn.
+    `speaking` is the message it says just now. `cancel` cancels the turn. `around` is entered for
+    each step of it.
     """
 
     def __init__(self, opened: OpenSession, cancel: Callable[[], None]) -> None:
@@ -74,6 +77,7 @@ class TurnScope:
         self._tools: list[RunningTool] = []
         self._commands: TurnCommands | None = None
         self._over = False
+        self.around: Entering = unwatched
 
     def check(self) -> None:
         """Raise DeclarationError when the turn is over."""
@@ -84,7 +88,9 @@ class TurnScope:
         """A tool call; see `Turn.tool`."""
         self.check()
         self.speaking = None  # what is said behind it is another message
-        tool = RunningTool(self.outbox, self.opened.cwd, fresh_id("call"), title, **described)
+        tool = RunningTool(
+            self.outbox, self.opened.cwd, fresh_id("call"), title, around=self.around, **described
+        )
         self._tools.append(tool)
         return tool
 
@@ -135,6 +141,7 @@ class TurnScope:
         if self._commands is not None:
             await self._commands.aclose()
         self.outbox.close()
+        self.around = unwatched  # what watches knows the turn: a circle is collected late
         await self.opened.outbox.finish()
 
 
@@ -292,7 +299,9 @@ class Turn:
         from acphold.library.session_servers import TurnServers
 
         scope = self._scope
-        return TurnServers(scope.opened.servers, tool=scope.tool, waiting=scope.waiting)
+        return TurnServers(
+            scope.opened.servers, tool=scope.tool, waiting=scope.waiting, around=scope.around
+        )
 
     # -- asking ---------------------------------------------------------------------------
 
@@ -327,7 +336,10 @@ class Turn:
             await asked.announce()  # a person is asked about something that can be seen
             await self._outbox.flush()
             with self._scope.waiting():
-                decision = await permissions.ask(permission_view(asked), key, options)
+                async with self._scope.around("permission", question, asked) as step:
+                    decision = await permissions.ask(permission_view(asked), key, options)
+                    if step is not None:
+                        step.result = decision
             if decision is None:  # the client says that the turn was cancelled
                 self._scope.cancel()
                 await asyncio.sleep(0)

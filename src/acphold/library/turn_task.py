@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 from collections.abc import Iterator
+from functools import partial
 from traceback import walk_tb
 from typing import TYPE_CHECKING
 
@@ -21,6 +22,7 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.library.definition import STOP_REASONS, StopTurn
+from acphold.library.middleware import entered
 from acphold.library.slash_commands import arguments, missing, slash_command
 from acphold.library.turn import Turn, TurnScope
 from acphold.logs import about
@@ -83,7 +85,10 @@ class TurnTask:
             return as_remote(exc)
         scope = self._scope = TurnScope(self._opened, self.cancel)
         with about(self._opened.id, str(self._number)):
-            answer = await self._outcome(Turn(scope, self._prompt))
+            turn = Turn(scope, self._prompt)
+            if middleware := self._definition.middleware:
+                scope.around = partial(entered, middleware, turn)
+            answer = await self._outcome(turn, scope)
             try:
                 await scope.aclose()
             except AcpholdError as exc:  # the journal's: the hub has been told
@@ -93,13 +98,17 @@ class TurnTask:
             return stopped("cancelled")
         return answer
 
-    async def _outcome(self, turn: Turn) -> Answer:
+    async def _outcome(self, turn: Turn, scope: TurnScope) -> Answer:
         """What the author's code came to. Of a cancelled one nothing is told but that."""
         self._authors = True
         try:
             if self._cancelled:
                 raise asyncio.CancelledError
-            return stopped(stop_reason(await self._handle(turn)))
+            async with scope.around("turn", self._definition.name, None) as step:
+                reason = stop_reason(await self._handle(turn, scope))
+                if step is not None:
+                    step.result = reason
+            return stopped(reason)
         except StopTurn as stop:
             return stopped(stop.reason)
         except asyncio.CancelledError as exc:
@@ -121,7 +130,7 @@ class TurnTask:
         finally:
             self._authors = False
 
-    async def _handle(self, turn: Turn) -> object:
+    async def _handle(self, turn: Turn, scope: TurnScope) -> object:
         """What the author's coroutine returns: that for the command, or that for prompts."""
         called = slash_command(turn.prompt)
         commands = self._opened.slash
@@ -132,7 +141,11 @@ class TurnTask:
             turn.command = called
             handler = self._definition.command_handlers.get(name)
             if handler is not None:
-                return await handler(turn, words)
+                async with scope.around("command", name, None) as step:
+                    reason = stop_reason(await handler(turn, words))
+                    if step is not None:
+                        step.result = reason
+                return reason
         elif (prompt := commands.prompt(name)) is not None:
             turn.command = called
             given = arguments(prompt, words)

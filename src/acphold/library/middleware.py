@@ -1,0 +1,89 @@
+"""What an author has done around each step of a turn: to measure it, to trace it, to refuse it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from inspect import isasyncgenfunction
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from acphold.errors import DeclarationError
+
+if TYPE_CHECKING:
+    from acphold.library.steps import StepKind
+    from acphold.library.tools import RunningTool
+    from acphold.library.turn import Turn
+
+
+class Step:
+    """A step of a turn, as `Agent.middleware` gets it.
+
+    | `kind`         | what                             | `name`         | `result`        |
+    |----------------|----------------------------------|----------------|-----------------|
+    | `"turn"`       | what answers the prompt          | of the agent   | the stop reason |
+    | `"command"`    | the coroutine of a slash command | of the command | the stop reason |
+    | `"tool"`       | the block of a tool call         | of the tool    | None            |
+    | `"mcp"`        | a call by `turn.mcp.call`        | server/tool    | the CallResult  |
+    | `"permission"` | the wait for a person's answer   | the question   | the Decision    |
+
+    `turn` is the one that it is in, and `tool` the call that it is, or that it is about. A tool
+    without a name has its title here. `result` is there once the step is over, if it has not
+    raised.
+    """
+
+    __slots__ = ("kind", "name", "result", "tool", "turn")
+
+    def __init__(
+        self, kind: StepKind, name: str, turn: Turn, tool: RunningTool | None = None
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.turn = turn
+        self.tool = tool
+        self.result: Any = None
+
+    def __repr__(self) -> str:
+        return f"<Step {self.kind} {self.name!r}>"
+
+
+Middleware: TypeAlias = "Callable[[Step], AsyncIterator[None] | AbstractAsyncContextManager[Any]]"
+"""Gets a step, yields once while it is done; or makes a context manager for it."""
+
+Around: TypeAlias = "Callable[[Step], AbstractAsyncContextManager[Any]]"
+"""Makes what is entered around a step."""
+
+
+def around_each(middleware: Middleware) -> Around:
+    """The same, as it is entered; DeclarationError for what can be entered in no way."""
+    if isasyncgenfunction(middleware):
+        return asynccontextmanager(middleware)
+    if not callable(middleware):
+        raise DeclarationError(f"{middleware!r} is no middleware: `async def` with one `yield`")
+    return middleware  # type: ignore[return-value]  # generators were the other half
+
+
+@asynccontextmanager
+async def entered(
+    middleware: Sequence[Around],
+    turn: Turn,
+    kind: StepKind,
+    name: str,
+    tool: RunningTool | None = None,
+) -> AsyncIterator[Step]:
+    """For the block, a step of `turn` is taken: the first of the middleware is outermost.
+
+    What the block raises passes all of them; who catches it sees it all the same, and cannot keep
+    it. What one of them raises takes its place, and before the block, the place of the step.
+    """
+    step = Step(kind, name, turn, tool)
+    error: BaseException | None = None
+    async with AsyncExitStack() as stack:
+        for each in middleware:
+            await stack.enter_async_context(each(step))
+        try:
+            yield step
+        except BaseException as exc:
+            error = exc
+            raise
+    if error is not None:
+        raise error

@@ -1,0 +1,114 @@
+"""OpenTelemetry spans of an agent's turns: `agent.middleware(acphold.otel.spans())`.
+
+Needs `acphold[otel]`. The names are those of the semantic conventions for generative AI (agent and
+tool spans; MCP), which are in development; what these have no words for begins with `acphold.`.
+What was said, asked or done is in no span: neither text nor the arguments of tools.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from typing import TYPE_CHECKING
+
+from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer
+
+from acphold.library.definition import StopTurn
+from acphold.library.permission import Decision
+from acphold.version import __version__
+
+if TYPE_CHECKING:
+    from opentelemetry.trace import TracerProvider
+    from opentelemetry.util.types import AttributeValue
+
+    from acphold.library.middleware import Step
+
+__all__ = ["spans"]
+
+OPERATION = "gen_ai.operation.name"
+TOOL, TOOL_CALL = "gen_ai.tool.name", "gen_ai.tool.call.id"
+ERROR_TYPE = "error.type"
+STOP_REASON = "acphold.stop_reason"
+
+
+def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncIterator[None]]:
+    """Middleware that makes a span of each step; a model's own spans lie in that of the turn.
+
+    | step       | span                  | kind     |
+    |------------|-----------------------|----------|
+    | turn       | `invoke_agent AGENT`  | internal |
+    | command    | `command NAME`        | internal |
+    | tool       | `execute_tool TOOL`   | internal |
+    | mcp        | `tools/call TOOL`     | client   |
+    | permission | `ask_permission`      | internal |
+
+    Without a `provider` the global one is used. An error sets the status and `error.type`.
+    """
+    tracer = get_tracer("acphold", __version__, provider)
+
+    async def span_of(step: Step) -> AsyncIterator[None]:
+        name, attributes = _told(step)
+        kind = SpanKind.CLIENT if step.kind == "mcp" else SpanKind.INTERNAL
+        with tracer.start_as_current_span(
+            name,
+            kind=kind,
+            attributes=attributes,
+            record_exception=False,  # its words may be of the conversation
+            set_status_on_exception=False,
+        ) as span:
+            try:
+                yield
+            except asyncio.CancelledError:
+                span.set_attribute(STOP_REASON, "cancelled")
+                raise
+            except StopTurn as stop:
+                span.set_attribute(STOP_REASON, stop.reason)
+                raise
+            except BaseException as exc:
+                _failed(span, type(exc).__qualname__)
+                raise
+            _ended(span, step)
+
+    return span_of
+
+
+def _told(step: Step) -> tuple[str, dict[str, AttributeValue]]:
+    """The name of a span, and what is known of the step when it begins."""
+    told: dict[str, AttributeValue] = {"gen_ai.conversation.id": step.turn.session.id}
+    if step.tool is not None:
+        told[TOOL_CALL] = step.tool.id
+    match step.kind:
+        case "turn":
+            told |= {OPERATION: "invoke_agent", "gen_ai.agent.name": step.name}
+            return f"invoke_agent {step.name}", told
+        case "command":
+            return f"command {step.name}", told | {"acphold.command.name": step.name}
+        case "mcp":
+            server, _, tool = step.name.partition("/")
+            told |= {OPERATION: "execute_tool", TOOL: tool, "acphold.mcp.server": server}
+            return f"tools/call {tool}", told | {"mcp.method.name": "tools/call"}
+        case "permission":
+            return "ask_permission", told
+        case "tool":
+            assert step.tool is not None
+            # A title says what is done with what; it is not the name of a tool.
+            tool = step.tool.name or step.tool.kind
+            told |= {OPERATION: "execute_tool", TOOL: tool, "gen_ai.tool.type": "function"}
+            return f"execute_tool {tool}", told
+
+
+def _ended(span: Span, step: Step) -> None:
+    match step.kind:
+        case "turn" | "command":
+            span.set_attribute(STOP_REASON, step.result or "end_turn")
+        case "permission" if isinstance(step.result, Decision):
+            span.set_attribute("acphold.permission.allowed", step.result.allowed)
+        case "mcp" if step.result.failed:
+            _failed(span, "tool_error")
+        case "tool" if step.tool is not None and step.tool.status == "failed":
+            _failed(span, "tool_error")
+
+
+def _failed(span: Span, why: str) -> None:
+    span.set_attribute(ERROR_TYPE, why)
+    span.set_status(Status(StatusCode.ERROR))

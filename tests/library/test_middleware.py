@@ -1,0 +1,186 @@
+"""What an author has done around each step of a turn."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import acphold
+from acphold.testing import connect
+from tests.library.conftest import mcp_server
+from tests.library.test_turn import agent_that
+
+
+def watched(agent: acphold.Agent) -> list[str]:
+    """What happens in the middleware of this agent, in order."""
+    seen: list[str] = []
+
+    @agent.middleware
+    async def watch(step: acphold.Step) -> AsyncIterator[None]:
+        seen.append(f"{step.kind} {step.name}")
+        try:
+            yield
+            seen.append(f"{step.kind} over: {step.result}")
+        except BaseException as exc:
+            seen.append(f"{step.kind} raised {type(exc).__name__}")
+            raise
+
+    return seen
+
+
+async def test_it_is_around_a_turn_a_command_a_tool_and_a_wait_for_permission() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Look", name="look") as call:
+            await turn.ask_permission("May I?", tool=call)
+            await turn.ask_permission("May I?", tool=call)  # decided for always: nobody is asked
+
+    agent = agent_that(work)
+
+    @agent.command("tidy", "Tidies up")
+    async def tidy(turn: acphold.Turn, words: str) -> Any:
+        return "refusal"
+
+    seen = watched(agent)
+    async with connect(agent, on_permission="allow_always") as client:
+        session = await client.new_session()
+        await session.prompt("go")
+        await session.prompt("/tidy up")
+    allowed = acphold.Decision(True, "allow_always")
+    assert seen == [
+        f"turn {agent.name}",
+        "tool look",
+        "permission May I?",
+        f"permission over: {allowed}",
+        "tool over: None",
+        "turn over: end_turn",
+        f"turn {agent.name}",
+        "command tidy",
+        "command over: refusal",
+        "turn over: refusal",
+    ]
+
+
+async def test_it_is_around_a_call_of_an_mcp_server(work: Path) -> None:
+    async def call(turn: acphold.Turn) -> None:
+        await turn.mcp.call("test", "echo", {"text": "hello"})
+
+    agent = agent_that(call)
+    seen = watched(agent)
+    async with connect(agent) as client:
+        session = await client.new_session(str(work), mcp_servers=[mcp_server()])
+        await session.prompt("go")
+    assert [words for words in seen if words.split()[0] in ("tool", "mcp")][:2] == [
+        "tool echo",
+        "mcp test/echo",
+    ]
+    assert any(words.startswith("mcp over: CallResult") for words in seen)
+
+
+async def test_the_first_that_is_declared_is_outermost() -> None:
+    seen: list[str] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        seen.append("work")
+
+    agent = agent_that(work)
+    for name in ("one", "two"):
+
+        def make(name: str = name) -> None:
+            @agent.middleware
+            async def around(step: acphold.Step) -> AsyncIterator[None]:
+                seen.append(name)
+                yield
+                seen.append(f"{name} over")
+
+        make()
+    async with connect(agent) as client:
+        await (await client.new_session()).prompt("go")
+    assert seen == ["one", "two", "work", "two over", "one over"]
+
+
+async def test_an_error_passes_though_a_middleware_catches_it() -> None:
+    caught: list[BaseException] = []
+
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Look"):
+            raise ValueError("no such thing")
+
+    agent = agent_that(work)
+
+    @agent.middleware
+    async def keep(step: acphold.Step) -> AsyncIterator[None]:
+        try:
+            yield
+        except ValueError as exc:
+            caught.append(exc)
+
+    async with connect(agent) as client:
+        session = await client.new_session()
+        with pytest.raises(ValueError, match="no such thing"):
+            await session.prompt("go")
+    assert len(caught) == 2
+
+
+async def test_a_middleware_may_refuse_a_step() -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say("never")
+
+    agent = agent_that(work)
+
+    @agent.middleware
+    async def refuse(step: acphold.Step) -> AsyncIterator[None]:
+        if step.turn.text == "go":
+            raise acphold.Refusal
+        yield
+
+    async with connect(agent) as client:
+        session = await client.new_session()
+        answer = await session.prompt("go")
+        assert (answer.stop_reason, session.received.text) == ("refusal", "")
+
+
+async def test_a_cancellation_passes_what_is_around_the_wait_that_it_ends() -> None:
+    waits = asyncio.Event()
+
+    async def work(turn: acphold.Turn) -> None:
+        async with turn.tool("Look"):
+            waits.set()
+            await asyncio.Event().wait()
+
+    agent = agent_that(work)
+    seen = watched(agent)
+    async with connect(agent) as client:
+        session = await client.new_session()
+        turn = session.prompt("go")
+        async with asyncio.timeout(10):
+            await waits.wait()
+        session.cancel()
+        assert (await turn).stop_reason == "cancelled"
+    assert seen[2:] == ["tool raised CancelledError", "turn raised CancelledError"]
+
+
+async def test_a_context_manager_is_middleware_too() -> None:
+    steps: list[acphold.Step] = []
+
+    def note(step: acphold.Step) -> AbstractAsyncContextManager[None]:
+        steps.append(step)
+        return nullcontext()
+
+    async def work(turn: acphold.Turn) -> None: ...
+
+    agent = agent_that(work)
+    agent.middleware(note)
+    async with connect(agent) as client:
+        await (await client.new_session()).prompt("go")
+    assert [(step.kind, step.turn.text, step.tool) for step in steps] == [("turn", "go", None)]
+
+
+def test_what_can_be_entered_in_no_way_is_refused() -> None:
+    agent = acphold.Agent("a", version="1")
+    with pytest.raises(acphold.DeclarationError, match="is no middleware"):
+        agent.middleware("tracing")  # type: ignore[type-var]
