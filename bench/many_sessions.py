@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from statistics import median
-from time import perf_counter
+from time import perf_counter, sleep
 
 from msgspec import Struct
 
@@ -26,17 +26,25 @@ PIECE = b"quick brown fox"
 PACE_MS = 20
 """Between two pieces of a session: what a quick model takes for one."""
 
+REST_SECONDS, IDLE_CPU = 1.5, 0.1
+"""An agent is at rest that has spent no more than so much in so long; a session rests a second
+before it is settled."""
+
 OURS, SDK, NEWER = "acphold", "Python SDK", "Python SDK 1.0.0rc3"
 
 FIRST_PIECE, STALL, CPU_RATIO = Goal(150), Goal(50), Goal(1.2, ratio=True)
 
 
 class Streamed(Struct):
-    """What one burst of turns came to; times in milliseconds, `cpu` in seconds."""
+    """What one burst of turns came to; times in milliseconds, `cpu` in seconds.
+
+    `settling` is what is spent behind it: a session that rests is compacted and indexed.
+    """
 
     first_piece: float
     cpu: float
     stall: float
+    settling: float
     grown: float
     """KiB of memory for each session that are there still once all turns are over."""
 
@@ -69,7 +77,7 @@ def _with_sessions(stack: ExitStack, agent: list[str]) -> tuple[Wire, list[str]]
 
 
 def _streamed(wire: Wire, ids: list[str], words: str, pieces: int) -> Streamed:
-    before = _report(wire)
+    before = _at_rest(wire)
     lines, waited = [], set()
     for wire.session_id in ids:
         lines.append(wire.prompt_line(words))
@@ -91,12 +99,24 @@ def _streamed(wire: Wire, ids: list[str], words: str, pieces: int) -> Streamed:
     assert seen == SESSIONS * pieces, seen
     wire.session_id = ids[0]
     after = _report(wire)
+    rested = _at_rest(wire)
     return Streamed(
         first_piece=median(firsts.values()) * 1e3,
         cpu=after["cpu"],
         stall=after["stall"] * 1e3,
-        grown=(after["rss"] - before["rss"]) / 1024 / SESSIONS,
+        settling=rested["cpu"],
+        grown=(rested["rss"] - before["rss"]) / 1024 / SESSIONS,
     )
+
+
+def _at_rest(wire: Wire) -> dict[str, float]:
+    """A report of the time until the agent had nothing to do any more."""
+    cpu, report = 0.0, {"cpu": 1.0}
+    while report["cpu"] > IDLE_CPU:
+        sleep(REST_SECONDS)
+        report = _report(wire)
+        cpu += report["cpu"]
+    return {**report, "cpu": cpu}
 
 
 def _report(wire: Wire) -> dict[str, float]:
@@ -118,6 +138,7 @@ def _figures(what: str, taken: Mapping[str, list[Streamed]]) -> Iterator[Figure]
             ("first_piece", "first piece", "ms", FIRST_PIECE),
             ("cpu", "CPU of the agent", "s", CPU_RATIO),
             ("stall", "longest stall", "ms", STALL),
+            ("settling", "CPU behind it", "s", None),
             ("grown", "kept of each turn", "KiB", None),
         ):
             yield Figure(
@@ -127,5 +148,5 @@ def _figures(what: str, taken: Mapping[str, list[Streamed]]) -> Iterator[Figure]
                 peer,
                 [getattr(each, field) for each in theirs],
                 (goal,) if goal is not None and is_goal else (),
-                paired=field != "grown",  # which may be nothing
+                paired=field not in ("grown", "settling"),  # which may be nothing
             )

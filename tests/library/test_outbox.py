@@ -241,3 +241,29 @@ async def test_who_goes_on_in_a_step_that_has_taken_long_lets_others_run(
     await asyncio.gather(*map(flood, several(journal, 2)))
     assert said[:4] == ["s0", "s0", "s1", "s1"]
     assert len(said) == 6
+
+
+async def test_many_turns_that_end_in_one_step_end_by_and_by_though_others_never_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)  # each step has taken long
+    journal = Journal()
+    one, two = several(journal, 2)
+    steps = 0
+
+    async def go_on() -> None:
+        nonlocal steps
+        while True:
+            steps += 1
+            await asyncio.sleep(0)
+
+    others = asyncio.create_task(go_on())
+    await asyncio.sleep(0)
+    await one.put(b"1")
+    await two.put(b"2")
+    before = steps
+    async with asyncio.timeout(10):
+        await asyncio.gather(one.finish(), two.finish())
+    assert steps - before >= outboxes.PUT_OFF
+    assert sorted(journal.updates) == [b"1", b"2"]
+    others.cancel()

@@ -228,8 +228,9 @@ class Attachment:
     def line_of(self, segment: Segment) -> bytes:
         """The line of what was just committed, for who sends it with those of other sessions.
 
-        b"" when that is not all there is to do: then it is to be delivered. A client that starts
-        all it reads at once mixes up what is of one session, so this is one entry at most.
+        Nothing may wait for the client. b"" when that is not all there is to do: then it is to be
+        delivered. A client that starts all it reads at once mixes up what is of one session, so
+        this is one entry at most.
         """
         seq = segment.last_seq
         if (
@@ -238,7 +239,6 @@ class Attachment:
             or self.cursor + 1 != seq
             or seq in self.untold
             or self._due
-            or self.client.buffered
         ):
             return b""
         line = self._frames.live(segment)

@@ -44,7 +44,7 @@ async def publish_together(
             else:
                 session.committed(each, segments)
         failed: list[JournalError | None] = []
-        lines: dict[Client, list[bytes]] = {}
+        lines: dict[Client, list[bytes] | None] = {}  # None for one that lags
         for session, each, segments in published:
             if isinstance(segments, LeaseLostError):
                 failed.append(segments)
@@ -54,12 +54,17 @@ async def publish_together(
                 session.deliver(each, segments)
                 continue
             for attachment in tuple(session.attachments):
-                if line := attachment.line_of(segments[0]):
-                    lines.setdefault(attachment.client, []).append(line)
+                client = attachment.client
+                if client not in lines:
+                    lines[client] = None if client.buffered else []
+                its = lines[client]
+                if its is not None and (line := attachment.line_of(segments[0])):
+                    its.append(line)
                 else:
                     attachment.deliver(segments[0])
         for client, its in lines.items():
-            client.send(b"".join(its))
+            if its:
+                client.send(b"".join(its))
         return failed
     finally:
         for session in sessions:

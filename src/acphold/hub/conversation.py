@@ -422,7 +422,12 @@ class Conversation:
 
 def is_speech(kind: str, raws: Sequence[bytes]) -> bool:
     """Whether these are nothing but pieces of messages and thoughts of the agent's."""
-    return kind == "update" and all(raw.startswith(CHUNK_STARTS) for raw in raws)
+    if kind != "update":
+        return False
+    for raw in raws:  # noqa: SIM110 — asked of every piece, and a generator takes longer
+        if not raw.startswith(CHUNK_STARTS):
+            return False
+    return True
 
 
 def _holds_context(update: bytes) -> bool:

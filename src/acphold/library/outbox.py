@@ -35,6 +35,10 @@ STEP_SECONDS = 0.002
 """How long one step of the event loop may take until each author who says something lets the others
 run: one who never waits is not noticed by them."""
 
+PUT_OFF = 16
+"""How many steps of the event loop the end of a turn gives way to others at most: they may be at
+work in all of them."""
+
 UPDATE = "update"
 
 Runs: TypeAlias = list[tuple[str, list[bytes]]]
@@ -69,7 +73,8 @@ class Post:
     def call_for(self, outbox: Outbox) -> None:
         """Behind this step, take what it holds then."""
         self._due[outbox] = None
-        self.step()
+        if not self._is_called:
+            self.step()
 
     def forget(self, outbox: Outbox) -> None:
         """What it held has left by itself."""
@@ -88,9 +93,11 @@ class Post:
     def _leave(self) -> None:
         due, self._due = self._due, {}
         self._is_called, self.breathe_at = False, inf
-        several = [outbox for outbox in due if outbox.holds_updates_alone]
+        several = [outbox for outbox in due if outbox.holds_updates_alone] if len(due) > 1 else ()
         if len(several) > 1:
             self.begin(self._commit([(each, each.taken()) for each in several]), *several)
+            if len(several) == len(due):
+                return
         for outbox in due:
             outbox.begin()
 
@@ -154,7 +161,11 @@ class Outbox:
         updates.append(raw)
         self._bytes += len(raw)
         if not self._is_due:
-            self.wait_for_more()
+            if self._state == "open" and self.committing is None:  # as `wait_for_more`, at once
+                self._is_due = True
+                self._post.call_for(self)
+            else:
+                self._post.step()
         if self._bytes >= BATCH_BYTES or len(updates) >= BATCH_UPDATES:
             return True
         # Most say one thing and wait for the next: to let others run is for those that go on.
@@ -215,8 +226,15 @@ class Outbox:
     async def finish(self) -> None:
         """`flush` at the end of a turn, in a task that nobody cancels: its answer comes next.
 
-        What was said last may be committed together with that.
+        What was said last may be committed together with that. Where many turns end in one step,
+        they do so by and by.
         """
+        self._post.step()
+        for _ in range(PUT_OFF):
+            if monotonic() < self._post.breathe_at:
+                break
+            await asyncio.sleep(0)
+            self._post.step()
         if self.committing is None and self._state == "open" and self._holds_any:
             self.committing = asyncio.current_task()
             await self._commit(self.taken(), at_end=True)

@@ -13,6 +13,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from itertools import chain
+from time import monotonic
 from typing import Protocol as Interface
 from typing import TypeVar
 
@@ -71,7 +72,10 @@ DEAF = 3
 more is answers that it asks for and does not read."""
 
 AT_ONCE = 16
-"""Requests of one read that are begun before others have their turn on the event loop."""
+AT_ONCE_SECONDS = 0.01
+"""So many requests of one read are begun, and more in this time, before others have their turn on
+the event loop: where hundreds of turns begin at once, those that run must not keep the rest from
+it."""
 
 UNHANDLED = "what the %s said could not be handled"
 
@@ -264,7 +268,7 @@ class Peer:
         """Handle what was read, in the order of the wire; what has to be waited for is yielded."""
         batch: list[NotificationReceived] = []
         garbage: list[MalformedReceived] = []
-        begun = 0
+        begun, since = 0, monotonic()
         for event in events:
             if isinstance(event, NotificationReceived) and event.method != CANCEL_REQUEST.name:
                 batch.append(event)
@@ -279,8 +283,9 @@ class Peer:
                         yield self._hold()
                     self._start(event)
                     begun += 1
-                    if begun % AT_ONCE == 0:
+                    if begun % AT_ONCE == 0 and monotonic() - since >= AT_ONCE_SECONDS:
                         yield asyncio.sleep(0)  # each may have taken its time
+                        since = monotonic()
                 case ResponseReceived(id=id_, result=result, error=error):
                     if (on_answer := self._calls.pop(id_, None)) is None:
                         continue  # cancelled meanwhile: nobody waits any more
