@@ -52,7 +52,7 @@ ROLES = {
         {
             "The agent": "Agent Value SessionHook AuthHandler LogoutHandler SignedIn MethodHandler"
             " StopReason Refusal MaxTokens MaxTurnRequests",
-            "Many clients": "Server Visitor Principal Scope",
+            "Many clients": "Server Admit Mounted Visitor Principal Scope",
             "A turn": "Turn PlanEntry",
             "Tool calls, permissions, forms": "RunningTool Location Decision FormAnswer Visit"
             " Outcome PermissionOption ToolCallLocation",
@@ -127,6 +127,7 @@ ALIASES = {
 
 SHOWN = {
     "Connection": "tools resources prompts call read_resource get_prompt error",
+    "Mounted": "",
     "Principal": "name scopes session_id is_here tenant",
     "SessionState": "timeline turns turn plan",
     "Visitor": "principal client headers meta",

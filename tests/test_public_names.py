@@ -35,11 +35,10 @@ PUBLIC = {
         Promise Received TRANSPORT_PROMISES WatchedAgent WatchedSession WatchedTurn connect
     """,
     "acphold.types": """
-        AskForm AskPage AskPermission AuthHandler ConfigOption Content Filled Folder Handler Item
-        Kind Location LogoutHandler MessageRole MethodHandler Middleware Options Outcome
-        PermissionAnswer Policy Replay Rule Scope SessionHook Severity SignedIn StepKind TurnOutcome
-        TurnState
-        UpdateStream Value
+        Admit AskForm AskPage AskPermission AuthHandler ConfigOption Content Filled Folder Handler
+        Item Kind Location LogoutHandler MessageRole MethodHandler Middleware Mounted Options
+        Outcome PermissionAnswer Policy Replay Rule Scope SessionHook Severity SignedIn StepKind
+        TurnOutcome TurnState UpdateStream Value
     """,
     "acphold.sync": """
         ConnectOptions RemoteAgent RemoteSession RemoteTurn connect

@@ -32,8 +32,10 @@ from acphold.library.form import Outcome
 from acphold.library.middleware import Middleware
 from acphold.library.steps import StepKind
 from acphold.library.tools import Location
+from acphold.web.mounted import Admit, Mounted
 
 __all__ = [
+    "Admit",
     "AskForm",
     "AskPage",
     "AskPermission",
@@ -50,6 +52,7 @@ __all__ = [
     "MessageRole",
     "MethodHandler",
     "Middleware",
+    "Mounted",
     "Options",
     "Outcome",
     "PermissionAnswer",

@@ -51,6 +51,9 @@ LINE = "acphold/line"
 TENANT = "acphold/tenant"
 """The key there by which it says whom it has let in; null for who may see all sessions."""
 
+CLIENT = "acphold/client"
+"""The `_meta` key by which an agent of the library is told of the client that opens a session."""
+
 ADDED = ("list", "resume", "close", "delete")
 """Session capabilities that every wrapped agent has; loadSession stands beside them."""
 
@@ -170,15 +173,17 @@ def told_owner(params: bytes, tenant: str | None) -> bytes:
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 
-def about_tenant(params: bytes, tenant: str) -> bytes:
-    """The params of `session/new` for an agent of ours, which is told whose the session will be."""
-    meta = splice(_object(members(params), "_meta"), {TENANT: encode(tenant)})
+def told_author(params: bytes, tenant: str, introduction: bytes) -> bytes:
+    """The params that open a session, for an agent of the library: it is told whose that is, and
+    of the client that opens it, whose params of `initialize` these are."""
+    meta = splice(_object(members(params), "_meta"), {TENANT: encode(tenant), CLIENT: introduction})
     return splice(params, {"_meta": meta})
 
 
-def tenant_in(params: bytes) -> str:
-    """The tenant in such params."""
-    return string(members(_object(members(params), "_meta")).get(TENANT)) or ""
+def opened_by(params: bytes) -> tuple[str, bytes]:
+    """The tenant and the introduction in such params; "" and b"{}" for what is not there."""
+    meta = members(_object(members(params), "_meta"))
+    return string(meta.get(TENANT)) or "", _object(meta, CLIENT)
 
 
 # -- what an agent says ----------------------------------------------------------------------

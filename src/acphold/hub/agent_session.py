@@ -29,6 +29,7 @@ from enum import Enum
 from msgspec import Struct
 
 from acphold.agents import Agent, Exchange, Updates
+from acphold.agents.capabilities import told_author
 from acphold.agents.interface import ANSWER_SECONDS
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError, RemoteError
 from acphold.history.attributes import Attributes, fold_update
@@ -47,13 +48,21 @@ class Setup(Struct, frozen=True):
     """What a client sends to open a session, checked: `params` as the agent is to get them.
 
     It holds the credentials of MCP servers: kept in memory only, for when the agent is restarted.
-    `tenant` is whose a session will be that is made so.
+    `tenant` is whose a session will be that is made so, `introduction` how the client introduced
+    itself.
     """
 
     cwd: str
     additional_directories: tuple[str, ...]
     params: bytes
     tenant: str = ""
+    introduction: bytes = b"{}"
+
+    def told(self, agent: Agent) -> bytes:
+        """The params as this agent is to get them: one of the library is told by whom."""
+        if not agent.reads_journal:
+            return self.params
+        return told_author(self.params, self.tenant, self.introduction)
 
 
 class Voice(Enum):

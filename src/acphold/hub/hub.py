@@ -15,7 +15,6 @@ from uuid import uuid4
 from weakref import WeakValueDictionary
 
 from acphold.agents import Agent, Exchange, ListenerToMany, ask
-from acphold.agents.capabilities import about_tenant
 from acphold.errors import (
     AcpholdError,
     ConnectionLostError,
@@ -256,9 +255,7 @@ class Hub:
     async def new(self, setup: Setup, asker: Asker | None = None) -> tuple[Conversation, bytes]:
         """A new session, and the agent's answer under the id that clients are to use."""
         await self.agent.ensure()
-        params = splice(setup.params, {"sessionId": None})
-        if self.agent.reads_journal:  # which has no row yet that would tell it
-            params = about_tenant(params, setup.tenant)
+        params = splice(setup.told(self.agent), {"sessionId": None})
         exchange = Exchange(self.agent, NEW_SESSION.name, params)
         async with self.router.asked_by(asker, exchange) as answer:
             # An update that came behind the answer finds its session.

@@ -261,7 +261,7 @@ class Restoration:
             side.begin_capture()
         try:
             side.bind(known)
-            async with side.exchange(method, setup.params, OPEN_SECONDS) as answer:
+            async with side.exchange(method, setup.told(side.agent), OPEN_SECONDS) as answer:
                 side.opened(answer, setup)
                 # A turn that was given up here and goes on there is no part of what follows.
                 side.voice = Voice.STALE if side.is_at_work else voice

@@ -76,6 +76,12 @@ class ServedOn(AgentOptions, frozen=True):
     stop: asyncio.Event | None = None
 
 
+class ServerOptions(AgentOptions, frozen=True, kw_only=True):
+    """How an agent is served to many clients."""
+
+    share: bool = True
+
+
 def _taking(
     options: Callable[P, Taken],
 ) -> Callable[[Callable[[Agent, Taken], R]], Callable[Concatenate[Agent, P], R]]:
@@ -351,16 +357,17 @@ class Agent:
         """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
         await serve(served.transport, self._service(served), stop=served.stop or asyncio.Event())
 
-    @_taking(AgentOptions)
-    def server(self, options: AgentOptions) -> Server:
+    @_taking(ServerOptions)
+    def server(self, options: ServerOptions) -> Server:
         """Serve many clients: `async with agent.server() as server:` and `server.attend` for each.
 
-        The options are those of `run`. Raises JournalError, and DeclarationError when there is no
+        The options are those of `run`. Without `share`, no other process of this user can join the
+        sessions: there is no socket. Raises JournalError, and DeclarationError when there is no
         prompt coroutine.
         """
-        return Server(self._service(options))
+        return Server(self._service(options, share=options.share))
 
-    def _service(self, options: AgentOptions) -> Service:
+    def _service(self, options: AgentOptions, *, share: bool = True) -> Service:
         definition = definition_of(self)
         return Service(
             make_agent=lambda listener, kept: InProcessAgent(
@@ -369,6 +376,7 @@ class Agent:
             options=options,
             alerts=self._alerts,
             door=SignIn(definition) if definition.auth_methods else None,
+            share=share,
         )
 
 

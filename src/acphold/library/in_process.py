@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from acphold.agents.capabilities import tenant_in
+from acphold.agents.capabilities import opened_by
 from acphold.agents.interface import Answered, Asked
 from acphold.errors import (
     AcpholdError,
@@ -42,7 +42,6 @@ from acphold.schema import (
     CLOSE_SESSION,
     NEW_SESSION,
     PROMPT,
-    PROTOCOL_VERSION,
     RESUME_SESSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
@@ -104,7 +103,6 @@ class InProcessAgent:
         self._post = Post(listener)
         self._journal = journal
         self._mcp_timeout = mcp_timeout
-        self._client = InitializeRequest(protocol_version=PROTOCOL_VERSION)
         self._sessions: dict[str, OpenSession] = {}
         self._turns: dict[str, TurnTask] = {}
         self._telling: set[asyncio.Task[None]] = set()
@@ -119,7 +117,6 @@ class InProcessAgent:
         return True
 
     async def initialize(self, params: bytes) -> bytes:
-        self._client = decode(InitializeRequest, params).value
         return introduction(self.definition, self.capabilities)
 
     async def ensure(self) -> None:
@@ -249,7 +246,7 @@ class InProcessAgent:
         """A session that is new, or was before; and the answer."""
         if method == NEW_SESSION.name:
             opened = self._session(fresh_id("sess"), params)
-            opened.session.tenant = tenant_in(params)
+            opened.session.tenant, _ = opened_by(params)
             answer = await self._open(opened, self.definition.new_hooks)
             return opened, splice(answer, {"sessionId": encode(opened.id)})
         session_id = decode(_SessionParams, params).value.session_id
@@ -266,7 +263,10 @@ class InProcessAgent:
         """A session as these params of session/new or resume describe it; not open yet."""
         # Its servers are read apart, by who connects to them.
         setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
-        definition, client = self.definition, self._client
+        definition = self.definition
+        # Of the client that opens it: that of another session may be able to do other things.
+        _, introduction = opened_by(params)
+        client = decode(InitializeRequest, introduction).value
         outbox = Outbox(session_id, self._post)
         opened = OpenSession(
             ClientSide(session_id, self._listener, client.client_capabilities, client.client_info),

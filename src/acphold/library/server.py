@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
+from typing import TYPE_CHECKING
 
 from acphold.hub import Hub
+from acphold.journal import Journal
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
 from acphold.server.service import Service, attend, open_hub, served_journal
+
+if TYPE_CHECKING:
+    from acphold.web.mounted import Admit, Mounted
 
 CLIENT = Principal(name="a client")
 """Who has come, where nobody says who that is."""
@@ -29,11 +34,13 @@ class Server:
         self._service = service
         self._stack = AsyncExitStack()
         self._hub: Hub | None = None
+        self._journal: Journal | None = None
         self._attending: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Server:
         journal = served_journal(self._service.journal)
         self._hub = await self._stack.enter_async_context(open_hub(self._service, journal))
+        self._journal = journal
         return self
 
     async def __aexit__(
@@ -42,7 +49,7 @@ class Server:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        hub, self._hub = self._hub, None
+        hub, self._hub, self._journal = self._hub, None, None
         if hub is not None:
             await hub.end_turns()  # for as long as those who have sessions open are here
         for task in self._attending:
@@ -77,3 +84,45 @@ class Server:
             await asyncio.wait([task])
         if not task.cancelled():
             task.result()
+
+    def asgi(self, admit: Admit | None = None, *, origins: Sequence[str] = ()) -> Mounted:
+        """An ASGI application that serves this agent at `/acp`, over WebSocket and Streamable HTTP.
+
+        Mount it in Starlette or FastAPI, under any prefix; it answers while the server is open, or
+        opens it itself where it is all that an ASGI server runs. Nobody is let in without a token
+        of the journal (`acphold token create`); or `admit` says who sent a request, by its ASGI
+        scope: an `acphold.Principal`, or None for nobody. Pages of the same host may ask, and those
+        of `origins` (`https://host:port`).
+        """
+        from acphold.web.mounted import Mounted  # late: an editor's agent needs no HTTP
+
+        return Mounted(_Behind(self), admit, origins)
+
+
+class _Behind:
+    """The server as what is mounted sees it."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+
+    @property
+    def tokens(self) -> Journal | None:
+        return self._server._journal
+
+    @property
+    def max_message(self) -> int:
+        return self._server._service.options.max_message
+
+    async def keep(self, what: AbstractAsyncContextManager[None]) -> None:
+        await self._server._stack.enter_async_context(what)
+
+    async def attend(
+        self, transport: Transport, *, principal: Principal, headers: Mapping[str, str]
+    ) -> None:
+        await self._server.attend(transport, principal=principal, headers=headers)
+
+    async def __aenter__(self) -> Server:
+        return await self._server.__aenter__()
+
+    async def __aexit__(self, kind: None, error: None, trace: None) -> None:
+        await self._server.__aexit__(kind, error, trace)

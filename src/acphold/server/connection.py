@@ -447,7 +447,7 @@ class Connection:
 
     def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
-        setup = replace(setup, tenant=self._entrance.tenant or "")
+        setup = replace(setup, tenant=self._entrance.tenant or "", introduction=self._introduced)
         for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
             before = self._hub.router.providers.get(server_id)
             if isinstance(before, Connection) and before._entrance.tenant != self._entrance.tenant:

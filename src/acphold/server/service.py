@@ -58,12 +58,14 @@ MakeAgent = Callable[["ListenerToMany", "Journal"], "Agent"]
 class Service(Struct, frozen=True, kw_only=True):
     """What is served, and how: the agent that `make_agent` makes.
 
-    With a `door`, each connection is let in by that before anything is answered on it.
+    With a `door`, each connection is let in by that before anything is answered on it. Where it is
+    not to `share`, no other process of this user can join its sessions.
     """
 
     make_agent: MakeAgent
     options: ServeOptions
     door: Door | None = None
+    share: bool = True
     alerts: Alerts = NO_ALERTS
 
     @property
@@ -242,6 +244,9 @@ async def attend(
 @asynccontextmanager
 async def _reachable(hub: Hub, service: Service, journal: Owners) -> AsyncIterator[None]:
     """Let other processes of this user attach to the sessions of `hub` for the block."""
+    if not service.share:
+        yield
+        return
     async with AsyncExitStack() as stack:
         try:
             attending = listening(

@@ -28,7 +28,7 @@ from acphold.journal.access import Scope as Access
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT
 from acphold.web import pairing_codes
-from acphold.web.endpoints import Endpoints
+from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import Exchange
 from acphold.web.gate import COOKIE, SUBPROTOCOL, Admitted, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
@@ -77,7 +77,18 @@ def application(
         exchange = Exchange(scope, *metrics.counted(receive, send))
         try:
             if scope["type"] == "websocket":
-                await _websocket(endpoints, gate, metrics, exchange)
+                admitted = await gate.admit(
+                    exchange.headers,
+                    scope.get("subprotocols", ()),
+                    exchange.connection,
+                    exchange.came,
+                )
+                name = _agent_at(endpoints, exchange.path)
+                metrics.sockets += 1
+                try:
+                    await attend_websocket(endpoints, gate, exchange, name, admitted)
+                finally:
+                    metrics.sockets -= 1
             elif scope["type"] == "http":
                 await _request(endpoints, gate, pairing, http, pages, feed, metrics, exchange)
         except RefusedError as exc:
@@ -97,13 +108,11 @@ def _agent_at(endpoints: Endpoints, path: str) -> str:
     return found
 
 
-async def _websocket(
-    endpoints: Endpoints, gate: Gate, metrics: Metrics, exchange: Exchange
+async def attend_websocket(
+    agents: Attending, gate: Gate, exchange: Exchange, name: str, admitted: Admitted
 ) -> None:
-    """One client, from its upgrade to its end."""
+    """Serve one client of an agent, from its upgrade to its end."""
     subprotocols: list[str] = exchange.scope.get("subprotocols", [])
-    admitted = await gate.admit(exchange.headers, subprotocols, exchange.connection, exchange.came)
-    name = _agent_at(endpoints, exchange.path)
     await exchange.receive()  # websocket.connect
     await exchange.send(
         {
@@ -116,18 +125,16 @@ async def _websocket(
     direct = None if exchange.connection is None else exchange.connection.direct
     transport = MessageTransport(socket) if direct is None else direct()
     attending = asyncio.create_task(
-        endpoints.attend(name, transport, admitted.principal), name="attend"
+        agents.attend(name, transport, admitted.principal, exchange.headers), name="attend"
     )
     closing: list[asyncio.Task[None]] = []
     key = gate.connected(
         admitted, lambda: closing.append(asyncio.create_task(socket.aclose(POLICY)))
     )
     log.info("%s has come for %s", admitted.principal.name, name)
-    metrics.sockets += 1
     try:
         await asyncio.wait({attending})
     finally:
-        metrics.sockets -= 1
         gate.disconnected(key)
         attending.cancel()
         await asyncio.wait({attending, *closing})

@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import TracebackType
-from typing import Final
+from typing import Final, Protocol
 
 from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.hub import Hub
@@ -36,6 +36,18 @@ log = logging.getLogger(__name__)
 
 LINGER_SECONDS: Final = 600.0
 """How long an agent runs on that nobody needs: see `Endpoints`."""
+
+
+class Attending(Protocol):
+    """What serves the clients that come over the network, each in front of the agent it names."""
+
+    def limit(self, name: str) -> int:
+        """The longest message to this agent, in bytes."""
+
+    async def attend(
+        self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
+    ) -> None:
+        """Serve one client until it leaves; `headers` are those of the request by which it came."""
 
 
 class Endpoints:
@@ -87,7 +99,13 @@ class Endpoints:
         """The longest message to this agent, in bytes."""
         return self._services[name].options.max_message
 
-    async def attend(self, name: str, transport: Transport, principal: Principal) -> None:
+    async def attend(
+        self,
+        name: str,
+        transport: Transport,
+        principal: Principal,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
         """Serve one client of this agent, or of all if it asks for that, until it leaves."""
         transport, asks = await begun(transport, self.limit(name))
         if asks and name in self.names:

@@ -10,7 +10,7 @@ from msgspec.json import encode
 
 from acphold.web.connections import STATE, Connection
 from acphold.web.gate import Came, Headers, RefusedError
-from acphold.web.sockets import Receive, Scope, Send
+from acphold.web.sockets import POLICY, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 
@@ -87,6 +87,10 @@ class Exchange:
         if status == 401:
             head.append((b"www-authenticate", b"Bearer"))
         kind = self._kind
+        if kind not in ("http.response", *(self.scope.get("extensions") or ())):
+            # That server can refuse a WebSocket with nothing but 403.
+            await self.send({"type": "websocket.close", "code": POLICY})
+            return
         # What has no body still says how long the one is that a GET would bring; RFC 9110, 9.3.2.
         sent = b"" if self.method == "HEAD" or status == 304 else text
         await self.send({"type": f"{kind}.start", "status": status, "headers": head})

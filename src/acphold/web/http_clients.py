@@ -21,9 +21,9 @@ from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import wire_error
 from acphold.schema import INITIALIZE
 from acphold.transports.urls import ONE_STREAM
-from acphold.web.endpoints import Endpoints
+from acphold.web.endpoints import Attending
 from acphold.web.exchange import Exchange
-from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web.gate import Admitted, Gate, Headers, RefusedError
 from acphold.web.streams import HttpTransport, read
 
 log = logging.getLogger(__name__)
@@ -42,8 +42,8 @@ LOOK_SECONDS: Final = 10.0
 class HttpClients:
     """See the module; an async context manager. At its end all connections end."""
 
-    def __init__(self, endpoints: Endpoints, gate: Gate) -> None:
-        self._endpoints = endpoints
+    def __init__(self, agents: Attending, gate: Gate) -> None:
+        self._agents = agents
         self._gate = gate
         self._transports: dict[str, HttpTransport] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -79,7 +79,7 @@ class HttpClients:
     async def _post(self, exchange: Exchange, name: str, admitted: Admitted) -> None:
         if not exchange.is_json:
             raise RefusedError(415, "application/json is wanted")
-        body = await exchange.body(self._endpoints.limit(name))
+        body = await exchange.body(self._agents.limit(name))
         line = body.replace(b"\n", b" ").strip() + b"\n"
         if line.startswith(b"["):
             error = wire_error(INVALID_REQUEST, "arrays of messages are not taken")
@@ -92,7 +92,7 @@ class HttpClients:
             await exchange.answer(400, raw=Protocol.error(b"null", error))
             return
         if message.method == INITIALIZE.name and CONNECTION_ID not in exchange.headers:
-            transport = self._connected(name, admitted)
+            transport = self._connected(name, admitted, exchange.headers)
         else:
             transport = self._transport(exchange, admitted)
         named = exchange.headers.get(SESSION_ID)
@@ -141,22 +141,24 @@ class HttpClients:
         """How many are open."""
         return len(self._transports)
 
-    def _connected(self, name: str, admitted: Admitted) -> HttpTransport:
+    def _connected(self, name: str, admitted: Admitted, headers: Headers) -> HttpTransport:
         of_token = [it for it in self._transports.values() if it.token == admitted.token]
         if len(of_token) >= CONNECTIONS:
             raise RefusedError(429, "too many connections of this token")
         transport = HttpTransport(admitted.token)
         self._transports[transport.id] = transport
-        task = asyncio.create_task(self._attend(name, transport, admitted), name="attend")
+        task = asyncio.create_task(self._attend(name, transport, admitted, headers), name="attend")
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return transport
 
-    async def _attend(self, name: str, transport: HttpTransport, admitted: Admitted) -> None:
+    async def _attend(
+        self, name: str, transport: HttpTransport, admitted: Admitted, headers: Headers
+    ) -> None:
         key = self._gate.connected(admitted, transport.end)
         log.info("%s has come for %s", admitted.principal.name, name)
         try:
-            await self._endpoints.attend(name, transport, admitted.principal)
+            await self._agents.attend(name, transport, admitted.principal, headers)
         except Exception:  # one connection must not end the others; nobody awaits this task
             log.exception("a connection was given up")
         finally:

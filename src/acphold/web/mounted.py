@@ -1,0 +1,181 @@
+"""The application of a server of the library, to be mounted in an application of somebody else's.
+
+    PREFIX/acp         ACP over a WebSocket or Streamable HTTP
+    GET PREFIX/health  {"status": "ok"}
+
+Who comes is known before anything is answered: by a token of the journal, as `acphold serve` has
+it, or by what the author's own coroutine says of the request.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any, Final, Protocol, TypeAlias
+from urllib.parse import urlsplit
+
+from msgspec.structs import replace
+
+from acphold.journal.access import Access
+from acphold.rpc import Transport
+from acphold.server.principals import Principal
+from acphold.transports.urls import ENDPOINT
+from acphold.web.application import attend_websocket
+from acphold.web.exchange import Exchange
+from acphold.web.gate import TOKENS_SECONDS, Admitted, Gate, Headers, RefusedError
+from acphold.web.http_clients import HttpClients
+from acphold.web.sockets import Receive, Scope, Send
+
+log = logging.getLogger(__name__)
+
+Admit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
+"""Says who sent a request, by its ASGI scope; None refuses it."""
+
+NAME: Final = ""
+"""The one agent that is served, by its path below the endpoint."""
+
+
+class Served(Protocol):
+    """The server that is mounted."""
+
+    @property
+    def tokens(self) -> Access | None:
+        """The tokens of its journal; None while it is not open."""
+
+    @property
+    def max_message(self) -> int:
+        """The longest message, in bytes."""
+
+    async def keep(self, what: AbstractAsyncContextManager[None]) -> None:
+        """Have it open until the server ends."""
+
+    async def attend(
+        self, transport: Transport, *, principal: Principal, headers: Mapping[str, str]
+    ) -> None: ...
+
+    async def __aenter__(self) -> object: ...
+
+    async def __aexit__(self, kind: None, error: None, trace: None) -> None: ...
+
+
+class Mounted:
+    """See the module; an ASGI 3.0 application. Pages of the same host, and of `origins`, may ask.
+
+    As the only application of an ASGI server it opens and ends the server by itself (lifespan).
+    """
+
+    def __init__(self, served: Served, admit: Admit | None, origins: Collection[str]) -> None:
+        self._served = served
+        self._admit = admit
+        self._origins = origins
+        self._opening = asyncio.Lock()
+        self._open: tuple[Gate, HttpClients] | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+            return
+        exchange = Exchange(scope, receive, send)
+        try:
+            await self._answer(exchange)
+        except RefusedError as exc:
+            log.info("%s: %d %s", exchange.path, exc.status, exc)
+            await exchange.answer(exc.status, {"error": str(exc)})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        """From the start to the end of the ASGI server that has no other application."""
+        await receive()
+        try:
+            await self._served.__aenter__()
+        except Exception as exc:
+            log.exception("the server was not opened")
+            await send({"type": "lifespan.startup.failed", "message": str(exc)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self._served.__aexit__(None, None, None)
+        await send({"type": "lifespan.shutdown.complete"})
+
+    # -- requests -----------------------------------------------------------------------------
+
+    async def _answer(self, exchange: Exchange) -> None:
+        gate, clients = await self._opened()
+        gate.check_place(exchange.headers)
+        match exchange.method, exchange.path:
+            case "GET", "/health":
+                await exchange.answer(200, {"status": "ok"})
+            case _, path if path == ENDPOINT:
+                admitted = await self._admitted(gate, exchange)
+                if exchange.scope["type"] == "websocket":
+                    await attend_websocket(self, gate, exchange, NAME, admitted)
+                else:
+                    await clients.serve(exchange, NAME, admitted)
+            case _:
+                raise RefusedError(404, "there is nothing at this address")
+
+    async def _admitted(self, gate: Gate, exchange: Exchange) -> Admitted:
+        if self._admit is None:
+            offered = exchange.scope.get("subprotocols", [])
+            return await gate.admit(exchange.headers, offered, exchange.connection, exchange.came)
+        principal = await self._admit(exchange.scope)
+        if principal is None:
+            raise RefusedError(401, "it is not known who you are")
+        # A connection over HTTP is for whoever began it, and for nobody else.
+        began_by = f"{principal.tenant}\0{principal.name}"
+        return Admitted(replace(principal, is_here=False), began_by)
+
+    async def _opened(self) -> tuple[Gate, HttpClients]:
+        """What it takes, from the first request to the end of the server; RefusedError."""
+        async with self._opening:
+            if (tokens := self._served.tokens) is None:
+                raise RefusedError(503, "this server is not open")
+            if self._open is None:
+                gate = _Gate(tokens, self._origins)
+                clients = HttpClients(self, gate)
+                await self._served.keep(self._running(gate, clients))
+                self._open = gate, clients
+            return self._open
+
+    @asynccontextmanager
+    async def _running(self, gate: Gate, clients: HttpClients) -> AsyncIterator[None]:
+        async def look() -> None:
+            while self._admit is None:  # else it is not our tokens by which they come
+                await asyncio.sleep(TOKENS_SECONDS)
+                await gate.look()
+
+        async with clients:
+            looking = asyncio.create_task(look(), name="look at tokens")
+            try:
+                yield
+            finally:
+                looking.cancel()
+                await asyncio.wait([looking])
+
+    # -- as those see it who serve one client -------------------------------------------------
+
+    def limit(self, name: str) -> int:
+        """The longest message, in bytes."""
+        return self._served.max_message
+
+    async def attend(
+        self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
+    ) -> None:
+        """Serve one client until it leaves."""
+        await self._served.attend(transport, principal=principal, headers=headers)
+
+
+class _Gate(Gate):
+    """One behind a server of somebody else's, whose names it does not know.
+
+    That a page of another host asks is found by what browsers say of both. A name that was made to
+    lead here (DNS rebinding) has no token, and no cookie, of this one.
+    """
+
+    def check_place(self, headers: Headers) -> None:
+        origin = headers.get("origin")
+        if origin is None or origin.lower() in self._origins:
+            return
+        if urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
+            raise RefusedError(403, "a page of another origin may not ask this")

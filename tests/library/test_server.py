@@ -1,0 +1,301 @@
+"""One server for many clients: what it costs, how it ends, and as a part of an application."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import Mount
+from websockets.asyncio import client as websockets
+from websockets.exceptions import InvalidStatus
+
+import acphold
+from acphold.history.times import now_ms
+from acphold.journal.access import new_token
+from acphold.journal.stores import open_journal
+from acphold.transports.memory import memory_pair
+from acphold.transports.runtime_folder import sockets
+from tests.editor import DEADLINE
+from tests.server.test_entrance import Caller
+
+
+def desk() -> acphold.Agent:
+    agent = acphold.Agent("desk", version="1.0")
+
+    @agent.prompt
+    async def answer(turn: acphold.Turn) -> None:
+        await turn.say(f"for {turn.session.tenant or 'everybody'}: {turn.text}")
+        if turn.text == "wait":
+            await asyncio.Event().wait()
+
+    return agent
+
+
+async def come(server: acphold.Server) -> tuple[Caller, list[asyncio.Task[None]]]:
+    near, far = memory_pair()
+    caller = Caller(near)
+    tasks = [asyncio.create_task(server.attend(far)), asyncio.create_task(caller.read())]
+    await caller.initialize()
+    return caller, tasks
+
+
+def descriptors() -> int:
+    return len(os.listdir("/proc/self/fd"))
+
+
+async def test_clients_and_sessions_cost_no_descriptors(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        first, tasks = await come(server)
+        await first.talk("hello")
+        before = descriptors()
+        for _ in range(100):
+            caller, more = await come(server)
+            await caller.talk("hello")
+            tasks += more
+        assert descriptors() <= before + 8
+    assert [str(task.exception()) for task in tasks if task.exception()] == []
+
+
+async def test_at_the_end_of_a_server_turns_are_over_and_clients_are_told(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        caller, tasks = await come(server)
+        session = await caller.new()
+        turn = caller.begin_prompt(session, "wait")
+        await caller.until(lambda: "wait" in caller.text())
+    await asyncio.wait(tasks)
+    assert await turn == {"stopReason": "cancelled"}
+    assert "acphold has ended" in str(caller.messages)
+
+
+async def test_who_leaves_ends_no_turn_of_others(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        stays, _ = await come(server)
+        session = await stays.new()
+        turn = stays.begin_prompt(session, "wait")
+        goes, more = await come(server)
+        await goes.load(session)
+        await goes.leave()
+        await asyncio.wait(more)
+        assert not turn.done()
+        stays.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}
+
+
+async def test_each_session_knows_the_client_that_has_opened_it(journal: Path) -> None:
+    agent = acphold.Agent("mirror", version="1.0")
+
+    @agent.prompt
+    async def answer(turn: acphold.Turn) -> None:
+        info, can = turn.session.client_info, turn.session.client_capabilities
+        await turn.say(f"{info and info.name} {can.terminal}")
+
+    async with agent.server(journal=journal) as server:
+        for name, terminal in (("first", True), ("second", False)):
+            near, far = memory_pair()
+            caller = Caller(near)
+            tasks = [asyncio.create_task(server.attend(far)), asyncio.create_task(caller.read())]
+            introduction = {
+                "protocolVersion": 1,
+                "clientCapabilities": {"terminal": terminal},
+                "clientInfo": {"name": name, "version": "1"},
+            }
+            await caller.call("initialize", introduction)
+            session = await caller.talk("hello")
+            assert caller.text() == f"{name} {terminal}"
+            await caller.call("session/close", {"sessionId": session})
+            await caller.load(session)
+            await caller.prompt(session, "again")
+            assert caller.text().endswith(f"{name} {terminal}")
+            await caller.leave()
+            await asyncio.wait(tasks)
+
+
+@pytest.mark.parametrize("share", [True, False])
+async def test_a_server_that_does_not_share_opens_no_socket(journal: Path, share: bool) -> None:
+    before = set(sockets())
+    async with desk().server(journal=journal, share=share):
+        assert bool(set(sockets()) - before) == share
+
+
+async def test_a_server_that_is_not_open_serves_nobody(journal: Path) -> None:
+    server = desk().server(journal=journal)
+    with pytest.raises(RuntimeError, match="not open"):
+        await server.attend(memory_pair()[0])
+
+
+# -- mounted ---------------------------------------------------------------------------------------
+
+
+class _Uvicorn(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_up = asyncio.Event()
+
+    async def startup(self, sockets: Any = None) -> None:
+        await super().startup(sockets)
+        self.is_up.set()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+@asynccontextmanager
+async def running(app: Any) -> AsyncIterator[str]:
+    """An ASGI server with this application; its port on this machine."""
+    config = uvicorn.Config(
+        app, port=0, ws="websockets-sansio", log_config=None, timeout_graceful_shutdown=1
+    )
+    server = _Uvicorn(config)
+    task = asyncio.create_task(server.serve())
+    await asyncio.wait_for(server.is_up.wait(), DEADLINE)
+    try:
+        yield f"127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        await task
+
+
+@asynccontextmanager
+async def mounted(server: acphold.Server, **options: Any) -> AsyncIterator[str]:
+    """The server below /agents of an application that opens it."""
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        async with server:
+            yield
+
+    app = Starlette(routes=[Mount("/agents", server.asgi(**options))], lifespan=lifespan)
+    async with running(app) as place:
+        yield place
+
+
+class Dialled(Caller):
+    """A client over a WebSocket."""
+
+    _reading: asyncio.Task[None]
+
+    @classmethod
+    async def to(cls, url: str, **headers: str) -> Dialled:
+        """One that is introduced."""
+        socket = await websockets.connect(url, additional_headers=headers)
+        caller = cls(acphold.over_websocket(socket))
+        caller._reading = asyncio.create_task(caller.read())
+        await caller.initialize()
+        return caller
+
+    async def leave(self) -> None:
+        await super().leave()
+        await self._reading
+
+
+async def by_name(scope: Mapping[str, Any]) -> acphold.Principal | None:
+    """Whoever says a name: an author would look at a cookie, or a signature."""
+    name = dict(scope["headers"]).get(b"x-name", b"").decode()
+    return acphold.Principal(name=name, tenant=name) if name else None
+
+
+async def test_a_server_is_mounted_in_an_application_of_starlette(journal: Path) -> None:
+    async with mounted(desk().server(journal=journal), admit=by_name) as place:
+        ann = await Dialled.to(f"ws://{place}/agents/acp", **{"x-name": "ann"})
+        session = await ann.talk("hello")
+        assert ann.text() == "for ann: hello"
+        bob = await Dialled.to(f"ws://{place}/agents/acp", **{"x-name": "bob"})
+        assert await bob.sessions() == []
+        assert (
+            await bob.refused("session/load", {"sessionId": session, "cwd": "/", "mcpServers": []})
+        ).code == -32002
+        for caller in (ann, bob):
+            await caller.leave()
+
+
+async def test_nobody_is_let_in_whom_the_author_does_not_know(journal: Path) -> None:
+    async with mounted(desk().server(journal=journal), admit=by_name) as place:
+        with pytest.raises(InvalidStatus) as refused:
+            await websockets.connect(f"ws://{place}/agents/acp")
+        assert refused.value.response.status_code == 401
+
+
+async def test_without_a_word_of_the_author_it_takes_a_token(journal: Path) -> None:
+    async with mounted(desk().server(journal=journal)) as place:
+        with pytest.raises(InvalidStatus) as refused:
+            await websockets.connect(f"ws://{place}/agents/acp")
+        assert refused.value.response.status_code == 401
+        text, token = new_token("a phone", ("watch", "prompt", "manage"), now_ms())
+        kept = open_journal(journal)
+        await kept.keep_access_token(token)
+        await kept.aclose()
+        caller = await Dialled.to(f"ws://{place}/agents/acp", authorization=f"Bearer {text}")
+        await caller.talk("hello")
+        assert caller.text() == "for everybody: hello"
+        await caller.leave()
+
+
+async def test_a_page_of_another_host_is_refused(journal: Path) -> None:
+    async with mounted(desk().server(journal=journal), admit=by_name) as place:
+        with pytest.raises(InvalidStatus) as refused:
+            await Dialled.to(
+                f"ws://{place}/agents/acp", **{"x-name": "ann", "origin": "https://evil.example"}
+            )
+        assert refused.value.response.status_code == 403
+        caller = await Dialled.to(
+            f"ws://{place}/agents/acp", **{"x-name": "ann", "origin": f"http://{place}"}
+        )
+        await caller.leave()
+
+
+async def test_streamable_http_is_served_below_the_prefix(journal: Path) -> None:
+    import httpx2
+
+    async with (
+        mounted(desk().server(journal=journal), admit=by_name) as place,
+        httpx2.AsyncClient(base_url=f"http://{place}/agents", headers={"x-name": "ann"}) as http,
+    ):
+        introduction = {"protocolVersion": 1, "clientCapabilities": {}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction}
+        answer = await http.post("/acp", json=body)
+        assert answer.status_code == 200
+        assert answer.json()["result"]["agentInfo"]["name"] == "desk"
+        connection = {"acp-connection-id": answer.headers["acp-connection-id"]}
+        stolen = await http.delete("/acp", headers={**connection, "x-name": "bob"})
+        assert stolen.status_code == 404
+        assert (await http.delete("/acp", headers=connection)).status_code == 202
+
+
+async def test_the_application_alone_opens_and_ends_its_server(journal: Path) -> None:
+    server = desk().server(journal=journal)
+    async with running(server.asgi(by_name)) as place:
+        caller = await Dialled.to(f"ws://{place}/acp", **{"x-name": "ann"})
+        await caller.talk("hello")
+        await caller.leave()
+
+
+async def test_the_coroutines_of_a_sign_in_get_the_headers(journal: Path) -> None:
+    agent = desk()
+
+    @agent.auth("header", "By a header")
+    async def sign_in(visitor: acphold.Visitor) -> str:
+        raise acphold.AuthRequiredError("send the header")
+
+    @agent.signed_in
+    async def signed_in(visitor: acphold.Visitor) -> str | bool:
+        return visitor.headers.get("x-tenant") or False
+
+    async def anybody(scope: Mapping[str, Any]) -> acphold.Principal:
+        return acphold.Principal(name="somebody")
+
+    async with mounted(agent.server(journal=journal), admit=anybody) as place:
+        caller = await Dialled.to(f"ws://{place}/agents/acp", **{"x-tenant": "acme"})
+        await caller.talk("hello")
+        assert caller.text() == "for acme: hello"
+        stranger = await Dialled.to(f"ws://{place}/agents/acp")
+        assert (await stranger.refused("session/list")).code == -32000
+        for each in (caller, stranger):
+            await each.leave()
