@@ -33,3 +33,37 @@ async def test_a_server_that_nobody_has_paired_with_is_tried_without_a_token(
         async with acphold.connect(url, token="one") as agent:
             assert agent.name == "somebody"
     assert came == [None, "Bearer one"]
+
+
+async def test_a_server_of_others_gets_no_prompt_twice_and_the_gap_is_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    came: list[str] = []
+
+    async def attend(connection: ServerConnection) -> None:
+        async for raw in connection:
+            asked = json.loads(raw)
+            came.append(asked["method"])
+            results = {
+                "initialize": {
+                    "protocolVersion": 1,
+                    "agentCapabilities": {"sessionCapabilities": {"resume": {}}},
+                },
+                "session/new": {"sessionId": "s1"},
+                "session/resume": {},
+            }
+            if asked["method"] == "session/prompt":
+                await connection.close()  # what was asked may run on
+                return
+            answer = {"jsonrpc": "2.0", "id": asked["id"], "result": results[asked["method"]]}
+            await connection.send(json.dumps(answer))
+
+    async with serve_websockets(attend, "127.0.0.1", 0) as server:
+        url = f"ws://127.0.0.1:{next(iter(server.sockets)).getsockname()[1]}/acp"
+        async with acphold.connect(url) as agent:
+            session = await agent.new_session("/tmp")
+            with pytest.raises(acphold.RemoteError, match="whether it was done is not known"):
+                await session.prompt("once")
+    begun = ["initialize", "session/new", "session/prompt"]
+    assert came == [*begun, "initialize", "session/resume"]

@@ -11,8 +11,8 @@
                  `fork`                                 that it can: it is done with ours
                  `title`, `archive`, `status`,          nothing, for the journal would not know what
                  which are unstable                     they do; with `--unstable` there are our own
-                 `_meta` keys of ours                   nothing; `acphold/begun` for a client that
-                                                        asked for it
+                 `_meta` keys of ours                   nothing; `acphold/begun` and
+                                                        `acphold/positions` if it asked for them
 
 All else they are told as it was said. An agent is told what the first client said, and what comes
 from it is fitted to what each client offered (`Offer`).
@@ -155,6 +155,15 @@ def told_agent(params: bytes) -> bytes:
     return splice(params, told)
 
 
+def keeps_positions(answer: bytes) -> bool:
+    """Whether the server that answered `initialize` so is one of acphold, which we asked for them.
+
+    Such a one takes a prompt with an id once, however often it comes.
+    """
+    can = _object(members(answer), "agentCapabilities")
+    return members(_object(members(can), "_meta")).get(POSITIONS) == b"true"
+
+
 def asking_for_positions(params: bytes) -> bytes:
     """The params of `initialize` of a client that asks for the position of each update."""
     can = _object(members(params), "clientCapabilities")
@@ -189,10 +198,13 @@ def opened_by(params: bytes) -> tuple[str, bytes]:
 # -- what an agent says ----------------------------------------------------------------------
 
 
-def told_client(answer: bytes, *, unstable: bool = False, begun: bool = False) -> bytes:
+def told_client(
+    answer: bytes, *, unstable: bool = False, begun: bool = False, positions: bool = False
+) -> bytes:
     """The agent's answer to `initialize` as a client gets it, with what acphold can besides.
 
-    With `begun` the client is told when the turns of its prompts begin.
+    With `begun` the client is told when the turns of its prompts begin; with `positions` it has
+    asked for them, and may go on behind one, and send a prompt twice.
     """
     can = _without_ours(_object(members(answer), "agentCapabilities"))
     parts = members(can)
@@ -211,8 +223,9 @@ def told_client(answer: bytes, *, unstable: bool = False, begun: bool = False) -
             _object(parts, "mcpCapabilities"), {"http": b"true", "sse": b"true"}
         ),
     }
-    if begun:
-        told["_meta"] = splice(_object(parts, "_meta"), {BEGUN: b"true"})
+    asked_for = [name for name, is_asked in ((BEGUN, begun), (POSITIONS, positions)) if is_asked]
+    if asked_for:
+        told["_meta"] = splice(_object(parts, "_meta"), dict.fromkeys(asked_for, b"true"))
     version = b"%d" % PROTOCOL_VERSION
     return splice(answer, {"protocolVersion": version, "agentCapabilities": splice(can, told)})
 

@@ -10,10 +10,11 @@ again over the next one, in this order:
 
 | what | over the next connection |
 |---|---|
-| `session/prompt` | sent again with its id, by which the server knows whether it had come |
+| `session/prompt` | sent again with its id, by which an `acphold serve` knows whether it had come |
 | `session/load`, once some of it has come | `session/resume` behind that |
 | what may be done twice: list, load, resume, close, delete, set | asked again |
 | what may not: `session/new`, fork, sign-in, extensions | refused: whether it was done is unknown |
+| a prompt, at a server of others, which would run it twice | refused, too |
 
 4. the notifications of the client since.
 
@@ -21,6 +22,8 @@ What the server has asked the client and was not answered, it asks again by itse
 told that the earlier one is over. If the client had answered, and only the answer was lost, it is
 not asked again: a question has an id. What it has cancelled stays cancelled: its prompts that are
 not answered yet are cancelled over the next connection, too, and no other turn is.
+
+A server of others knows no positions: its sessions are resumed, and the client is told of the gap.
 """
 
 from __future__ import annotations
@@ -34,7 +37,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
 
-from acphold.agents.capabilities import Offer, asking_for_positions, offer_of
+from acphold.agents.capabilities import Offer, asking_for_positions, keeps_positions, offer_of
 from acphold.errors import (
     INVALID_PARAMS,
     AcpholdError,
@@ -171,6 +174,7 @@ class FarLine:
         self._server: Peer | None = None
         self._introduction: bytes | None = None
         self._offer = Offer()
+        self._is_ours = False
         self._opened: dict[str, Opened] = {}
         self._asked: list[Asked] = []
         self._kept: list[tuple[str, bytes]] = []
@@ -288,7 +292,7 @@ class FarLine:
         params = splice(opened.params, {"sessionId": encode(session_id)})
         known = [it.sent_id for it in self._asked if it.session_id == session_id and it.is_sent]
         try:
-            if opened.told is not None:
+            if opened.told is not None and self._is_ours:
                 try:
                     there = behind(params, opened.told, known)
                     await server.call_raw(RESUME_SESSION.name, there, seconds=ANSWER_SECONDS)
@@ -337,12 +341,14 @@ class FarLine:
     def _ask_all(self) -> None:
         """Over a new connection: what was asked before it, and told."""
         for asked in tuple(self._asked):
-            if asked.is_sent and asked.request.method not in (*REPEATABLE, INITIALIZE.name):
+            method = asked.request.method
+            may_repeat = method in (*REPEATABLE, INITIALIZE.name)
+            if asked.is_sent and not (self._is_ours if method == PROMPT.name else may_repeat):
                 self._asked.remove(asked)
                 asked.request.refuse(
                     ConnectionLostError(
                         f"the connection to {self._name} was lost before the answer to "
-                        f"{asked.request.method}; whether it was done is not known"
+                        f"{method}; whether it was done is not known"
                     )
                 )
             else:
@@ -385,6 +391,8 @@ class FarLine:
         self._asked.remove(asked)
         request, session_id = asked.request, asked.session_id
         if isinstance(answer, bytes):
+            if request.method == INITIALIZE.name:
+                self._is_ours = keeps_positions(answer)
             if request.method == NEW_SESSION.name:
                 session_id = session_id_in(answer)
             if session_id is not None and request.method in OPENING:

@@ -199,7 +199,9 @@ class AllAgents:
         self._introduction = params
         info = {"name": "acphold", "title": "acphold", "version": __version__}
         told = encode({"agentInfo": info, "authMethods": []})
-        told = told_client(told, unstable=self._agents.unstable, begun=offer.begun)
+        told = told_client(
+            told, unstable=self._agents.unstable, begun=offer.begun, positions=offer.positions
+        )
         can = members(told)["agentCapabilities"]
         served = [self._default, *(it for it in self._agents.names if it != self._default)]
         meta = splice(members(can).get("_meta", b"{}"), {ALL_AGENTS: encode(served)})

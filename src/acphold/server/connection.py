@@ -271,7 +271,12 @@ class Connection:
             self._handlers[FORK_SESSION] = self._fork
         is_same = introduction.protocol_version == PROTOCOL_VERSION
         self._introduction = "over" if is_same or anew else "answered in another version"
-        return told_client(answer, unstable=self._unstable, begun=self.offer.begun)
+        return told_client(
+            answer,
+            unstable=self._unstable,
+            begun=self.offer.begun,
+            positions=self.offer.positions,
+        )
 
     # -- who is there ---------------------------------------------------------------------
 
