@@ -979,3 +979,17 @@ async def test_a_call_whose_result_cannot_be_taken_fails_and_does_not_wait_for_e
         wire.send({"id": (await wire.line())["id"], "result": {}})
         with pytest.raises(ValueError, match="unfit"):
             await call
+
+
+async def test_who_sends_nothing_but_what_cannot_be_read_does_not_fill_the_log(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async with peer_and_wire() as (_, ear, wire):
+        ear.handler = echo
+        for number in range(1000):
+            wire.send(b"no JSON", {"id": number, "method": "m"})
+            while (await wire.line()).get("id") != number:
+                pass
+        told = [it for it in caplog.records if it.name == "acphold.rpc.peer"]
+        assert len(told) < 110
+        assert "; 512 until now" in caplog.text

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from itertools import chain
 from time import monotonic
@@ -71,6 +71,9 @@ DEAF = 3
 """An agent is given up when so many times the largest message waits for it. Prompts stop at two;
 more is answers that it asks for and does not read."""
 
+MALFORMED_TOLD = 100
+"""So many lines that cannot be read are logged each: somebody may send nothing else."""
+
 AT_ONCE = 16
 AT_ONCE_SECONDS = 0.01
 """So many requests of one read are begun, and more in this time, before others have their turn on
@@ -124,6 +127,7 @@ class Peer:
         # that cannot be read is refused in any case), and it is read whatever it reads itself.
         self._is_agent = is_agent
         self._full = max(UNREAD, DEAF * limit) if is_agent else UNREAD
+        self._malformed = 0
         self._calls: dict[int, OnAnswer] = {}
         self._open = OpenRequests()
         self._holds = is_agent
@@ -306,11 +310,20 @@ class Peer:
         if batch and (rest := self._handed(self._receiver.on_notifications, batch)) is not None:
             yield rest
         if garbage:
-            first, more = garbage[0], len(garbage) - 1
-            behind = f", and {more} more such lines" if more else ""
-            # What a client says may hold the secrets of an MCP server: that is not written down.
-            said = f": {first.excerpt!r}" if self._is_agent else ""
-            log.warning("from the %s: %s%s%s", self.name, first.problem, said, behind)
+            self._report(garbage)
+
+    def _report(self, garbage: Sequence[MalformedReceived]) -> None:
+        """Log what cannot be read: of many such lines the first, then each time they doubled."""
+        before, self._malformed = self._malformed, self._malformed + len(garbage)
+        if before >= MALFORMED_TOLD and self._malformed.bit_length() == before.bit_length():
+            return
+        first, more = garbage[0], len(garbage) - 1
+        behind = f", and {more} more such lines" if more else ""
+        if before >= MALFORMED_TOLD:
+            behind += f"; {self._malformed:,} until now"
+        # What a client says may hold the secrets of an MCP server: that is not written down.
+        said = f": {first.excerpt!r}" if self._is_agent else ""
+        log.warning("from the %s: %s%s%s", self.name, first.problem, said, behind)
 
     def _begin_answer(self, on_answer: OnAnswer, answer: Answer) -> asyncio.Task[None] | None:
         rest = self._handed(on_answer, answer)
