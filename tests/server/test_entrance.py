@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -50,10 +51,13 @@ class Calls:
         self._tasks = tasks
         self._callers: list[Caller] = []
 
-    async def to(self, server: acphold.Server) -> Caller:
-        """A client in memory."""
+    async def to(
+        self, server: acphold.Server, principal: acphold.Principal | None = None
+    ) -> Caller:
+        """A client in memory; somebody who is known already, if it is said who."""
         near, far = memory_pair()
-        self._tasks.create_task(server.attend(far))
+        known = acphold.Principal(name="a client") if principal is None else principal
+        self._tasks.create_task(server.attend(far, principal=known))
         return await self.over(near)
 
     async def over(self, transport: Transport) -> Caller:
@@ -385,3 +389,88 @@ async def test_nobody_provides_the_servers_of_another_tenant(journal: Path, call
         globex = await as_tenant(await calls.to(served), "globex")
         params = {"cwd": "/", "mcpServers": [server]}
         assert "taken" in (await globex.refused("session/new", params)).message
+
+
+def desk() -> acphold.Agent:
+    """An agent that asks nobody to sign in: an author's server knows who comes."""
+    agent = acphold.Agent("desk", version="1.0")
+
+    @agent.method("_desk/history")
+    async def history(params: dict[str, Any]) -> str:
+        return str(await agent.session(params["sessionId"]).history())
+
+    @agent.notification("_desk/note")
+    async def note(params: dict[str, Any]) -> None:
+        await agent.session(params["sessionId"]).notice("noted")
+
+    @agent.prompt
+    async def tell(turn: acphold.Turn) -> None:
+        await turn.say(f"the secret of {turn.text}")
+
+    return agent
+
+
+ANN = acphold.Principal(name="ann", tenant="ann")
+BOB = acphold.Principal(name="bob", tenant="bob")
+
+
+async def test_who_has_a_part_of_the_sessions_hears_what_goes_on_in_that_part_alone(
+    journal: Path, calls: Calls
+) -> None:
+    async with desk().server(journal=journal) as server:
+        ann = await calls.to(server, ANN)
+        first, second = await ann.talk("gold"), await ann.talk("silver")
+        guest = acphold.Principal(name="a guest", session_id=first)
+        parts = {BOB: set(), guest: {first}, ANN: {first, second}}
+        for principal, ids in parts.items():
+            caller = await calls.to(server, principal)
+            told = await caller.call("_acphold/presence")
+            assert {it["sessionId"] for it in told["sessions"]} == ids, principal.name
+
+
+@pytest.mark.parametrize("limit", [{"tenant": "bob"}, {"tenant": ""}, {"session_id": "theirs"}])
+async def test_who_has_a_part_of_the_sessions_starts_no_agent_again(
+    journal: Path, calls: Calls, limit: dict[str, str]
+) -> None:
+    async with desk().server(journal=journal) as server:
+        caller = await calls.to(server, acphold.Principal(name="bob", **limit))  # type: ignore[arg-type]
+        assert (await caller.refused("_acphold/signedIn")).code == -32601
+
+
+def twice(session: str, params: dict[str, Any], first: Any) -> bytes:
+    """These params, which name the session behind something else by the same name."""
+    rest = {name: value for name, value in params.items() if name != "sessionId"}
+    text = json.dumps({**rest, "sessionId": session})[1:]
+    return b'{"sessionId":%b,%b' % (json.dumps(first).encode(), text.encode())
+
+
+async def refused_line(caller: Caller, method: str, params: bytes) -> dict[str, Any]:
+    """The error by which a request of these bytes is answered."""
+    line = b'{"jsonrpc":"2.0","id":"raw","method":"%b","params":%b}' % (method.encode(), params)
+    before = len(caller.messages)
+    caller.send_line(line)
+    await caller.until(lambda: any(m.get("id") == "raw" for m in caller.messages[before:]))
+    [answer] = [m for m in caller.messages[before:] if m.get("id") == "raw"]
+    error: dict[str, Any] = answer["error"]
+    return error
+
+
+@pytest.mark.parametrize("first", [5, None, {}, "own"])
+async def test_no_session_is_reached_by_naming_another_one_first(
+    journal: Path, calls: Calls, first: Any
+) -> None:
+    async with desk().server(journal=journal, unstable=True) as server:
+        ann, bob = await calls.to(server, ANN), await calls.to(server, BOB)
+        session, own = await ann.talk("gold"), await bob.talk("tin")
+        for method, params in (asked_of(session) | {"_desk/history": {}}).items():
+            if method == "_desk/history" or "sessionId" in params:
+                named = twice(session, params, own if first == "own" else first)
+                error = await refused_line(bob, method, named)
+                assert error["code"] in (-32002, -32602), method
+        note = twice(session, {}, first)
+        bob.send_line(b'{"jsonrpc":"2.0","method":"_desk/note","params":%b}' % note)
+        [row] = await ann.sessions()
+        assert row["title"] == "gold"
+        await bob.prompt(own, "lead")
+        assert "gold" not in str(bob.messages)
+        assert "noted" not in str(ann.messages)

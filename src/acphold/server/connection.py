@@ -31,6 +31,7 @@ from acphold.errors import (
     InvalidParamsError,
     InvalidRequestError,
     JournalError,
+    MethodNotFoundError,
     OwnerLostError,
     StoppedError,
     UnknownSessionError,
@@ -342,11 +343,15 @@ class Connection:
         """The agent wants whoever prompts here to sign in: the sign-in is good for nothing."""
         self._entrance.is_in = False
 
-    async def _signed_in(self, _: Request) -> bytes:
+    async def _signed_in(self, request: Request) -> bytes:
+        principal = self._entrance.principal
+        if principal.tenant is not None or principal.session_id is not None:
+            raise MethodNotFoundError(request.method)  # the agent is not theirs to start again
         await self._hub.signed_in_outside()
         return b"{}"
 
     async def _presence(self, _: Request) -> bytes:
+        principal = self._entrance.principal
         live = [
             LiveSession(
                 conversation.id,
@@ -356,11 +361,15 @@ class Connection:
                 sum(it.client.offer.watches for it in conversation.session.attachments),
             )
             for conversation in self._hub.conversations
+            if principal.sees(conversation.session.tenant)
+            and principal.session_id in (None, conversation.id)
         ]
         return neighbours.answer(self._hub.agent.key, live)
 
     async def _look_at(self, request: Request) -> bytes:
-        await self._hub.look_at(session_id_of(request.params))
+        session_id = session_id_of(request.params)
+        await self._require_theirs(request.params)
+        await self._hub.look_at(session_id)
         return b"{}"
 
     # -- opening --------------------------------------------------------------------------

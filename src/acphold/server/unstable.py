@@ -21,6 +21,7 @@ from acphold.rpc.request import Request
 from acphold.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
+from acphold.server.checked_params import session_id_of
 from acphold.server.neighbours import tell_owner
 from acphold.server.remote_sessions import RemoteSessions
 
@@ -40,18 +41,6 @@ class SetSessionTitleRequest(Extensible, frozen=True):
 
     session_id: str
     title: str
-
-
-class ArchiveSessionRequest(Extensible, frozen=True):
-    """`session/archive` and `session/unarchive`."""
-
-    session_id: str
-
-
-class SessionStatusRequest(Extensible, frozen=True):
-    """`session/status`."""
-
-    session_id: str
 
 
 class ForkSessionRequest(ResumeSessionRequest, frozen=True):
@@ -101,9 +90,10 @@ class UnstableMethods:
         }
 
     async def _set_title(self, request: Request) -> bytes:
+        session_id = session_id_of(request.params)
         asked = decode(SetSessionTitleRequest, request.params).value
-        title = await self._hub.listed.rename(asked.session_id, asked.title)
-        await self._tell_owner(asked.session_id)
+        title = await self._hub.listed.rename(session_id, asked.title)
+        await self._tell_owner(session_id)
         return encode({"title": title})
 
     async def _tell_owner(self, session_id: str) -> None:
@@ -111,7 +101,7 @@ class UnstableMethods:
         await tell_owner(await self._hub.whereabouts.owner(session_id), session_id)
 
     async def _archive(self, request: Request) -> bytes:
-        session_id = decode(ArchiveSessionRequest, request.params).value.session_id
+        session_id = session_id_of(request.params)
         if (line := self._remote.line(session_id)) is not None:
             await line.call(CLOSE_SESSION.name, encode({"sessionId": session_id}))
             line.opened.pop(session_id, None)
@@ -120,14 +110,12 @@ class UnstableMethods:
         return b"{}"
 
     async def _unarchive(self, request: Request) -> bytes:
-        await self._hub.listed.unarchive(
-            decode(ArchiveSessionRequest, request.params).value.session_id
-        )
+        await self._hub.listed.unarchive(session_id_of(request.params))
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:
         """Whether somebody has it open, in whichever process; nothing is changed by asking."""
-        session_id = decode(SessionStatusRequest, request.params).value.session_id
+        session_id = session_id_of(request.params)
         hub = self._hub
         is_open = hub.holds(session_id)
         try:
@@ -139,13 +127,14 @@ class UnstableMethods:
 
     async def fork(self, request: Request) -> None:
         """A copy in the journal, and of the agent's own what it forks when the copy is opened."""
+        session_id = session_id_of(request.params)
         asked = decode(ForkSessionRequest, request.params).value
         at = (asked.meta or {}).get(AT)
         if at is not None and (not isinstance(at, int) or isinstance(at, bool) or at < 1):
             problem = f"{AT}: {at!r} is not the number of an entry"
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
         setup = self._setup(request.params)
-        made = await self._hub.listed.fork(asked.session_id, setup, at)
+        made = await self._hub.listed.fork(session_id, setup, at)
         try:
             conversation, attachment = await self._hub.resume(self._client, made, setup)
         except BaseException:  # nothing is left of a copy that could not be opened
