@@ -340,6 +340,11 @@ class RemoteSession:
         return self._session.id
 
     @property
+    def agent_name(self) -> str:
+        """What people call the agent that it is with."""
+        return self._session.agent_name
+
+    @property
     def cwd(self) -> str:
         """Its working directory, absolute."""
         return self._session.cwd

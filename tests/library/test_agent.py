@@ -140,8 +140,8 @@ def test_hovering_shows_the_name_that_authors_import(typed: list[tuple[str, str]
 
 SEEN = {
     acphold.Agent: """
-        auth command method mode name notification on_close on_load on_logout on_new option prompt
-        run serve server session signed_in
+        auth command method middleware mode name notification on_close on_load on_logout on_new
+        option prompt run serve server session signed_in
     """,
     acphold.Session: """
         call client_capabilities client_info forget_permissions history mode notice options roots

@@ -6,7 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -92,14 +92,20 @@ async def client_of(
         yield client, await client.ask("initialize", protocolVersion=1, clientCapabilities=can)
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """Two agents: the demo agent, and one that does as it is told, with a name in the settings."""
+@contextmanager
+def two_agents(tmp_path: Path) -> Iterator[Served]:
+    """The demo agent, and one that does as it is told, with a name in the settings."""
     two = [sys.executable, str(SCRIPTED), json.dumps({"info": {"name": "raw", "version": "1"}})]
     settings = tmp_path / "settings.toml"
     settings.write_text(SETTINGS.format(one=json.dumps(AGENT), two=json.dumps(two)))
     variables = {"ACPHOLD_SETTINGS": str(settings)}
     with serving(tmp_path, "--linger", "0.2", agent=(), variables=variables) as found:
+        yield found
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with two_agents(tmp_path) as found:
         yield found
 
 

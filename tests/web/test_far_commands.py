@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import subprocess
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from tests.cli.screen_terminal import terminal
 from tests.web.conftest import ACPHOLD, Served, serving
+from tests.web.test_all_agents import two_agents
 
 SECONDS = 60
 
@@ -154,3 +156,23 @@ def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it
             assert "acphold attach --server http://localhost" in one.text
         session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
         assert served.run("show", session_id, "--json").count('"quick: two"') == 1
+
+
+def test_the_sessions_of_all_agents_of_a_server_are_joined_each_with_its_own(
+    tmp_path: Path,
+) -> None:
+    with two_agents(tmp_path) as served:
+        here, code = str(served.folder), f"{served.url}#pair={served.pair}"
+        begun = far(served, "chat", "--server", code, "--cwd", here, typed="quick: one\n")
+        assert "You said: quick: one" in begun.stdout, begun.stderr
+        raw = far(served, "chat", "two", "--server", "localhost", "--cwd", here, typed="two\n")
+        assert "heard: " in raw.stdout, raw.stderr
+        rows = [json.loads(it) for it in served.run("list", "--all", "--json").splitlines()]
+        for row in rows:
+            on = far(served, "attach", row["sessionId"], "--server", "localhost", typed="more\n")
+            assert on.returncode == 0, on.stderr
+            assert ("heard: " in on.stdout) is (row["agent"] == "the second"), on.stdout
+        with terminal([*ACPHOLD, "attach", "--server", "localhost"], laptop(served)) as one:
+            one.until("2 of 2", "one", "two")
+            one.type("two\r")
+            one.until("ready · raw")

@@ -8,7 +8,9 @@ from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
+from acphold.agents.capabilities import ALL_AGENTS
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.list import SHORT_ID
 from acphold.cli.places import NEWEST
@@ -22,7 +24,7 @@ from acphold.client.server_endpoint import ServerEndpoint
 from acphold.errors import AmbiguousIdError, UnknownSessionError
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import SessionInfo
-from acphold.transports.urls import at_agent, origin_of
+from acphold.transports.urls import at_agent, names_no_agent, origin_of
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
@@ -68,7 +70,12 @@ async def talk(
         limit=MAX_MESSAGE,
         on_away=seat.chat.away,
     )
-    async with connected_to(endpoint, **seat.options) as there:
+    options = seat.options
+    if agent is None and names_no_agent(url):  # the sessions of all of them, each with its own
+        can = options["capabilities"]
+        assert can is not None, "a screen says what it can"
+        options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
+    async with connected_to(endpoint, **options) as there:
         while True:
             session = await _opened(there, wanted, url)
             if session is None:

@@ -14,6 +14,7 @@ from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
 from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
+from acphold.hub.session_list import AGENT
 from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sought
 from acphold.journal.location import resolved_folder
 from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Line, Picked, Picker
@@ -157,7 +158,7 @@ class _SessionsOfAgent:
                     info.session_id,
                     on_one_line(info.title or "(no title)"),
                     "",
-                    on_one_line(agent_name(self._agent.name)),
+                    on_one_line(agent_name(str((info.meta or {}).get(AGENT, self._agent.name)))),
                     folder(info.cwd),
                     short_age(milliseconds(info.updated_at), now) if info.updated_at else "",
                     HERE if resolved_folder(info.cwd) == here else ELSEWHERE,

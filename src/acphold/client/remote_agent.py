@@ -218,8 +218,13 @@ class RemoteAgent:
 
     # -- opening --------------------------------------------------------------------------
 
-    def _advertised(self) -> Advertised:
-        return Advertised(self.capabilities, self.name)
+    def _advertised(self, feed: SessionFeed | None = None) -> Advertised:
+        """What may be asked of the agent; of that of the session, where there are several."""
+        if feed is None or (there := feed.introduction) is None:
+            return Advertised(self.capabilities, self.name)
+        info = there.agent_info
+        name = self.name if info is None else info.title or info.name
+        return Advertised(there.agent_capabilities, name)
 
     def _setup(
         self, cwd: Folder | None, servers: Sequence[McpServer], additional: Sequence[Folder]
@@ -245,7 +250,7 @@ class RemoteAgent:
         return self._feed(session, roots, sent), sent
 
     def _session(self, feed: SessionFeed) -> RemoteSession:
-        return RemoteSession(feed, self._uplink, self._advertised)
+        return RemoteSession(feed, self._uplink, lambda: self._advertised(feed))
 
     def _feed(
         self, session_id: str, roots: Sequence[str], servers: Sequence[McpServer]

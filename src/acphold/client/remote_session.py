@@ -70,6 +70,11 @@ class RemoteSession:
         return self._feed.id
 
     @property
+    def agent_name(self) -> str:
+        """What people call the agent that it is with."""
+        return self._advertised().name
+
+    @property
     def cwd(self) -> str:
         """Its working directory, absolute."""
         return self._feed.roots[0]

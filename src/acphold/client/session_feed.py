@@ -6,6 +6,7 @@ Those are the state, the replay of a session that is being loaded, the turn, and
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
@@ -14,10 +15,12 @@ from acphold.client.live_state import LiveState
 from acphold.client.remote_turn import Replay, UpdateStream
 from acphold.client.turn_feed import Stage, TurnFeed
 from acphold.client.uplink import Uplink, update_of
-from acphold.errors import AgentBusyError, ConnectionLostError
+from acphold.errors import AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import PROMPT_BEGUN
-from acphold.schema import CANCEL, CancelNotification, encode
+from acphold.schema import CANCEL, CancelNotification, InitializeResponse, decode, encode
+from acphold.schema.splice import members
+from acphold.server.all_agents import INTRODUCTION
 
 if TYPE_CHECKING:
     from acphold.errors import AcpholdError
@@ -30,7 +33,8 @@ NO_LIMIT = 1 << 62
 
 
 class SessionFeed:
-    """See the module. `roots` are the session's folders, absolute, its `cwd` first."""
+    """See the module. `roots` are the session's folders, absolute, its `cwd` first. `introduction`
+    is that of the session's own agent, where there are several behind one connection."""
 
     def __init__(
         self,
@@ -43,6 +47,7 @@ class SessionFeed:
         self.roots = tuple(roots)
         self.live = LiveState()
         self.replay = Replay()
+        self.introduction: InitializeResponse | None = None
         self._uplink = uplink
         self._reopen = reopen
         self._turn: TurnFeed | None = None
@@ -152,6 +157,10 @@ class SessionFeed:
         """The agent has the session open; `answer` has its modes and options."""
         self._is_known = True
         self.live.opened(answer)
+        with suppress(InvalidParamsError):  # then what holds for all agents holds here
+            said = members(answer).get("_meta", b"{}")
+            if (raw := members(said).get(INTRODUCTION)) is not None:
+                self.introduction = decode(InitializeResponse, raw).value
 
     def tool(self, tool_call_id: str) -> ToolCall | None:
         """A tool call as it stands."""

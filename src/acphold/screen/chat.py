@@ -588,7 +588,7 @@ class Chat:
         """Agent, mode, options and usage; asked of the session only when one has changed."""
         if self.flow.attributes_changed and self._session is not None:
             self.flow.attributes_changed = False
-            self._facts = attributes(self._agent, self._session)
+            self._facts = attributes(self._session)
         return self._facts
 
 

@@ -12,7 +12,7 @@ from acphold.screen.answers import Face
 from acphold.screen.panels import Choice, Key
 
 if TYPE_CHECKING:
-    from acphold.client import RemoteAgent, RemoteSession
+    from acphold.client import RemoteSession
     from acphold.client.remote_session import ConfigOption
 
 MARKS = "123456789abcdef"
@@ -109,9 +109,9 @@ async def picked_of(face: Face, title: str, items: Sequence[tuple[str, str]]) ->
         first = first + len(MARKS) if first + len(MARKS) < len(items) else 0
 
 
-def attributes(agent: RemoteAgent, session: RemoteSession) -> tuple[str, ...]:
+def attributes(session: RemoteSession) -> tuple[str, ...]:
     """What a status line says of a session."""
-    facts = [on_one_line(agent.name)]
+    facts = [on_one_line(session.agent_name)]
     if (modes := modes_of(session)) is not None:
         current, known = modes
         name = next((name for mode, name in known if mode == current), current)

@@ -61,6 +61,12 @@ def at_agent(url: str, name: str) -> str:
     return SplitResult(parts.scheme, parts.netloc, path, parts.query, "").geturl()
 
 
+def names_no_agent(url: str) -> bool:
+    """Whether a URL leads to a server, and to no agent of it alone; ValueError."""
+    parts, _ = _parts(url)
+    return parts.path.rstrip("/") in ("", ENDPOINT)
+
+
 def is_loopback(host: str) -> bool:
     """Whether this is the machine itself."""
     try:
