@@ -238,6 +238,19 @@ async def test_without_a_word_of_the_author_it_takes_a_token(journal: Path) -> N
         await caller.leave()
 
 
+async def test_what_is_done_by_a_token_is_written_down_in_the_journal(journal: Path) -> None:
+    text, token = new_token("a phone", ("watch", "prompt", "manage"), now_ms())
+    kept = open_journal(journal)
+    await kept.keep_access_token(token)
+    async with mounted(desk().server(journal=journal)) as place:
+        caller = await Dialled.to(f"ws://{place}/agents/acp", authorization=f"Bearer {text}")
+        session = await caller.talk("hello")
+        await caller.leave()
+    done = [(deed.deed, deed.name, deed.session_id) for deed in await kept.deeds(0, 10)]
+    await kept.aclose()
+    assert done == [("session/new", "a phone", None), ("session/prompt", "a phone", session)]
+
+
 async def test_a_page_of_another_host_is_refused(journal: Path) -> None:
     async with mounted(desk().server(journal=journal), admit=by_name) as place:
         with pytest.raises(InvalidStatus) as refused:

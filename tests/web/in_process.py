@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ from acphold.history.times import now_ms
 from acphold.journal import Journal, NewSession, RowChange
 from acphold.journal.access import Scope, new_token
 from acphold.journal.stores import open_journal
+from acphold.server.service import Service
 from acphold.web.application import Application, application
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
@@ -52,14 +53,24 @@ class Site:
     feed: ListFeed
     token: str = ""
 
-    async def new_token(self, *scopes: Scope, session_id: str | None = None) -> str:
+    async def new_token(
+        self, *scopes: Scope, session_id: str | None = None, expires_at: int | None = None
+    ) -> str:
         """A token with these scopes, watch if there are none."""
-        text, kept = new_token("test", scopes or ("watch",), now_ms(), session_id=session_id)
+        text, kept = new_token(
+            "test", scopes or ("watch",), now_ms(), session_id=session_id, expires_at=expires_at
+        )
         await self.journal.keep_access_token(kept)
         return text
 
     async def get(
-        self, url: str, token: str | None = None, *, method: str = "GET", **headers: str
+        self,
+        url: str,
+        token: str | None = None,
+        *,
+        method: str = "GET",
+        body: bytes = b"",
+        **headers: str,
     ) -> Answer:
         """Ask for something, as the one who may watch all unless another token is given."""
         sent: list[dict[str, Any]] = []
@@ -69,7 +80,7 @@ class Site:
             if asked.is_set():
                 await asyncio.Event().wait()  # the client stays
             asked.set()
-            return {"type": "http.request", "body": b"", "more_body": False}
+            return {"type": "http.request", "body": body, "more_body": False}
 
         async def send(message: Any) -> None:
             sent.append(message)
@@ -82,6 +93,11 @@ class Site:
             {name.decode(): value.decode() for name, value in head["headers"]},
             b"".join(each.get("body", b"") for each in bodies),
         )
+
+    async def post(self, url: str, token: str | None = None, **said: Any) -> Answer:
+        """Send something as JSON."""
+        body = json.dumps(said).encode()
+        return await self.get(url, token, method="POST", body=body, content_type="application/json")
 
     def scope(
         self, url: str, token: str | None, method: str, headers: dict[str, str]
@@ -125,15 +141,18 @@ class Site:
 
 
 @asynccontextmanager
-async def site(folder: Path, *origins: str) -> AsyncIterator[Site]:
-    """The application for the block, with a journal of its own in the folder."""
+async def site(
+    folder: Path, *origins: str, services: Mapping[str, Service] | None = None
+) -> AsyncIterator[Site]:
+    """The application for the block, with a journal of its own in the folder; of the services the
+    first is the default one."""
     path = folder / "journal.db"
     journal = open_journal(path)
     gate = Gate(journal, origins or (ORIGIN,))
     pairing = Pairing(asyncio.get_running_loop().time)
     try:
         async with (
-            Endpoints({}, "", journal) as endpoints,
+            Endpoints(services or {}, next(iter(services or [""])), journal) as endpoints,
             HttpClients(endpoints, gate) as http,
             Reading(str(path)) as reading,
             ListFeed(reading, gate) as feed,

@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 from subprocess import run
+from typing import NoReturn
 
 import psutil
+import pytest
 
 import acphold
 from acphold.cli.command_line import Exit
+from acphold.errors import StoppedError
+from acphold.journal.access import Scope
+from acphold.serve_options import ServeOptions
+from acphold.server.service import Service
 from tests.web.conftest import ACPHOLD, AGENT, Served, serving
+from tests.web.in_process import site
 
 
 def program(folder: Path, name: str) -> None:
@@ -57,3 +64,38 @@ async def test_an_agent_that_nobody_needs_ends_and_its_sessions_stay(tmp_path: P
             assert "hello" in str(again.state.timeline)
             assert "more" in (await again.prompt("quick: more")).text
             assert agents_of(served) != []
+
+
+@pytest.mark.parametrize("scopes", [("watch",), ("watch", "prompt", "answer", "manage")])
+async def test_a_token_for_one_session_starts_no_agent_but_that_of_the_session(
+    tmp_path: Path, scopes: tuple[Scope, ...]
+) -> None:
+    started = list[str]()
+
+    def service(name: str) -> Service:
+        def make_agent(*given: object) -> NoReturn:
+            started.append(name)
+            raise StoppedError
+
+        options = ServeOptions(journal=tmp_path / "journal.db")
+        return Service(make_agent=make_agent, options=options)
+
+    services = {name: service(name) for name in ("one", "two")}
+    async with site(tmp_path, services=services) as web:
+        await web.remember("s2", [], agent="two")
+        only = await web.new_token(*scopes, session_id="s2")
+        gone = await web.new_token(*scopes, session_id="s3")
+        all_agents = {"_meta": {"acphold/allAgents": True}}
+
+        async def status(path: str, token: str) -> int:
+            params = {"protocolVersion": 1, "clientCapabilities": all_agents}
+            call = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params}
+            return (await web.post(path, token, **call)).status
+
+        assert await status("/acp/one", only) == 404
+        for path in ("/acp", "/acp/one", "/acp/two"):
+            assert await status(path, gone) == 404
+        assert started == []
+        for path in ("/acp", "/acp/two"):
+            assert await status(path, only) == 200
+            assert set(started) == {"two"}

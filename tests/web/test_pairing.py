@@ -1,4 +1,4 @@
-"""One more device: a new code from a server that runs."""
+"""One more device: a new code from a server that runs, and what it is worth."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from pathlib import Path
 from subprocess import run
 
 import httpx2
+from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit
+from acphold.history.times import now_ms
 from tests.web.conftest import ACPHOLD, Served, serving
+from tests.web.in_process import site
 
 
 def redeemed(served: Served, code: str) -> httpx2.Response:
@@ -49,3 +52,26 @@ def test_of_several_servers_that_of_the_journal_is_asked_and_none_that_has_ended
             two.start_again()
         assert "no `acphold serve`" in pairing(two.env)
     assert os.listdir(tmp_path / "state" / "acphold" / "serving") == []
+
+
+async def test_who_is_paired_by_a_token_that_ends_is_let_in_no_longer_than_that(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as web:
+        ends = now_ms() + 60_000
+        token = await web.new_token("watch", "manage", expires_at=ends)
+        code = (await web.post("/codes", token, scopes=["watch", "manage"])).json["code"]
+        granted = (await web.post("/pair", "", code=code)).json["token"]
+        [kept] = [it for it in await web.journal.access_tokens() if it.is_of(granted)]
+        assert kept.expires_at == ends
+
+
+async def test_a_code_ends_with_the_token_that_has_asked_for_it(tmp_path: Path) -> None:
+    async with site(tmp_path) as web:
+        token = await web.new_token("watch", "manage")
+        code = (await web.post("/codes", token, scopes=["watch"])).json["code"]
+        [kept] = [it for it in await web.journal.access_tokens() if it.is_of(token)]
+        await web.journal.keep_access_token(replace(kept, revoked_at=now_ms()))
+        refused = await web.post("/pair", "", code=code)
+        wrong = await web.post("/pair", "", code="0000000000")
+        assert (refused.status, refused.body) == (403, wrong.body)

@@ -25,6 +25,7 @@ from msgspec.json import Decoder
 
 from acphold.journal.access import SCOPES, token_id
 from acphold.journal.access import Scope as Access
+from acphold.server.principals import Principal
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT
 from acphold.web import pairing_codes
@@ -35,7 +36,7 @@ from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import SEARCH, SESSIONS, JournalPages
 from acphold.web.list_feed import FEED, ListFeed
 from acphold.web.metrics import METRICS, Metrics
-from acphold.web.pairing_codes import Pairing
+from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ def application(
                     exchange.connection,
                     exchange.came,
                 )
-                name = _agent_at(endpoints, exchange.path)
+                name = await _agent_at(endpoints, exchange.path, admitted.principal)
                 metrics.sockets += 1
                 try:
                     await attend_websocket(endpoints, gate, exchange, name, admitted)
@@ -99,10 +100,12 @@ def application(
     return serve
 
 
-def _agent_at(endpoints: Endpoints, path: str) -> str:
-    """The agent that a path names; RefusedError."""
+async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
+    """The agent that a path names for somebody; RefusedError."""
     head, _, name = path[len(ENDPOINT) :].partition("/")
-    found = None if head or not path.startswith(ENDPOINT) else endpoints.name_of(name)
+    found = None
+    if path.startswith(ENDPOINT) and not head:
+        found = await endpoints.name_of(name, who.session_id)
     if found is None:
         raise RefusedError(404, "no agent is served there")
     return found
@@ -163,7 +166,8 @@ async def _request(
             await _new_code(gate, pairing, exchange)
         case _, path if path.startswith(ENDPOINT):
             admitted = await _admitted(gate, exchange)
-            await http.serve(exchange, _agent_at(endpoints, path), admitted)
+            name = await _agent_at(endpoints, path, admitted.principal)
+            await http.serve(exchange, name, admitted)
         case _, path if path == FEED:
             admitted = await _admitted(gate, exchange)
             await feed.answer(exchange, admitted)
@@ -184,7 +188,8 @@ async def _admitted(gate: Gate, exchange: Exchange) -> Admitted:
 async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     if not exchange.is_json:
         raise RefusedError(415, "application/json is wanted")
-    who = (await _admitted(gate, exchange)).principal
+    admitted = await _admitted(gate, exchange)
+    who = admitted.principal
     if "manage" not in who.scopes or who.session_id is not None:
         raise RefusedError(403, "a code is for who may manage; this token may not")
     try:
@@ -195,7 +200,7 @@ async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     if not who.scopes.issuperset(scopes):
         raise RefusedError(403, "a code permits no more than the token that asks for it")
     who.note("code", None)
-    code = pairing.new_code(scopes)
+    code = pairing.new_code(Worth(scopes, admitted.token))
     await exchange.answer(200, {"code": code, "seconds": int(pairing_codes.SECONDS)})
 
 
@@ -208,15 +213,17 @@ async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
         asked = Decoder(PairRequest).decode(body)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         raise RefusedError(400, 'a code is wanted, as {"code": "…", "name": "…"}') from None
-    scopes = pairing.redeem(asked.code, exchange.peer)
-    if scopes is None:
+    worth = pairing.redeem(asked.code, exchange.peer)
+    asker = await gate.good(worth.asker) if worth is not None and worth.asker is not None else None
+    if worth is None or (worth.asker is not None and asker is None):
         raise RefusedError(403, "this code is wrong, used, or too old; `acphold serve` has another")
     name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH] or "a device"
-    token = await gate.grant(name, scopes)
+    # What it is given lasts no longer than what it is given by.
+    token = await gate.grant(name, worth.scopes, None if asker is None else asker.expires_at)
     came, id_ = exchange.came, token_id(token)
     address = gate.address(exchange.headers, came)
     gate.audit.note("pair", None, name=name, token=id_, address=address, transport=came.transport)
     secure = "; Secure" if exchange.scope.get("scheme") == "https" else ""
     cookie = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}"
-    granted = {"token": token, "scopes": scopes}
+    granted = {"token": token, "scopes": worth.scopes}
     await exchange.answer(200, granted, [(b"set-cookie", cookie.encode())])

@@ -90,10 +90,16 @@ class Endpoints:
         if self._tasks:
             await asyncio.wait(self._tasks)
 
-    def name_of(self, path: str) -> str | None:
-        """The agent that a path below the endpoint names; "" is the default one. None for none."""
-        name = path or self._default
-        return name if name in self._services else None
+    async def name_of(self, path: str, only: str | None) -> str | None:
+        """The agent that a path below the endpoint names; "" is the default one. None for none.
+
+        For whom there is one session `only`, there is its agent only, whichever "" else is.
+        """
+        if only is None or len(self._services) == 1:
+            name: str | None = path or self._default
+            return name if name in self._services else None
+        name = await self.agent_of(only)
+        return name if path in ("", name) else None
 
     def limit(self, name: str) -> int:
         """The longest message to this agent, in bytes."""
@@ -106,9 +112,12 @@ class Endpoints:
         principal: Principal,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Serve one client of this agent, or of all if it asks for that, until it leaves."""
+        """Serve one client of this agent, or of all if it asks for that, until it leaves.
+
+        Who has one session has one agent, and is told of no other.
+        """
         transport, asks = await begun(transport, self.limit(name))
-        if asks and name in self.names:
+        if asks and principal.session_id is None and name in self.names:
             await attend_all(self, name, transport, self.limit(name), principal)
         else:
             await self.attend_one(name, transport, principal)

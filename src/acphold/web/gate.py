@@ -171,6 +171,12 @@ class Gate:
         await self._access.keep_access_token(token)
         return text
 
+    async def good(self, id_: str) -> AccessToken | None:
+        """The token of this id, as it is now; None where it opens nothing any more."""
+        await self._look()
+        token = self._tokens.get(id_)
+        return token if token is not None and token.is_good(now_ms()) else None
+
     def connected(self, admitted: Admitted, close: Callable[[], None]) -> object:
         """Note a connection that lasts: `close` is called when its token opens nothing any more.
 

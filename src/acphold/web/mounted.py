@@ -145,7 +145,7 @@ class Mounted:
                 await asyncio.sleep(TOKENS_SECONDS)
                 await gate.look()
 
-        async with clients:
+        async with clients, gate.audit.kept():
             looking = asyncio.create_task(look(), name="look at tokens")
             try:
                 yield

@@ -11,6 +11,8 @@ from collections.abc import Callable
 from hmac import compare_digest
 from typing import Final
 
+from msgspec import Struct
+
 from acphold.journal.access import Scope
 from acphold.web.attempts import Attempts
 
@@ -28,24 +30,34 @@ CODES: Final = 16
 """Codes at a time; one more ends the oldest."""
 
 
+class Worth(Struct, frozen=True):
+    """What a code is worth: a token with these scopes.
+
+    `asker` is the id of the token that has asked for the code; None where the server itself has.
+    """
+
+    scopes: tuple[Scope, ...]
+    asker: str | None = None
+
+
 class Pairing:
     """The codes of one process; `now` is a clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._codes: dict[str, tuple[float, tuple[Scope, ...]]] = {}
+        self._codes: dict[str, tuple[float, Worth]] = {}
         self._wrong = Attempts(now)
 
-    def new_code(self, scopes: tuple[Scope, ...]) -> str:
-        """A code for a token with these scopes."""
+    def new_code(self, worth: Worth) -> str:
+        """A code that is worth this."""
         code = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
         while len(self._codes) >= CODES:
             del self._codes[next(iter(self._codes))]
-        self._codes[code] = (self._now() + SECONDS, scopes)
+        self._codes[code] = (self._now() + SECONDS, worth)
         return code
 
-    def redeem(self, code: str, peer: str = "") -> tuple[Scope, ...] | None:
-        """The scopes that the code is worth, once, and to who has not guessed; None for nothing."""
+    def redeem(self, code: str, peer: str = "") -> Worth | None:
+        """What the code is worth, once, and to who has not guessed; None for nothing."""
         now = self._now()
         self._codes = {each: it for each, it in self._codes.items() if now < it[0]}
         if self._wrong.are_too_many(peer):

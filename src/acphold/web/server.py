@@ -38,7 +38,7 @@ from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
-from acphold.web.pairing_codes import Pairing
+from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.protocols import Arrival, HttpProtocol
 from acphold.web.reading import Reading
 from acphold.web.running_servers import Running, noted
@@ -171,7 +171,7 @@ async def serve(
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):
                     with noted(listening.running(services[default].journal, origins)):
-                        ready(Serving(origins[0], pairing.new_code(SCOPES), tuple(services)))
+                        ready(Serving(origins[0], pairing.new_code(Worth(SCOPES)), tuple(services)))
                         await stop.wait()
         finally:
             await tokens.aclose()
