@@ -474,3 +474,13 @@ async def test_no_session_is_reached_by_naming_another_one_first(
         await bob.prompt(own, "lead")
         assert "gold" not in str(bob.messages)
         assert "noted" not in str(ann.messages)
+
+
+async def test_one_session_is_listed_to_whom_it_belongs_alone(journal: Path, calls: Calls) -> None:
+    async with shop().server(journal=journal) as server:
+        acme = await as_tenant(await calls.to(server), "acme")
+        session = await acme.talk("gold")
+        guest = acphold.Principal(name="a guest", session_id=session)
+        for tenant, ids in (("globex", []), ("acme", [session])):
+            caller = await as_tenant(await calls.to(server, guest), tenant)
+            assert [row["sessionId"] for row in await caller.sessions()] == ids

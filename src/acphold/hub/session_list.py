@@ -52,6 +52,9 @@ UNREAD = "acphold/unread"
 ORIGINS = "acphold/origins"
 """The `_meta` key of a session that was made of others, or went over to this agent."""
 
+NOTHING = b'{"sessions":[]}'
+"""A list for who may see none."""
+
 
 class Line(Struct, frozen=True):
     """One line of the list, where it stands, and its JSON."""
@@ -83,13 +86,16 @@ class SessionList:
         self._agents_own: dict[str | None, dict[str, Line]] = {}
         self._asked = 0.0
 
-    async def only(self, session_id: str) -> bytes:
-        """The result of `session/list` for who may see this session and no other."""
+    async def only(self, session_id: str, tenant: str | None = None) -> bytes:
+        """The result of `session/list` for who may see this session and no other, if it is of this
+        tenant."""
         try:
-            line = await self._ours(await self._journal.session(session_id))
+            row = await self._journal.session(session_id)
         except UnknownSessionError:
-            return b'{"sessions":[]}'
-        return splice(b"{}", {"sessions": array([line.raw])})
+            return NOTHING
+        if tenant not in (None, row.tenant):
+            return NOTHING
+        return splice(b"{}", {"sessions": array([(await self._ours(row)).raw])})
 
     async def page(
         self,
@@ -225,13 +231,18 @@ async def page_of_all(
 
 
 async def only_of_all(
-    journal: Sessions, session_id: str, called: Callable[[SessionRow], str]
+    journal: Sessions,
+    session_id: str,
+    called: Callable[[SessionRow], str],
+    tenant: str | None = None,
 ) -> bytes:
-    """The same for who may see this session and no other."""
+    """The same for who may see this session and no other, if it is of this tenant."""
     try:
         row = await journal.session(session_id)
     except UnknownSessionError:
-        return b'{"sessions":[]}'
+        return NOTHING
+    if tenant not in (None, row.tenant):
+        return NOTHING
     return splice(b"{}", {"sessions": array([_line(row, {AGENT: called(row)}).raw])})
 
 

@@ -559,7 +559,7 @@ class Connection:
     async def _list(self, request: Request) -> bytes:
         asked = checked_list(request.params)
         if self._principal.session_id is not None:
-            return await self._hub.sessions.only(self._principal.session_id)
+            return await self._hub.sessions.only(self._principal.session_id, self._entrance.tenant)
         archived = archive_filter(request.params) if self._unstable else None
         return await self._hub.sessions.page(
             asked.cwd, asked.cursor, self._hub.held_ids, archived, self._entrance.tenant

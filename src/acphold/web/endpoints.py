@@ -162,10 +162,14 @@ class Endpoints:
         """The result of `session/list`, of all agents: the journal's sessions, started or not."""
         asked = checked_list(params)
         if principal.session_id is not None:
-            return await only_of_all(self._journal, principal.session_id, self._name_of)
+            return await only_of_all(
+                self._journal, principal.session_id, self._name_of, principal.tenant
+            )
         archived = archive_filter(params) if self.unstable else None
         held: frozenset[str] = frozenset().union(*(hub.held_ids for hub in self._hubs.values()))
-        filter = ListFilter(cwd=asked.cwd, held=held, archived=archived or "exclude")
+        filter = ListFilter(
+            cwd=asked.cwd, held=held, archived=archived or "exclude", tenant=principal.tenant
+        )
         return await page_of_all(
             self._journal, filter, asked.cursor, self._name_of, marked=archived is not None
         )
