@@ -16,7 +16,7 @@ from acphold.rpc import Transport
 from acphold.transports import unix
 from acphold.transports.memory import memory_pair
 from acphold.transports.runtime_folder import sockets
-from tests.editor import Talker, open_params
+from tests.editor import Refused, Talker, open_params
 
 SIGN_IN = -32000
 
@@ -484,3 +484,45 @@ async def test_one_session_is_listed_to_whom_it_belongs_alone(journal: Path, cal
         for tenant, ids in (("globex", []), ("acme", [session])):
             caller = await as_tenant(await calls.to(server, guest), tenant)
             assert [row["sessionId"] for row in await caller.sessions()] == ids
+
+
+@pytest.mark.parametrize("goes_on_as", ["globex", None])
+@pytest.mark.parametrize("method", ["session/new", "session/load", "session/resume"])
+async def test_what_is_being_opened_is_not_for_who_signs_in_next(
+    journal: Path, calls: Calls, method: str, goes_on_as: str | None
+) -> None:
+    agent = shop()
+    began, may_open = asyncio.Event(), asyncio.Event()
+
+    @agent.on_logout
+    async def sign_out(visitor: acphold.Visitor) -> None:
+        pass
+
+    @agent.on_new
+    @agent.on_load
+    async def opened(session: acphold.Session) -> None:
+        began.set()
+        await may_open.wait()
+
+    async with agent.server(journal=journal) as server:
+        may_open.set()
+        acme = await as_tenant(await calls.to(server), "acme")
+        session = await acme.talk("gold")
+        await acme.call("session/close", {"sessionId": session})
+        turncoat = await as_tenant(await calls.to(server), "acme")
+        began.clear()
+        may_open.clear()
+        opening = turncoat.begin(method, asked_of(session)[method])
+        await began.wait()
+        if goes_on_as is None:
+            await turncoat.call("logout")
+        else:
+            await as_tenant(turncoat, goes_on_as)
+        may_open.set()
+        with pytest.raises(Refused) as refused:
+            await opening
+        assert refused.value.code == SIGN_IN
+        await acme.load(session)
+        said = len(turncoat.updates())
+        await acme.prompt(session, "silver")
+        assert len(turncoat.updates()) == said

@@ -27,6 +27,7 @@ from acphold.agents.capabilities import (
 from acphold.errors import (
     AcpholdError,
     AgentError,
+    AuthRequiredError,
     InterruptedTurnError,
     InvalidParamsError,
     InvalidRequestError,
@@ -132,15 +133,16 @@ class Connection:
         self._pages = OpenPages()
         self._introduction: Introduction = "awaited"
         self._openings = Openings()
+        self._asked_to_open: set[Request] = set()
         self._remote = RemoteSessions(hub, self, limit, self._reopen)
         self._handlers: dict[str, Handler] = {
             INITIALIZE.name: self._initialize,
             PRESENCE: self._presence,
             CHANGED: self._look_at,
             SIGNED_IN: self._signed_in,
-            NEW_SESSION.name: self._new,
-            LOAD_SESSION.name: self._load,
-            RESUME_SESSION.name: self._resume,
+            NEW_SESSION.name: self._while_theirs(self._new),
+            LOAD_SESSION.name: self._while_theirs(self._load),
+            RESUME_SESSION.name: self._while_theirs(self._resume),
             LIST_SESSIONS.name: self._list,
             PROMPT.name: self._prompt,
             CLOSE_SESSION.name: self._leaving(lambda home, asked: home.close(asked)),
@@ -155,9 +157,9 @@ class Connection:
         self._unstable = unstable
         setup = partial(self._setup, ResumeSessionRequest)
         methods = UnstableMethods(hub, self, self._remote, setup, self._shown)
-        self._fork = methods.fork
+        self._fork = self._while_theirs(methods.fork)
         if unstable:
-            self._handlers |= methods.handlers
+            self._handlers |= methods.handlers | {FORK_SESSION: self._fork}
         if door is not None:
             self._handlers |= {AUTHENTICATE.name: self._authenticate, LOGOUT.name: self._log_out}
             if principal is not NEIGHBOUR:  # it is no process of ours, whatever it says
@@ -315,7 +317,8 @@ class Connection:
     async def _authenticate(self, request: Request) -> bytes:
         before = self._entrance.tenant
         await self._entrance.sign_in(request.params)
-        await self._let_in(before)
+        async with self._entering:
+            await self._let_in(before)
         return b"{}"
 
     async def _let_in(self, before: str | None) -> None:
@@ -331,11 +334,20 @@ class Connection:
 
     async def _log_out(self, _: Request) -> bytes:
         await self._entrance.sign_out()
-        await self._leave_sessions()
+        async with self._entering:
+            await self._leave_sessions()
         return b"{}"
 
     async def _leave_sessions(self) -> None:
-        """What it has open is not its own any more."""
+        """What it has open is not its own any more, and neither is what is being opened."""
+        opening = []
+        for request in self._asked_to_open:
+            request.refuse(AuthRequiredError("who asked for this has signed out meanwhile"))
+            if request.task is not None:
+                request.task.cancel()
+                opening.append(request.task)
+        if opening:
+            await asyncio.wait(opening)
         self.detach()
         await self._remote.leave()
 
@@ -373,6 +385,18 @@ class Connection:
         return b"{}"
 
     # -- opening --------------------------------------------------------------------------
+
+    def _while_theirs(self, open_: Callable[[Request], Awaitable[None]]) -> Handler:
+        """Handles a request that opens a session, for as long as who has asked is signed in."""
+
+        async def handle(request: Request) -> None:
+            self._asked_to_open.add(request)
+            try:
+                await open_(request)
+            finally:
+                self._asked_to_open.discard(request)
+
+        return handle
 
     async def _new(self, request: Request) -> None:
         setup = self._setup(NewSessionRequest, request.params)
