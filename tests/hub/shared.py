@@ -20,6 +20,7 @@ from acphold.rpc.pending_call import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.serve_options import ServeOptions
 from acphold.server import Connection
+from acphold.server.principals import THIS_USER, Principal
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker
 
@@ -52,6 +53,7 @@ class PuppetAgent:
         self.may_answer.set()
         self.heeds_cancel = True
         self.withdrawn: list[str] = []
+        self._withdrawn: set[Call] = set()
         self.hangs_after: dict[str, int] = {}
         self.listener = listener
         self._made = 0
@@ -149,9 +151,11 @@ class PuppetAgent:
 
     def withdraw(self, call: Call) -> None:
         self.withdrawn.append(call.method)
+        self._withdrawn.add(call)
 
     def call_of(self, number: int) -> Call | None:
-        return dict(enumerate(self.calls)).get(number)
+        call = dict(enumerate(self.calls)).get(number)
+        return None if call in self._withdrawn else call
 
     async def tell(self, method: str, params: bytes) -> None:
         if method == "session/cancel":
@@ -247,10 +251,10 @@ class Shared:
         await client.introduce(name, capabilities)
         return client
 
-    def stranger(self) -> Onlooker:
+    def stranger(self, principal: Principal = THIS_USER) -> Onlooker:
         """One more client, which has not introduced itself."""
         near, far = memory_pair()
-        connection = Connection(self.hub, far, unstable=self.unstable)
+        connection = Connection(self.hub, far, unstable=self.unstable, principal=principal)
         client = Onlooker(near, connection)
         self._tasks.append(asyncio.create_task(self._serve(client)))
         self._tasks.append(asyncio.create_task(client.read()))

@@ -487,10 +487,18 @@ async def test_a_form_of_a_request_is_for_the_client_that_made_it_under_the_id_t
 async def test_a_form_outside_of_sessions_is_cancelled_when_its_client_goes(journal: Path) -> None:
     async with shared(journal) as house, asyncio.timeout(DEADLINE):
         one = await house.client(**FORMS)
+        other = await house.client(**FORMS)
         person = Person(one, FORM)
-        params = {**form(""), "requestId": 1}
+        house.agent.may_answer.clear()
+        one.begin("session/new", {"cwd": "/", "mcpServers": []})
+        await house.agent.was_asked("session/new")
+        params = {**form(""), "requestId": len(house.agent.calls) - 1}
         del params["sessionId"]
         asked = asyncio.create_task(house.agent.ask_client(FORM, **params))
         await person.asked.wait()
         await one.go()
         assert await asked == {"action": "cancel"}
+        await house.gone(one)
+        # So is one that comes only then.
+        assert await house.agent.ask_client(FORM, **params) == {"action": "cancel"}
+        assert FORM not in methods(other)

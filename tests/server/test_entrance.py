@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -310,6 +311,38 @@ async def test_sessions_of_another_tenant_are_as_if_they_were_not_there(
         acme.tell("session/cancel", {"sessionId": session})
         assert await turn == {"stopReason": "cancelled"}
         assert {row["sessionId"] for row in await acme.sessions()} == {session, kept}
+
+
+async def test_what_an_author_asks_while_a_session_opens_is_for_who_opens_it_alone(
+    journal: Path, calls: Calls
+) -> None:
+    agent, opening = shop(), asyncio.Barrier(2)
+
+    @agent.on_new
+    async def greet(session: acphold.Session) -> None:
+        await opening.wait()  # both are under way
+        await session.notify("_shop/greeting", {"whose": session.tenant})
+        session.state["answered"] = await session.call("_shop/asked", {"whose": session.tenant})
+
+    @agent.method("_shop/answered")
+    async def answered(params: dict[str, Any]) -> Any:
+        return agent.session(params["sessionId"]).state["answered"]
+
+    def answer_as(name: str, _: dict[str, Any]) -> str:
+        return f"of {name}"
+
+    async with agent.server(journal=journal) as server:
+        callers = {}
+        for name in ("acme", "globex"):
+            callers[name] = caller = await as_tenant(await calls.to(server), name)
+            caller.answers["_shop/asked"] = partial(answer_as, name)
+        made = await asyncio.gather(*(caller.new() for caller in callers.values()))
+        for (name, caller), session in zip(callers.items(), made, strict=True):
+            told = [m for m in caller.messages if m.get("method", "").startswith("_shop/")]
+            assert [m["method"] for m in told] == ["_shop/greeting", "_shop/asked"]
+            assert {m["params"]["whose"] for m in told} == {name}
+            answer = await caller.call("_shop/answered", {"sessionId": session})
+            assert answer == f"of {name}"
 
 
 async def test_everybody_of_a_tenant_has_its_sessions_and_an_author_learns_whose_they_are(

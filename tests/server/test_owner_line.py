@@ -25,6 +25,7 @@ class Client:
     offer = Offer()
     info = b""
     buffered = 0
+    sees_all = True
     known_prompts: frozenset[str] = frozenset()
 
     def __init__(self) -> None:

@@ -62,6 +62,10 @@ class Client(Protocol):
         """`{"name": …, "version": …}` as it said at `initialize`; b"" when it did not."""
 
     @property
+    def sees_all(self) -> bool:
+        """Whether the sessions of everybody are there for it."""
+
+    @property
     def known_prompts(self) -> AbstractSet[str]:
         """The ids of prompts that it sent over an earlier connection."""
 

@@ -1,7 +1,9 @@
 """From the agent to the sessions: each event of it is handed to the session that it is about.
 
-What belongs to no session goes to the clients that are connected. An update that comes before its
-session is known here is kept until it is (`hub.routes`).
+What belongs to no session that is known goes to the client for whom the agent is at work; where
+that cannot be told, to those clients alone for whom every session is there: it may be about one of
+somebody else's. An update that comes before its session is known here is kept until it is
+(`hub.routes`).
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import NamedTuple, assert_never
 from weakref import WeakSet
 
@@ -39,6 +42,10 @@ log = logging.getLogger(__name__)
 ROOM_SECONDS = 5.0
 """How long the agent, and every session with it, is held up for a client that is slow. One that
 has not caught up by then is stuck, and not waited for again before it has."""
+
+
+_under_way: ContextVar[Call | None] = ContextVar("under_way", default=None)
+"""What an agent in this process is at work for: its own tasks begin in the context of the call."""
 
 
 class Asker(NamedTuple):
@@ -72,10 +79,12 @@ class Router:
         """An exchange during which the agent may have to ask this client something."""
         if asker is not None:
             self._askers[exchange] = asker
+        before = _under_way.set(exchange)
         try:
             async with exchange as answer:
                 yield answer
         finally:
+            _under_way.reset(before)
             self._askers.pop(exchange, None)
 
     async def hear(self, event: Event) -> None:
@@ -128,8 +137,9 @@ class Router:
         elif self._routes.is_closed(agent_session) or event.method == OPENCODE_CHILD:
             log.info("%s for a session that is closed was dropped", event.method)
         else:
-            await self._make_room(self.clients)
-            for client in self.clients:
+            clients = self._concerned(self._asker())
+            await self._make_room(clients)
+            for client in clients:
                 if client.buffered > LAG:
                     log.warning("%s dropped: a client lags", event.method)
                 else:
@@ -168,31 +178,46 @@ class Router:
             return await conversation.answer(asked)
         if self._routes.is_closed(agent_session):
             raise InvalidParamsError(f"session {agent_session!r} is closed", field="sessionId")
-        return await self._ask_anybody(asked)
+        return await self._ask_outside(asked)
 
-    async def _ask_anybody(self, asked: Asked) -> bytes:
-        """A request outside of the sessions we know goes to the client that is here.
+    async def _ask_outside(self, asked: Asked) -> bytes:
+        """A request outside of the sessions we know goes to a client that it may concern.
 
         A form that belongs to a request is for the client that made it, under the id that it gave
         it, and ends with that client (spec v1, elicitation, "Creating an elicitation").
         """
         agent, number = self._routes.agent, _named(asked.params).requestId
-        asker, params = None, asked.params
+        asker, params = self._asker(), asked.params
         if is_decision(asked) and number is not None and agent is not None:
-            call = agent.call_of(number)
-            asker = None if call is None else self._askers.get(call)
-        clients = self.clients if asker is None else [asker.client]
+            if (call := agent.call_of(number)) is None:
+                return refusal(asked, "cancelled")  # whoever made it has gone
+            # One of our own making, where it is of no client.
+            if (asker := self._askers.get(call)) is not None:
+                params = splice(params, {"requestId": asker.request_id})
+        clients = self._concerned(asker)
         client = next((known for known in clients if can_answer(known, asked)), None)
         if client is None:
             raise unanswerable(asked, (known.offer.capabilities for known in clients))
-        if asker is not None:
-            params = splice(params, {"requestId": asker.request_id})
         try:
             return await client.ask(asked.method, params)
         except ConnectionLostError:
             if not is_decision(asked):
                 raise
             return refusal(asked, "cancelled")
+
+    def _asker(self) -> Asker | None:
+        """For whom the agent is at work as it says this; None where that cannot be told."""
+        call = _under_way.get()
+        return None if call is None else self._askers.get(call)
+
+    def _concerned(self, asker: Asker | None) -> list[Client]:
+        """Who may hear, and answer, what belongs to no session that is known.
+
+        Behind a line may be a client that is let into one session only; its own process serves it.
+        """
+        if asker is not None:
+            return [asker.client]
+        return [known for known in self.clients if known.sees_all and not known.offer.is_line]
 
     def _find(self, agent_session: str | None) -> Conversation | None:
         session_id = self._routes.find(agent_session)

@@ -169,6 +169,10 @@ class Connection:
     # -- as the hub sees it ---------------------------------------------------------------
 
     @property
+    def sees_all(self) -> bool:
+        return self._entrance.principal.sees_all
+
+    @property
     def buffered(self) -> int:
         return self.peer.buffered
 

@@ -103,6 +103,11 @@ class Principal(Struct, frozen=True, kw_only=True):
         """Whether the sessions of a tenant are there for them."""
         return self.tenant in (None, tenant)
 
+    @property
+    def sees_all(self) -> bool:
+        """Whether every session of everybody is there for them."""
+        return self.tenant is None and self.session_id is None
+
     def introduced(self, params: bytes) -> bytes:
         """Their `initialize`, without what they cannot do for a session of this machine."""
         return permitted(params, is_here=self.is_here, answers="answer" in self.scopes)

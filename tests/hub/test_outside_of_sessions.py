@@ -1,0 +1,41 @@
+"""What an agent says of an unknown session is heard by nobody whom it may not concern."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from acphold.agents import Notified
+from acphold.errors import MethodNotFoundError
+from acphold.server.principals import Principal
+from tests.editor import DEADLINE
+from tests.hub.shared import PERMISSION, Onlooker, Shared, methods, shared
+
+ANOTHER_TENANT = Principal(name="bob", tenant="bob")
+ONE_SESSION = Principal(name="watcher", session_id="s0")
+
+
+async def let_in(house: Shared, principal: Principal) -> Onlooker:
+    client = house.stranger(principal)
+    await client.introduce(None, {})
+    client.answers["_vendor/ask"] = lambda _: "of a stranger"
+    return client
+
+
+@pytest.mark.parametrize("principal", [ANOTHER_TENANT, ONE_SESSION])
+async def test_who_may_not_see_every_session_neither_hears_nor_answers_for_one_that_is_unknown(
+    journal: Path, principal: Principal
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        stranger = await let_in(house, principal)
+        for method in (PERMISSION, "_vendor/ask"):
+            with pytest.raises(MethodNotFoundError):
+                await house.agent.ask_client(method, sessionId="unknown", options=[])
+        await house.agent.listener.hear(Notified("_vendor/tell", b'{"sessionId":"unknown"}'))
+        owner = await house.client()
+        owner.answers["_vendor/ask"] = lambda _: "of the owner"
+        assert await house.agent.ask_client("_vendor/ask", sessionId="unknown") == "of the owner"
+        await stranger.call("session/list", {})  # comes behind what it was told
+        assert methods(stranger) == []
