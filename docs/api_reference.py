@@ -132,7 +132,7 @@ SHOWN = {
     "SessionState": "timeline turns turn plan",
     "Visitor": "principal client headers meta",
 }
-"""What is shown of classes that also serve acphold itself: of them, and not all they say."""
+"""What is shown of classes that also serve acphold itself."""
 
 IN_WORDS = {
     "A": "AuthHandler",
@@ -276,7 +276,7 @@ def entry(name: str) -> Iterator[str]:
     yield f"### {_heading(name)}\n"
     yield _block(_class(short, found) if isinstance(found, type) else _function(node))
     doc = ast.get_docstring(node) or ""
-    yield f"{doc.partition(BLANK)[0] if short in SHOWN else doc}\n"
+    yield f"{doc}\n"
     if isinstance(found, type):
         for member in _members(found):
             if _is_property(member):

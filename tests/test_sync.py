@@ -229,8 +229,11 @@ def test_a_program_that_closes_nothing_leaves_nothing_behind(
     command = [*scripted_agent()]
     script = f"""
 import acphold.sync
+steps = '[{{"say": "hello"}}]'
+with acphold.sync.connect(*{command!r}{options}) as agent:
+    agent.new_session().prompt(steps).wait()
 agent = acphold.sync.connect(*{command!r}{options})
-print(agent.new_session().prompt('[{{"say": "hello"}}]').wait().text)
+print(agent.new_session().prompt(steps).wait().text)
 """
     ended = subprocess.run(
         [*own_python(), "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60

@@ -103,10 +103,13 @@ async def connect(
     `capabilities` says instead what is offered.
 
     With `reconnect` an agent that is lost is started again by the next request, and its sessions
-    are loaded. Times are in seconds: `start_timeout` for `initialize`; `silence` without any word
-    from an agent that does not wait for us either, after which a request is given up and a turn is
-    cancelled, by default 120 for requests and without end for turns, as models think in silence;
-    `cancel_grace` to end a turn that was cancelled.
+    are loaded. A connection to a URL is made again by itself, without end; meanwhile a turn waits,
+    unless its `timeout`, or `silence`, bounds that.
+
+    Times are in seconds: `start_timeout` for `initialize`; `silence` without any word from an agent
+    that does not wait for us either, after which a request is given up and a turn is cancelled, by
+    default 120 for requests and without end for turns, as models think in silence; `cancel_grace`
+    to end a turn that was cancelled.
 
     Raises AgentStartError.
     """

@@ -93,7 +93,10 @@ class Background:
         """Finish what was submitted, then end the thread."""
         if self._executor is None:
             return
-        await asyncio.wrap_future(self._executor.submit(self._disconnect))
+        try:
+            await asyncio.wrap_future(self._executor.submit(self._disconnect))
+        except RuntimeError:  # the interpreter ends, and has ended the thread before us
+            self._disconnect()
         self._executor.shutdown()
         self._executor = None
 
