@@ -223,6 +223,32 @@ async def test_nobody_is_let_in_whom_the_author_does_not_know(journal: Path) -> 
         assert refused.value.response.status_code == 401
 
 
+async def test_nobody_is_let_in_of_whom_the_author_forgot_to_say_whose_sessions_they_see(
+    journal: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def forgetful(scope: Mapping[str, Any]) -> acphold.Principal:
+        return acphold.Principal(name="bob")
+
+    async with mounted(desk().server(journal=journal), admit=forgetful) as place:
+        with pytest.raises(InvalidStatus) as refused:
+            await websockets.connect(f"ws://{place}/agents/acp")
+        assert refused.value.response.status_code == 500
+    assert "'bob' was not let in" in caplog.text
+    assert 'tenant=""' in caplog.text
+
+
+async def test_whoever_has_the_tenant_without_a_name_shares_their_sessions(journal: Path) -> None:
+    async def shared(scope: Mapping[str, Any]) -> acphold.Principal:
+        return acphold.Principal(name="somebody", tenant="")
+
+    async with mounted(desk().server(journal=journal), admit=shared) as place:
+        one, other = [await Dialled.to(f"ws://{place}/agents/acp") for _ in range(2)]
+        session = await one.talk("hello")
+        assert [row["sessionId"] for row in await other.sessions()] == [session]
+        for caller in (one, other):
+            await caller.leave()
+
+
 async def test_without_a_word_of_the_author_it_takes_a_token(journal: Path) -> None:
     async with mounted(desk().server(journal=journal)) as place:
         with pytest.raises(InvalidStatus) as refused:

@@ -91,8 +91,10 @@ class Server:
         Mount it in Starlette or FastAPI, under any prefix; it answers while the server is open, or
         opens it itself where it is all that an ASGI server runs. Nobody is let in without a token
         of the journal (`acphold token create`); or `admit` says who sent a request, by its ASGI
-        scope: an `acphold.Principal`, or None for nobody. Pages of the same host may ask, and those
-        of `origins` (`https://host:port`).
+        scope: an `acphold.Principal`, or None for nobody. Its `tenant` is whose sessions there are
+        for them, "" where all share theirs; without one nobody is let in, unless `Agent.auth` asks
+        them to sign in, or they come for one `session_id`. Pages of the same host may ask, and
+        those of `origins` (`https://host:port`).
         """
         from acphold.web.mounted import Mounted  # late: an editor's agent needs no HTTP
 
@@ -112,6 +114,10 @@ class _Behind:
     @property
     def max_message(self) -> int:
         return self._server._service.options.max_message
+
+    @property
+    def asks_to_sign_in(self) -> bool:
+        return self._server._service.door is not None
 
     async def keep(self, what: AbstractAsyncContextManager[None]) -> None:
         await self._server._stack.enter_async_context(what)

@@ -31,7 +31,11 @@ from acphold.web.sockets import Receive, Scope, Send
 log = logging.getLogger(__name__)
 
 Admit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
-"""Says who sent a request, by its ASGI scope; None refuses it."""
+"""Says who sent a request, by its ASGI scope; None refuses it.
+
+Its `tenant` is whose sessions there are for them, "" where all share theirs; it is left out only
+where the agent asks them to sign in, or they come for one session.
+"""
 
 NAME: Final = ""
 """The one agent that is served, by its path below the endpoint."""
@@ -47,6 +51,10 @@ class Served(Protocol):
     @property
     def max_message(self) -> int:
         """The longest message, in bytes."""
+
+    @property
+    def asks_to_sign_in(self) -> bool:
+        """Whether the agent finds out whose sessions there are for somebody (`Agent.auth`)."""
 
     async def keep(self, what: AbstractAsyncContextManager[None]) -> None:
         """Have it open until the server ends."""
@@ -122,6 +130,17 @@ class Mounted:
         principal = await self._admit(exchange.scope)
         if principal is None:
             raise RefusedError(401, "it is not known who you are")
+        if (
+            principal.tenant is None
+            and principal.session_id is None
+            and not self._served.asks_to_sign_in
+        ):
+            log.error(
+                "%r was not let in: their Principal has no tenant, and would see everybody's "
+                'sessions; give it one, or tenant="" if all share their sessions',
+                principal.name,
+            )
+            raise RefusedError(500, "this server does not know which sessions are yours")
         # A connection over HTTP is for whoever began it, and for nobody else.
         began_by = f"{principal.tenant}\0{principal.name}"
         return Admitted(replace(principal, is_here=False), began_by)
