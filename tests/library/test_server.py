@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from msgspec.structs import replace
 from starlette.applications import Starlette
 from starlette.routing import Mount
 from websockets.asyncio import client as websockets
@@ -18,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 
 import acphold
 from acphold.history.times import now_ms
-from acphold.journal.access import new_token
+from acphold.journal.access import SCOPES, new_token
 from acphold.journal.stores import open_journal
 from acphold.transports.memory import memory_pair
 from acphold.transports.runtime_folder import sockets
@@ -275,6 +276,55 @@ async def test_what_is_done_by_a_token_is_written_down_in_the_journal(journal: P
     done = [(deed.deed, deed.name, deed.session_id) for deed in await kept.deeds(0, 10)]
     await kept.aclose()
     assert done == [("session/new", "a phone", None), ("session/prompt", "a phone", session)]
+
+
+async def test_a_mounted_server_that_is_opened_again_sends_revoked_tokens_away(
+    journal: Path,
+) -> None:
+    text, token = new_token("a phone", ("watch", "prompt", "manage"), now_ms())
+    kept = open_journal(journal)
+    await kept.keep_access_token(token)
+    server = desk().server(journal=journal)
+    app = server.asgi()
+    async with running(app) as place:
+        caller = await Dialled.to(f"ws://{place}/acp", authorization=f"Bearer {text}")
+        await caller.leave()
+    async with running(app) as place:
+        caller = await Dialled.to(f"ws://{place}/acp", authorization=f"Bearer {text}")
+        await kept.keep_access_token(replace(token, revoked_at=now_ms()))
+        await asyncio.wait_for(caller._reading, DEADLINE)
+    await kept.aclose()
+
+
+async def by_headers(scope: Mapping[str, Any]) -> acphold.Principal:
+    """Whoever the headers say."""
+    said = {name.decode(): value.decode() for name, value in scope["headers"]}
+    return acphold.Principal(
+        name="ann",
+        tenant=said.get("x-tenant"),
+        session_id=said.get("x-session", "one"),
+        scopes=frozenset({"watch"} if "x-watch" in said else SCOPES),
+    )
+
+
+@pytest.mark.parametrize(
+    "other", [{"x-tenant": "None"}, {"x-session": "s"}, {"x-watch": "1"}], ids=str
+)
+async def test_a_connection_is_for_nobody_who_is_another_or_may_something_else(
+    journal: Path, other: dict[str, str]
+) -> None:
+    import httpx2
+
+    async with (
+        mounted(desk().server(journal=journal), admit=by_headers) as place,
+        httpx2.AsyncClient(base_url=f"http://{place}/agents") as http,
+    ):
+        introduction = {"protocolVersion": 1, "clientCapabilities": {}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction}
+        answer = await http.post("/acp", json=body)
+        connection = {"acp-connection-id": answer.headers["acp-connection-id"]}
+        assert (await http.delete("/acp", headers={**connection, **other})).status_code == 404
+        assert (await http.delete("/acp", headers=connection)).status_code == 202
 
 
 async def test_a_page_of_another_host_is_refused(journal: Path) -> None:

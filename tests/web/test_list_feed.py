@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from msgspec.structs import replace
 from acphold.history.times import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.stores import open_journal
+from acphold.server.neighbours import LiveSession, Process
 from tests.web.in_process import Site, site
 from tests.web.test_journal_pages import said
 
@@ -206,6 +208,73 @@ async def test_a_token_of_one_session_is_told_of_that_one_alone(web: Site) -> No
         await web.journal.change("s1", RowChange(given="Shown"))
         _, told = await watcher.next()
         assert (told["session"]["sessionId"], told["session"]["title"]) == ("s1", "Shown")
+
+
+async def test_what_a_token_of_one_session_is_told_has_nothing_of_how_much_goes_on_elsewhere(
+    web: Site,
+) -> None:
+    await web.remember("s1", said(1))
+    token = await web.new_token("watch", session_id="s1")
+    async with watching(web, token) as watcher, watching(web) as other:
+        await watcher.next()
+        await other.next()
+        at_first = watcher.position
+        await web.remember("s2", said(2))
+        await other.until("s2", messageCount=2)
+        await web.journal.change("s1", RowChange(given="Shown"))
+        _, told = await watcher.next()
+        assert told["session"]["title"] == "Shown"
+        assert watcher.position == at_first
+        async with watching(web, token, last_event_id=at_first) as again:
+            event, told = await again.next()
+            assert (event, told["sessions"][0]["title"]) == ("snapshot", "Shown")
+
+
+async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.list_feed.HEARTBEAT_SECONDS", 0.5)
+    monkeypatch.setattr("acphold.server.followed_list.LOOK_SECONDS", 0.01)
+    for session_id in ("s1", "s2"):
+        await web.remember(session_id, said(1))
+    token = await web.new_token("watch", session_id="s1")
+    async with watching(web, token) as watcher, watching(web) as other:
+        await watcher.next()
+        async with asyncio.timeout(30):
+            for number in count():
+                await web.journal.change("s2", RowChange(given=f"title {number}"))
+                await other.until("s2", title=f"title {number}")
+                if not watcher.arrived.empty():
+                    break
+        assert watcher.arrived.get_nowait() == b":\n\n"
+
+
+async def test_the_sessions_of_another_journal_of_this_user_are_not_told_of(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.server.followed_list.LOOK_SECONDS", 0.01)
+    monkeypatch.setattr("acphold.server.followed_list.LIVE_SECONDS", 0.0)
+    loop, looked = asyncio.get_running_loop(), asyncio.Event()
+    looks = 0
+
+    async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
+        nonlocal looks
+        looks += 1
+        if looks == 4:
+            loop.call_soon_threadsafe(looked.set)
+        elsewhere = {"foreign": (LiveSession("foreign", clients=1), Process(1, "x", []))}
+        return elsewhere if looks == 2 else {}
+
+    monkeypatch.setattr("acphold.server.followed_list.live_sessions", live_sessions)
+    await web.remember("s1", said(1))
+    async with watching(web) as watcher:
+        await watcher.next()
+        async with asyncio.timeout(30):
+            await looked.wait()
+        await web.journal.change("s1", RowChange(given="Later"))
+        _, told = await watcher.next()
+        assert "gone" not in told
+        assert told["session"]["title"] == "Later"
 
 
 async def test_a_watcher_whose_token_is_revoked_is_sent_away(web: Site) -> None:

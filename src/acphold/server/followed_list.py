@@ -62,16 +62,17 @@ async def followed(journal: Sessions, newest: int) -> AsyncGenerator[Snapshot | 
         while True:
             changes = await journal.changes(last)
             last = changes.last
-            found = dict.fromkeys(changes.session_ids)
-            before = live
+            before, different = live, list[str]()
             if asking is not None and asking.done():
                 live, asking = asking.result(), None
-                found |= dict.fromkeys(_different(before, live))
+                different = _different(before, live)
             if asking is None and (changes.session_ids or loop.time() >= asked + LIVE_SECONDS):
                 asked = loop.time()
                 asking = asyncio.create_task(live_sessions(), name="ask who is live")
-            if found:
-                yield await _changed(journal, [*found], before, live)
+            if changes.session_ids or different:
+                changed = await _changed(journal, changes.session_ids, different, before, live)
+                if changed.rows or changed.gone:
+                    yield changed
             if not changes.more:
                 await asyncio.sleep(LOOK_SECONDS)
     finally:
@@ -81,13 +82,15 @@ async def followed(journal: Sessions, newest: int) -> AsyncGenerator[Snapshot | 
 
 
 async def _changed(
-    journal: Sessions, session_ids: Sequence[str], before: Live, live: Live
+    journal: Sessions, written: Sequence[str], different: Sequence[str], before: Live, live: Live
 ) -> Changed:
     rows, gone = list[SessionRow](), list[str]()
-    for session_id in session_ids:
+    for session_id in dict.fromkeys((*written, *different)):
         row = await _row(journal, session_id)
         if row is None:
-            gone.append(session_id)
+            # What is live and has no row is a session of another journal, which is nothing to us.
+            if session_id in written:
+                gone.append(session_id)
         elif row.prompted or session_id in live:
             rows.append(row)
         elif session_id in before:  # never prompted, and left: no list has it

@@ -5,7 +5,9 @@
 
 The journal is followed once, by whoever comes first, for all who come; nobody costs it anything
 more. Everyone has a place in what was told, which is kept for a while: whoever falls further behind
-is given a snapshot again, and so is who comes back after the server was started anew.
+is given a snapshot again, and so is who comes back after the server was started anew. So is also
+who comes back with a token of one session, whose events bear no numbers: these would tell how much
+goes on in the others.
 """
 
 from __future__ import annotations
@@ -68,10 +70,11 @@ class Row(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A change as it is sent, and the session that it is about."""
+    """A change as it is sent to who may see all, the session that it is about, and what it says."""
 
     session_id: str
     event: bytes
+    said: str
 
 
 class ListFeed:
@@ -151,27 +154,37 @@ class ListFeed:
 
     async def _events(self, only: str | None, position: str) -> AsyncIterator[bytes]:
         """What one watcher is told behind a position; with `only`, of this session alone."""
+        loop = asyncio.get_running_loop()
         era, _, number = position.partition(".")
         at = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
+        silent_until = loop.time() + HEARTBEAT_SECONDS
         while True:
+            said = b""
             news = self._news
             before_all = self._number - len(self._told)
             if self._era and not (era == self._era and before_all <= at <= self._number):
                 era, at = self._era, self._number
-                yield await self._snapshot(only)
+                said = await self._snapshot(only)
             elif self._era and at < self._number:
                 due = islice(self._told, at - before_all, None)
                 at = self._number
-                if said := b"".join(it.event for it in due if only in (None, it.session_id)):
-                    yield said
+                if only is None:
+                    said = b"".join(it.event for it in due)
+                else:
+                    of_it = [it.said for it in due if it.session_id == only]
+                    said = b"".join(_event("change", era, it) for it in of_it)
+            if said:
+                yield said
+                silent_until = loop.time() + HEARTBEAT_SECONDS
             try:
-                async with asyncio.timeout(HEARTBEAT_SECONDS):
+                async with asyncio.timeout_at(silent_until):
                     await news.wait()
             except TimeoutError:
                 yield b":\n\n"
+                silent_until = loop.time() + HEARTBEAT_SECONDS
 
     async def _snapshot(self, only: str | None) -> bytes:
-        position = self._position
+        position = self._position if only is None else self._era
         rows: Iterable[Row] = self._rows.values()
         if only is not None:
             rows = [row for id_, row in self._rows.items() if id_ == only]
@@ -244,7 +257,7 @@ class ListFeed:
 
     def _note(self, session_id: str, said: str) -> None:
         self._number += 1
-        self._told.append(Told(session_id, _event("change", self._position, said)))
+        self._told.append(Told(session_id, _event("change", self._position, said), said))
 
     def _wake(self) -> None:
         self._news.set()

@@ -9,12 +9,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from itertools import accumulate
 from typing import Final
 
-from acphold.errors import ForbiddenError, JournalError
+from acphold.errors import ForbiddenError, JournalError, UnknownSessionError
+from acphold.journal import Journal
 from acphold.journal.latency import APPENDS, BOUNDS, Durations
 from acphold.schema import LIST_SESSIONS
+from acphold.server.neighbours import LiveSession
 from acphold.server.principals import Principal
 from acphold.web.exchange import Exchange
 from acphold.web.gate import RefusedError
@@ -65,18 +68,27 @@ class Metrics:
             raise RefusedError(403, str(exc)) from None
         if principal.session_id is not None or principal.tenant is not None:
             raise RefusedError(403, "this is about all sessions; the token is for some of them")
+        anywhere = await self._reading.live()
+        live = list[LiveSession]()
+
+        async def count(journal: Journal) -> int:
+            for session_id, (session, _) in anywhere.items():
+                with suppress(UnknownSessionError):  # it is of another journal of this user
+                    await journal.session(session_id)
+                    live.append(session)
+            return await journal.count()
+
         try:
-            sessions = await self._reading.ask(lambda journal: journal.count())
+            sessions = await self._reading.ask(count)
         except JournalError as exc:
             raise RefusedError(503, str(exc)) from None
-        live = [session for session, _ in (await self._reading.live()).values()]
         text = "".join(
             [
                 _one("acphold_sessions", "gauge", "Sessions in the journal.", sessions),
                 _one(
                     "acphold_live_sessions",
                     "gauge",
-                    "Sessions in the memory of a process of this user.",
+                    "Sessions of the journal in the memory of a process.",
                     len(live),
                 ),
                 _one(

@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
+from msgspec.json import encode
 from msgspec.structs import replace
 
 from acphold.journal.access import Access
@@ -141,9 +142,9 @@ class Mounted:
                 principal.name,
             )
             raise RefusedError(500, "this server does not know which sessions are yours")
-        # A connection over HTTP is for whoever began it, and for nobody else.
-        began_by = f"{principal.tenant}\0{principal.name}"
-        return Admitted(replace(principal, is_here=False), began_by)
+        # A connection over HTTP is for whoever began it, with what they may, and for nobody else.
+        who = (principal.tenant, principal.name, principal.session_id, sorted(principal.scopes))
+        return Admitted(replace(principal, is_here=False), encode(who).decode())
 
     async def _opened(self) -> tuple[Gate, HttpClients]:
         """What it takes, from the first request to the end of the server; RefusedError."""
@@ -169,6 +170,7 @@ class Mounted:
             try:
                 yield
             finally:
+                self._open = None  # the server may be opened again
                 looking.cancel()
                 await asyncio.wait([looking])
 
