@@ -21,10 +21,10 @@ from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
+from acphold.web.journal_reader import JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
 from acphold.web.pairing_codes import Pairing
-from acphold.web.reading import Reading
 from tests.journal.conversations import Pieces, append
 
 ORIGIN = "http://localhost:8260"
@@ -154,11 +154,11 @@ async def site(
         async with (
             Endpoints(services or {}, next(iter(services or [""])), journal) as endpoints,
             HttpClients(endpoints, gate) as http,
-            Reading(str(path)) as reading,
-            ListFeed(reading, gate) as feed,
+            JournalReader(str(path)) as reader,
+            ListFeed(reader, gate) as feed,
         ):
-            metrics = Metrics(reading, http, feed)
-            app = application(endpoints, gate, pairing, http, JournalPages(reading), feed, metrics)
+            metrics = Metrics(reader, http, feed)
+            app = application(endpoints, gate, pairing, http, JournalPages(reader), feed, metrics)
             found = Site(app, journal, gate, feed)
             found.token = await found.new_token()
             yield found

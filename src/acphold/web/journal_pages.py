@@ -40,8 +40,8 @@ from acphold.schema import LIST_SESSIONS, LOAD_SESSION
 from acphold.server.principals import Principal
 from acphold.web.exchange import Exchange
 from acphold.web.gate import RefusedError
+from acphold.web.journal_reader import JournalReader
 from acphold.web.parameters import Parameters
-from acphold.web.reading import Reading
 
 SESSIONS: Final = "/sessions"
 SEARCH: Final = "/search"
@@ -69,8 +69,8 @@ ASK_AGAIN: Final = "private, no-cache"
 class JournalPages:
     """See the module."""
 
-    def __init__(self, reading: Reading) -> None:
-        self._reading = reading
+    def __init__(self, reader: JournalReader) -> None:
+        self._reader = reader
 
     async def answer(self, exchange: Exchange, principal: Principal) -> None:
         """Answer a request to an address below SESSIONS or SEARCH; raises RefusedError."""
@@ -134,7 +134,7 @@ class JournalPages:
         words = (asked.text("q") or "").casefold().split()
         limit = asked.number("limit", 1, MOST_ROWS) or ROWS
         cursor = asked.text("cursor")
-        live = await self._reading.live()
+        live = await self._reader.live()
         only = principal.session_id
 
         async def listed(journal: Journal) -> tuple[list[str], str | None]:
@@ -142,7 +142,7 @@ class JournalPages:
             outcomes = await journal.outcomes([row.session_id for row in rows])
             return [session_json(row, live, outcomes) for row in rows], following
 
-        return _page("sessions", *await self._reading.ask(listed))
+        return _page("sessions", *await self._reader.ask(listed))
 
     # -- a session ------------------------------------------------------------------------
 
@@ -153,7 +153,7 @@ class JournalPages:
         principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
         before = asked.number("before", 1, LAST_SEQ)
         limit = asked.number("limit", 1, MOST_ROWS) or ROWS
-        page = await self._reading.ask(lambda journal: journal.read_back(session_id, before, limit))
+        page = await self._reader.ask(lambda journal: journal.read_back(session_id, before, limit))
         entries = ",".join(map(entry_json, page.entries))
         body = (
             f'{{"entries":[{entries}],"before":{"null" if page.before is None else page.before}}}'
@@ -180,7 +180,7 @@ class JournalPages:
             limit=MOST_HITS if done else limit + 1,
             session_id=principal.session_id,
         )
-        hits = await self._reading.ask(lambda journal: journal.search(sought))
+        hits = await self._reader.ask(lambda journal: journal.search(sought))
         # What was said meanwhile stands before what was shown already.
         places = [place_name(hit.session_id, hit.seq) for hit in hits]
         start = places.index(last) + 1 if last in places else done

@@ -34,8 +34,8 @@ from acphold.server.service import served_journal
 from acphold.web.exchange import Exchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.http_clients import LAST_EVENT_ID
+from acphold.web.journal_reader import JournalReader
 from acphold.web.parameters import Parameters
-from acphold.web.reading import Reading
 
 log = logging.getLogger(__name__)
 
@@ -84,8 +84,8 @@ class ListFeed:
     taken of the journal.
     """
 
-    def __init__(self, reading: Reading, gate: Gate) -> None:
-        self._reading = reading
+    def __init__(self, reader: JournalReader, gate: Gate) -> None:
+        self._reader = reader
         self._gate = gate
         self._watchers: Counter[str] = Counter()
         self._following: asyncio.Task[None] | None = None
@@ -188,7 +188,7 @@ class ListFeed:
         rows: Iterable[Row] = self._rows.values()
         if only is not None:
             rows = [row for id_, row in self._rows.items() if id_ == only]
-            rows = rows or await self._reading.ask(lambda journal: _row_of(journal, only))
+            rows = rows or await self._reader.ask(lambda journal: _row_of(journal, only))
         listed = sorted(rows, key=lambda row: -row.updated_at)
         return _event(
             "snapshot", position, f'{{"sessions":[{",".join(row.json for row in listed)}]}}'
@@ -205,7 +205,7 @@ class ListFeed:
         loop = asyncio.get_running_loop()
         while True:
             try:
-                await self._reading.run(self._read(loop))
+                await self._reader.run(self._read(loop))
             except JournalError as exc:
                 log.warning("the list cannot be followed: %s", exc)
             except Exception:  # nobody awaits this task, and those who watch are to be told on
@@ -222,7 +222,7 @@ class ListFeed:
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
         """In the thread that reads: what is new becomes text there, once for all."""
-        journal = served_journal(self._reading.location)
+        journal = served_journal(self._reader.location)
         try:
             async with aclosing(followed(journal, NEWEST)) as found:
                 async for news in found:

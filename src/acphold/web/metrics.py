@@ -22,8 +22,8 @@ from acphold.server.principals import Principal
 from acphold.web.exchange import Exchange
 from acphold.web.gate import RefusedError
 from acphold.web.http_clients import HttpClients
+from acphold.web.journal_reader import JournalReader
 from acphold.web.list_feed import ListFeed
-from acphold.web.reading import Reading
 from acphold.web.sockets import Message, Receive, Send
 
 METRICS: Final = "/metrics"
@@ -35,8 +35,8 @@ class Metrics:
     """See the module. `received` and `sent` are bytes of bodies and of messages, `refused` counts
     answers by their status, and `sockets` are the WebSockets that are open."""
 
-    def __init__(self, reading: Reading, http: HttpClients, feed: ListFeed) -> None:
-        self._reading = reading
+    def __init__(self, reader: JournalReader, http: HttpClients, feed: ListFeed) -> None:
+        self._reader = reader
         self._http = http
         self._feed = feed
         self.sockets = 0
@@ -68,7 +68,7 @@ class Metrics:
             raise RefusedError(403, str(exc)) from None
         if principal.session_id is not None or principal.tenant is not None:
             raise RefusedError(403, "this is about all sessions; the token is for some of them")
-        anywhere = await self._reading.live()
+        anywhere = await self._reader.live()
         live = list[LiveSession]()
 
         async def count(journal: Journal) -> int:
@@ -79,7 +79,7 @@ class Metrics:
             return await journal.count()
 
         try:
-            sessions = await self._reading.ask(count)
+            sessions = await self._reader.ask(count)
         except JournalError as exc:
             raise RefusedError(503, str(exc)) from None
         text = "".join(

@@ -36,11 +36,11 @@ from acphold.web.endpoints import LINGER_SECONDS, Endpoints
 from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
+from acphold.web.journal_reader import JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.protocols import Arrival, HttpProtocol
-from acphold.web.reading import Reading
 from acphold.web.running_servers import Running, noted
 from acphold.web.socket_transport import DirectSocketProtocol
 
@@ -161,12 +161,12 @@ async def serve(
                 HttpClients(endpoints, gate) as http,
                 _looking(gate.look, TOKENS_SECONDS),
                 _looking(connections.look, LOOK_SECONDS),
-                Reading(services[default].journal) as reading,
-                ListFeed(reading, gate) as feed,
+                JournalReader(services[default].journal) as reader,
+                ListFeed(reader, gate) as feed,
             ):
-                metrics = Metrics(reading, http, feed)
+                metrics = Metrics(reader, http, feed)
                 app = application(
-                    endpoints, gate, pairing, http, JournalPages(reading), feed, metrics
+                    endpoints, gate, pairing, http, JournalPages(reader), feed, metrics
                 )
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):

@@ -31,7 +31,7 @@ SECONDS: Final = 20.0
 """How long one may take."""
 
 
-class Reading:
+class JournalReader:
     """See the module; an async context manager. Raises JournalError where it is opened."""
 
     def __init__(self, location: str) -> None:
@@ -41,7 +41,7 @@ class Reading:
         self._live: asyncio.Future[Live] | None = None
         self._live_at = 0.0
 
-    async def __aenter__(self) -> Reading:
+    async def __aenter__(self) -> JournalReader:
         started: Future[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = Future()
         self._ended: Future[None] = Future()
         threading.Thread(
