@@ -56,7 +56,8 @@ conformance: $(VENV)/.installed
 
 check: lint types test slow conformance
 
-# Processes that are killed, stopped and flooded, and files of hundreds of megabytes.
+# Processes that are killed, stopped and flooded, tests that start many, and files of hundreds of
+# megabytes.
 slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow $(PYTEST)

@@ -16,6 +16,8 @@ from acphold.cli.command_line import Exit
 from acphold.cli.service_unit import service_file
 from acphold.errors import SettingsError
 
+pytestmark = pytest.mark.slow
+
 ACPHOLD = (sys.executable, "-m", "acphold")
 
 WORDS = ("/opt/my tools/python", "-m", "acphold", "serve", 'a"b', "back\\slash", "50%", "$HOME", "")

@@ -10,10 +10,14 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from acphold.cli.command_line import Exit
 from acphold.cli.starts import Start, known_start
 from tests.cli.test_chat import ACPHOLD, Place, place  # noqa: F401 (a fixture)
 from tests.editor import SCRIPTED, scripted_agent
+
+pytestmark = pytest.mark.slow
 
 MORE = json.dumps([{"say": "more"}])
 

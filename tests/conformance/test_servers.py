@@ -16,6 +16,8 @@ from websockets.asyncio.server import serve as serve_websockets
 from acphold.conformance import CHECKS, Report, ServerSubject, Settings, Verdict, chosen, inspect
 from tests.web.conftest import serving
 
+pytestmark = pytest.mark.slow
+
 FAILS = Verdict.FAIL
 ROUTES = ["http.content-type", "http.accept", "http.no-connection", "http.unknown-connection"]
 

@@ -21,6 +21,8 @@ from tests.served import Guest, wrapped
 from tests.server.posed_owner import posed_owner
 from tests.server.test_owner_ends import kept, opened_at
 
+pytestmark = pytest.mark.slow
+
 MODES = {"currentModeId": "ask", "availableModes": [{"id": m, "name": m} for m in ("ask", "code")]}
 
 

@@ -13,6 +13,8 @@ from tests.cli.screen_terminal import terminal
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.test_all_agents import two_agents
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60
 
 
@@ -131,7 +133,6 @@ def test_sessions_of_a_server_are_listed_found_shown_and_followed(served: Served
         follow.communicate()
 
 
-@pytest.mark.slow
 def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it_is_back(
     tmp_path: Path,
 ) -> None:

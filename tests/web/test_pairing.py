@@ -8,12 +8,15 @@ from pathlib import Path
 from subprocess import run
 
 import httpx2
+import pytest
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit
 from acphold.history.times import now_ms
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.in_process import site
+
+pytestmark = pytest.mark.slow
 
 
 def redeemed(served: Served, code: str) -> httpx2.Response:

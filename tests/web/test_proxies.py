@@ -24,6 +24,8 @@ from acphold.transports.route import Route
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.network import Network, network
 
+pytestmark = pytest.mark.slow
+
 NAME = "desk.test"
 """What only the proxy knows the way to."""
 

@@ -15,6 +15,8 @@ import acphold
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.network import Network, network
 
+pytestmark = pytest.mark.slow
+
 FORBIDDEN = b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n"
 
 
@@ -96,7 +98,6 @@ async def _until_refused(session: acphold.RemoteSession) -> None:
         await session.prompt("quick: two")
 
 
-@pytest.mark.slow
 async def test_over_http_nothing_is_lost_or_doubled_when_the_line_is_cut_again_and_again(
     far: Served, forbidding: Network
 ) -> None:
