@@ -68,7 +68,6 @@ def place(journal: Path) -> Iterator[Place]:
     yield Place(folder, journal)
     # What ends behind a terminal that is gone may note a last thing in there meanwhile.
     shutil.rmtree(folder, ignore_errors=True)
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def steps(*them: dict[str, Any]) -> str:
