@@ -52,7 +52,7 @@ conformance: $(VENV)/.installed
 	$(ACPHOLD) serve --json --listen 127.0.0.1:0 -- $(ACPHOLD) demo-agent >$$folder/told & \
 	trap 'kill $$!; wait $$!; rm -rf "$$folder"' EXIT; \
 	read -r told <$$folder/told; \
-	$(CHECKED) --only http,websocket,new --server "$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/')"
+	$(CHECKED) --server "$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/')"
 
 check: lint types test slow conformance
 

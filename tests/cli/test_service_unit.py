@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import plistlib
-import shutil
 import signal
 import sys
 from pathlib import Path
@@ -90,7 +89,7 @@ def test_a_line_break_in_a_word_makes_no_setting_of_its_own() -> None:
         service_file(["serve", "a\nExecStart=/bin/evil"], {}, platform="linux", home="/")
 
 
-@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd here")
+@pytest.mark.interop
 def test_systemd_finds_nothing_wrong_with_the_unit(tmp_path: Path) -> None:
     words = [sys.executable, "-P", "-m", "acphold", "serve", "--", "/odd 100%/$agent"]
     env = {"PATH": "/bin", "XDG_CONFIG_HOME": str(tmp_path)}
