@@ -414,14 +414,61 @@ async def test_who_comes_with_a_tenant_need_not_sign_in(journal: Path, calls: Ca
         await attending
 
 
-async def test_nobody_provides_the_servers_of_another_tenant(journal: Path, calls: Calls) -> None:
-    server = {"type": "acp", "name": "tools", "serverId": "tools"}
-    async with shop().server(journal=journal) as served:
-        acme = await as_tenant(await calls.to(served), "acme")
-        await acme.new(mcpServers=[server])
-        globex = await as_tenant(await calls.to(served), "globex")
-        params = {"cwd": "/", "mcpServers": [server]}
-        assert "taken" in (await globex.refused("session/new", params)).message
+class Tools:
+    """The MCP server `tools` that a client provides; it tells whose it is, and that it begins."""
+
+    def __init__(self, client: Caller, owner: str) -> None:
+        self._client = client
+        self._owner = owner
+        client.answers["mcp/message"] = self.answer
+
+    async def answer(self, asked: dict[str, Any]) -> dict[str, Any]:
+        assert asked["serverId"] == "tools"
+        match asked["method"]:
+            case "initialize":
+                offers: dict[str, Any] = {"tools": {}}
+                version = asked["params"]["protocolVersion"]
+                info = {"name": "tools", "version": "1"}
+                told = {"protocolVersion": version, "capabilities": offers, "serverInfo": info}
+                return {"result": told}
+            case "tools/list":
+                tool = {"name": "whose", "inputSchema": {"type": "object"}}
+                return {"result": {"tools": [tool]}}
+        token = asked["params"]["_meta"]["progressToken"]
+        said = {
+            "serverId": "tools",
+            "requestId": asked["requestId"],
+            "method": "notifications/progress",
+            "params": {"progressToken": token, "progress": 1, "message": f"{self._owner} begins"},
+        }
+        self._client.tell("mcp/message", said)
+        return {"result": {"content": [{"type": "text", "text": f"tools of {self._owner}"}]}}
+
+
+async def test_what_tenants_call_alike_are_servers_of_their_own(
+    journal: Path, calls: Calls
+) -> None:
+    agent = acphold.Agent("workshop", version="1.0")
+
+    @agent.auth("name", "Name")
+    async def sign_in(visitor: acphold.Visitor) -> str:
+        return str(visitor.meta["name"])
+
+    @agent.prompt
+    async def tell(turn: acphold.Turn) -> None:
+        await turn.say((await turn.mcp.call("tools", "whose", {})).text)
+
+    async with agent.server(journal=journal) as served:
+        sessions = []
+        for tenant in ("acme", "globex"):
+            client = await as_tenant(await calls.to(served), tenant)
+            Tools(client, tenant)
+            server = {"type": "acp", "name": "tools", "serverId": "tools"}
+            sessions.append((tenant, client, await client.new(mcpServers=[server])))
+        for tenant, client, session in sessions:
+            await client.prompt(session, "whose")
+            assert f"tools of {tenant}" in client.text()
+            assert f"{tenant} begins" in json.dumps(client.updates())
 
 
 def desk() -> acphold.Agent:

@@ -188,7 +188,7 @@ class Router:
         """
         agent, number = self._routes.agent, _named(asked.params).requestId
         asker, params = self._asker(), asked.params
-        if is_decision(asked) and number is not None and agent is not None:
+        if is_decision(asked) and isinstance(number, int) and agent is not None:
             if (call := agent.call_of(number)) is None:
                 return refusal(asked, "cancelled")  # whoever made it has gone
             # One of our own making, where it is of no client.
@@ -225,10 +225,13 @@ class Router:
 
 
 class _Named(Struct):
-    """What a request of the agent may name outside of sessions; all ids of ours are numbers."""
+    """What a request of the agent may name outside of sessions.
+
+    `requestId` is one of ours, and a number, or the agent's own for a request to an MCP server.
+    """
 
     serverId: str | None = None
-    requestId: int | None = None
+    requestId: int | str | None = None
 
 
 def _named(params: bytes) -> _Named:

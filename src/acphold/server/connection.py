@@ -29,7 +29,6 @@ from acphold.errors import (
     AgentError,
     AuthRequiredError,
     InterruptedTurnError,
-    InvalidParamsError,
     InvalidRequestError,
     JournalError,
     MethodNotFoundError,
@@ -43,7 +42,7 @@ from acphold.hub.client_request import DECISIONS
 from acphold.hub.forks import FORK_SESSION
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
-from acphold.mcp.servers import provided_ids
+from acphold.mcp.servers import MCP_MESSAGE, provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
 from acphold.rpc.request import Request
 from acphold.schema import (
@@ -95,6 +94,7 @@ from acphold.server.positions import (
     without_position,
 )
 from acphold.server.principals import NEIGHBOUR, THIS_USER, Principal
+from acphold.server.provided_servers import ProvidedServers
 from acphold.server.remote_sessions import RemoteSessions
 from acphold.server.sent_prompts import SentPrompt
 from acphold.server.unstable import UnstableMethods, archive_filter
@@ -182,6 +182,8 @@ class Connection:
     async def ask(self, method: str, params: bytes) -> bytes:
         if method == CREATE_ELICITATION.name:
             self._pages.see(params)
+        elif method == MCP_MESSAGE:
+            params = self._provided.for_client(params)
         answer = await self.peer.call_raw(method, params)
         if method in DECISIONS:
             self._principal.note("answer", session_id_in(params))
@@ -190,6 +192,8 @@ class Connection:
     def tell(self, method: str, params: bytes) -> None:
         if method == COMPLETE_ELICITATION.name and not self._pages.is_done(params):
             return  # another client was asked
+        if method == MCP_MESSAGE:
+            params = self._provided.for_client(params)
         self.peer.tell(method, params)
 
     # -- as the client sees it ------------------------------------------------------------
@@ -238,6 +242,8 @@ class Connection:
                         await self._require_entry()
                         await self._require_theirs(params)
                 self._principal.does(method, params)
+                if method == MCP_MESSAGE:
+                    params = self._provided.named(params)
                 if method == CANCEL.name:
                     await self._cancel(params)
                 else:
@@ -490,12 +496,14 @@ class Connection:
     def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
         setup = replace(setup, tenant=self._entrance.tenant or "", introduction=self._introduced)
+        setup = replace(setup, params=self._provided.for_agent(setup.params))
         for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
-            before = self._hub.router.providers.get(server_id)
-            if isinstance(before, Connection) and before._entrance.tenant != self._entrance.tenant:
-                raise InvalidParamsError(f"mcpServers: {server_id!r} is taken", field="mcpServers")
             self._hub.router.providers[server_id] = self
         return setup
+
+    @property
+    def _provided(self) -> ProvidedServers:
+        return ProvidedServers(self._entrance.tenant)
 
     # -- in a session ---------------------------------------------------------------------
 
