@@ -161,33 +161,16 @@ class SilentPeerError(ConnectionLostError):
     """The other side is there, and takes no connection or does not answer."""
 
 
-REFUSAL_REASONS = {
-    401: "it does not know our token any more: it was revoked, or is over; pair again, with the "
-    "address that `acphold serve` prints there",
-    404: "it serves no agent of that name",
-    421: "it does not go by that name; `acphold serve --url` there gives it one",
-}
-"""What it means when a server refuses us, by its HTTP status; a server of others may mean more."""
-
-
-NOT_PAIRED = (
-    "this machine has not paired with it; do that once, with the address that `acphold serve` "
-    "prints there, `#pair=CODE` and all"
-)
-
-
 class RemoteRefusalError(AcpholdError):
-    """The server at `origin` does not let us in; `status` is what it said, of HTTP.
+    """The server at `address` does not let us in; `status` is what it said, of HTTP.
 
-    Where it is not `paired`, it was shown no token.
+    `why` says what that means and what to do, `told` what the server itself says of it.
     """
 
-    def __init__(self, origin: str, status: int, *, paired: bool = True) -> None:
-        told = REFUSAL_REASONS.get(status, "it does not take us")
-        if status == 401 and not paired:
-            told = NOT_PAIRED
-        super().__init__(f"{origin}: {told} (HTTP {status})")
-        self.origin = origin
+    def __init__(self, address: str, status: int, why: str, told: str = "") -> None:
+        said = f'HTTP {status}: "{told}"' if told else f"HTTP {status}"
+        super().__init__(f"{address}: {why} ({said})")
+        self.address = address
         self.status = status
 
 

@@ -250,6 +250,25 @@ async def test_whoever_has_the_tenant_without_a_name_shares_their_sessions(journ
             await caller.leave()
 
 
+async def test_who_has_a_wrong_key_is_told_what_the_server_says_and_not_to_pair(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for admit, words in (
+        (by_name, "it is not known who you are"),
+        (None, "`acphold token create` makes one for the journal of this server"),
+    ):
+        async with mounted(desk().server(journal=journal), admit=admit) as place:
+            for token in (None, "wrong"):
+                with pytest.raises(acphold.RemoteRefusalError) as refused:
+                    async with acphold.connect(f"http://{place}/agents/acp", token=token):
+                        pass
+                told = str(refused.value)
+                assert told.startswith(f"http://{place}/agents/acp: it ")
+                assert words in told
+                assert "prints there" not in told
+
+
 async def test_without_a_word_of_the_author_it_takes_a_token(journal: Path) -> None:
     async with mounted(desk().server(journal=journal)) as place:
         with pytest.raises(InvalidStatus) as refused:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from acphold.errors import ConnectionLostError, RemoteRefusalError
+from acphold.transports.obstacles import said_in
 from acphold.transports.route import Route
 from acphold.transports.urls import transport_of
 
@@ -38,6 +39,46 @@ def test_cookies_of_one_connection_are_shown_at_the_next() -> None:
 
 def test_what_may_pass_is_no_refusal() -> None:
     for status in (302, 407, 429, 500, 502, 503, 511):
-        assert isinstance(route("https://desk").refused(status), ConnectionLostError)
+        assert isinstance(route("https://desk").refused(status, {}, b""), ConnectionLostError)
     for status in (401, 403, 404, 421):
-        assert isinstance(route("https://desk").refused(status), RemoteRefusalError)
+        assert isinstance(route("https://desk").refused(status, {}, b""), RemoteRefusalError)
+
+
+JSON = {"content-type": "application/json; charset=utf-8"}
+
+
+def test_a_refusal_says_who_was_asked_what_they_said_and_what_to_do() -> None:
+    made = route("https://desk.example/acp/x?key=secret")
+    for told in (b'{"error": "no\\nsuch \\u001bkey"}', b'{"error": {"message": "no such key"}}'):
+        refused = made.refused(401, JSON, told)
+        assert "https://desk.example/acp/x: it wants to know who we are" in str(refused)
+        assert '(HTTP 401: "no such key")' in str(refused)
+        assert "ACPHOLD_TOKEN" in str(refused)
+        assert "secret" not in str(refused)
+    made.token = "x"
+    assert "does not know the token that we have shown" in str(made.refused(401, JSON, b"{}"))
+    missing = str(made.refused(404, {"content-type": "text/plain"}, b"Not Found"))
+    assert "no agent at that address" in missing
+    assert '(HTTP 404: "Not Found")' in missing
+
+
+def test_only_acphold_serve_is_said_to_pair() -> None:
+    ours = {"www-authenticate": 'Bearer realm="acphold serve"'}
+    for head, pairs in ((ours, True), ({"www-authenticate": "Bearer"}, False), ({}, False)):
+        for token in (None, "x"):
+            made = route("https://desk")
+            made.token = token
+            assert ("prints there" in str(made.refused(401, head, b""))) is pairs
+
+
+def test_what_a_server_says_of_a_refusal_is_bounded() -> None:
+    for kind, body in (
+        ("text/html", b"<h1>no</h1>"),
+        ("application/json", b'{"error": 3}'),
+        ("application/json", b"[" * 4000),
+        ("application/json", b'"' + b"x" * 5000 + b'"'),
+        ("application/json", b"\xff"),
+    ):
+        assert said_in({"content-type": kind}, body) == ""
+    long = said_in({"content-type": "text/plain"}, b"x" * 100_000)
+    assert len(long) == 200

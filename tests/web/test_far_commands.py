@@ -70,12 +70,13 @@ def test_what_stands_in_the_way_of_a_server_is_said_with_what_to_do(served: Serv
         nobody = f"http://localhost:{free.getsockname()[1]}"
     told = {
         ("--server", served.url): "has not paired with it",
-        ("--server", f"{served.url}#pair=WRONG"): "has not paired with it",
+        ("--server", f"{served.url}#pair=WRONG"): "does not take this code",
         ("--server", f"{nobody}#pair=X"): "does `acphold serve` run?",
         ("--server", "cellar"): "no server is known by 'cellar'",
         ("--server", "https://"): "is no address of a server",
         ("--server", served.url, "--host", "desk"): "name one",
         ("--server", served.url, "--journal", "x.db"): "--server and --journal",
+        ("--ca", "x.pem"): "--ca goes with --server",
     }
     for words, why in told.items():
         done = far(served, "attach", "x", *words)

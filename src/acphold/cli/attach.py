@@ -42,6 +42,7 @@ def attach(
     no_color: bool,
     host: str | None,
     server: str | None,
+    ca: str | None,
     journal: str | None,
 ) -> int:
     """Join a session that is live in some acphold process.
@@ -56,10 +57,10 @@ def attach(
     assert host is None, "done there"
     if no_color:
         os.environ["NO_COLOR"] = "1"
-    if (url := server_of(server, journal)) is not None:
+    if (there := server_of(server, ca, journal)) is not None:
         from acphold.cli.far_chat import CHOOSE, FarWanted, talk  # late: it brings TLS
 
-        return asyncio.run(talk(url, None, FarWanted(session_id or CHOOSE), watch=watch))
+        return asyncio.run(talk(there, None, FarWanted(session_id or CHOOSE), watch=watch))
     code, left = asyncio.run(_attach(session_id, journal, typed_host(), watch=watch))
     if left is None:
         return code

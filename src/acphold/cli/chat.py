@@ -101,6 +101,7 @@ def chat(
     no_color: bool,
     host: str | None,
     server: str | None,
+    ca: str | None,
     journal: str | None,
 ) -> int:
     """Talk to an agent in the terminal.
@@ -120,14 +121,14 @@ def chat(
     assert host is None, "done there"
     if newest and resume is not None:
         raise UsageError("--continue and --resume: only one of them")
-    if (url := server_of(server, journal)) is not None:
+    if (there := server_of(server, ca, journal)) is not None:
         if program:
             raise UsageError("--server: the agent is one that is served there, by its name")
         if no_color:
             os.environ["NO_COLOR"] = "1"
         from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
 
-        return asyncio.run(talk(url, agent, FarWanted(resume, newest, cwd), permission))
+        return asyncio.run(talk(there, agent, FarWanted(resume, newest, cwd), permission))
     if resume and agent is None and not program and resume in agent_names():
         agent, resume = resume, CHOOSE  # `--resume AGENT`
     if no_color:

@@ -27,6 +27,7 @@ from acphold.cli.check_report import (
 )
 from acphold.cli.client_check import ClientCheck
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_above_zero
+from acphold.cli.servers import add_ca, server_of
 from acphold.cli.settings import chosen_agent
 from acphold.cli.terminal_text import console
 from acphold.conformance import (
@@ -42,7 +43,7 @@ from acphold.conformance.model_endpoint import endpoint
 from acphold.conformance.model_errands import answer
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 from acphold.conformance.subject import Subject
-from acphold.transports.urls import origin_of
+from acphold.transports.obstacles import TOKEN_VARIABLE
 
 
 def parser() -> Parser:
@@ -55,8 +56,10 @@ def parser() -> Parser:
     made.add_argument(
         "--token",
         metavar="TOKEN",
-        help="with --server: what lets us in; a server that this user has paired with needs none",
+        help="with --server: what lets us in; a server that this user has paired with needs none "
+        f"[default: {TOKEN_VARIABLE}]",
     )
+    add_ca(made, "with --server")
     made.add_argument(
         "--folder",
         metavar="DIR",
@@ -121,6 +124,7 @@ class _Options(Struct, frozen=True):
 
     server: str | None
     token: str | None
+    ca: str | None
     folder: str | None
     as_json: bool
     markdown: bool
@@ -216,17 +220,19 @@ def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> in
     return Exit.OK if outcome.is_good else Exit.ERROR
 
 
-def _server(url: str, options: _Options) -> ServerSubject:
-    try:
-        origin = origin_of(url)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-    if options.folder is None and urlsplit(origin).hostname not in LOOPBACK:
+def _server(given: str, options: _Options) -> ServerSubject:
+    from acphold.cli.remote import paired  # late: it brings HTTP
+
+    there = server_of(given, options.ca, None)
+    assert there is not None, "it is given"
+    if options.folder is None and urlsplit(there.url).hostname not in LOOPBACK:
         raise UsageError(
             "the server has to see the folders of the sessions: name one with --folder that it has "
             "under the same path, or check it on its own machine"
         )
-    return ServerSubject(url, options.token, seconds=options.timeout)
+    token = options.token or asyncio.run(paired(there))
+    url = there.url.partition("#")[0]
+    return ServerSubject(url, token, seconds=options.timeout, ca=there.ca)
 
 
 LOOPBACK = ("localhost", "127.0.0.1", "::1")

@@ -16,7 +16,7 @@ from acphold.cli.list import SHORT_ID
 from acphold.cli.places import NEWEST
 from acphold.cli.remote import SECONDS, paired
 from acphold.cli.screen_session import Seat
-from acphold.cli.servers import typed_server
+from acphold.cli.servers import FarServer
 from acphold.cli.session_picker import chosen_of
 from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import connected_to
@@ -45,7 +45,7 @@ class FarWanted(Struct, frozen=True):
 
 
 async def talk(
-    url: str,
+    server: FarServer,
     agent: str | None,
     wanted: FarWanted,
     permission: Rule | None = None,
@@ -54,8 +54,8 @@ async def talk(
 ) -> int:
     """Talk in the session that is wanted, and in each that the person goes to from there."""
     if wanted.session_id == CHOOSE and not on_terminal():
-        raise UsageError(f"in a pipe ID is required; `acphold list{typed_server(url)}` has them")
-    token = await paired(url)
+        raise UsageError(f"in a pipe ID is required; `acphold list{server.typed}` has them")
+    url, token = server.url, await paired(server)
     seat = Seat(
         permission=permission,
         reads_only=watch,
@@ -69,6 +69,7 @@ async def talk(
         seconds=SECONDS,
         limit=MAX_MESSAGE,
         on_away=seat.chat.away,
+        ca=server.ca,
     )
     options = seat.options
     if agent is None and names_no_agent(url):  # the sessions of all of them, each with its own
@@ -82,7 +83,7 @@ async def talk(
                 return Exit.OK
             code = await seat.sit(there, session)
             if code == Exit.OK and on_terminal():
-                again = f"acphold attach{typed_server(url)} {on_one_line(session.id[:SHORT_ID])}"
+                again = f"acphold attach{server.typed} {on_one_line(session.id[:SHORT_ID])}"
                 print(f"\nDetached; the session goes on: {again}")
             if seat.chat.goes_to is None:
                 return code

@@ -22,7 +22,7 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, pages, path_of, rows_of
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import FarServer, add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -147,6 +147,7 @@ def list_sessions(
     follow: bool,
     as_json: bool,
     server: str | None,
+    ca: str | None,
     journal: str | None,
 ) -> int:
     """List the sessions of the journal, newest first.
@@ -184,10 +185,10 @@ def list_sessions(
     )
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
-    if (url := server_of(server, journal)) is not None:
+    if (there := server_of(server, ca, journal)) is not None:
         if follow:
             raise UsageError("--follow is for the sessions of this machine")
-        asyncio.run(_print_far(url, agent or "", wanted, limit, as_json=as_json))
+        asyncio.run(_print_far(there, agent or "", wanted, limit, as_json=as_json))
     elif not exists(journal):
         print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
     elif follow:
@@ -265,13 +266,13 @@ async def _print_json(location: str | None, wanted: Wanted, limit: int | None) -
 
 
 async def _print_far(
-    url: str, agent: str, wanted: Wanted, limit: int | None, *, as_json: bool
+    there: FarServer, agent: str, wanted: Wanted, limit: int | None, *, as_json: bool
 ) -> None:
     """The same of a server far away."""
     from acphold.cli.remote import pages_of  # late: it brings HTTP
 
     found: list[FarSession] = []
-    async with await pages_of(url) as server:
+    async with await pages_of(there) as server:
         async for each in server.sessions(
             agent=agent,
             cwd=wanted.filter.cwd or "",

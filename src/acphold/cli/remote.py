@@ -9,7 +9,8 @@ import socket
 import sys
 from typing import Final
 
-from acphold.cli.command_line import Exit, UsageError
+from acphold.cli.command_line import Exit
+from acphold.cli.servers import FarServer
 from acphold.cli.terminal_text import visible
 from acphold.client.far_line import FarLine
 from acphold.client.known_servers import ca_for, remember, token_for
@@ -18,33 +19,35 @@ from acphold.client.server_pages import ServerPages
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import refuse, stop_at_signals
-from acphold.transports.obstacles import why
+from acphold.transports.obstacles import TOKEN_VARIABLE, said_in, why
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.route import Route
 from acphold.transports.stdio import claim_stdio
-from acphold.transports.urls import code_in, origin_of, transport_of
+from acphold.transports.urls import code_in, origin_of
 
 SECONDS: Final = 15.0
 """How long a server is waited for."""
 
+WRONG_CODE: Final = (
+    "it does not take this code, which is good for one device and ten minutes; `acphold token "
+    "pair` there prints another"
+)
+NO_PAIRING: Final = "nothing pairs there: it is no `acphold serve`"
 
-def serve_editor(url: str, ca: str | None) -> int:
-    """Speak ACP on stdio, with what is served at a URL; pairs first where that has a code."""
-    try:
-        origin_of(url)
-        transport_of(url)
-    except ValueError as exc:
-        raise UsageError(str(exc)) from None
+
+def serve_editor(server: FarServer) -> int:
+    """Speak ACP on stdio, with what is served there; pairs first where its URL has a code."""
     streams = claim_stdio()
-    return asyncio.run(_serve_editor(url, ca, streams))
+    return asyncio.run(_serve_editor(server, streams))
 
 
-async def _serve_editor(url: str, ca: str | None, streams: tuple[int, int]) -> int:
+async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
     editor = PipeTransport(*streams)
     stop = stop_at_signals()
     try:
-        dial = Dial(url, await paired(url, ca), seconds=SECONDS, limit=MAX_MESSAGE, ca=ca)
-        line = FarLine(editor, dial, origin_of(url), MAX_MESSAGE, await dial())
+        token = await paired(server)
+        dial = Dial(server.url, token, seconds=SECONDS, limit=MAX_MESSAGE, ca=server.ca)
+        line = FarLine(editor, dial, origin_of(server.url), MAX_MESSAGE, await dial())
     except AcpholdError as exc:
         print(visible(f"acphold connect: {exc}"), file=sys.stderr)
         await refuse(editor, exc, stop)
@@ -61,26 +64,29 @@ async def _serve_editor(url: str, ca: str | None, streams: tuple[int, int]) -> i
     return Exit.OK
 
 
-async def pages_of(url: str) -> ServerPages:
-    """What reads from the server at a URL, once we have paired with it; raises as `paired` does."""
-    return ServerPages(url, await paired(url), seconds=SECONDS)
+async def pages_of(server: FarServer) -> ServerPages:
+    """What reads from a server, once we have paired with it; raises as `paired` does."""
+    return ServerPages(server.url, await paired(server), seconds=SECONDS, ca=server.ca)
 
 
-async def paired(url: str, ca: str | None = None) -> str | None:
-    """The token for a server, which a code in the URL is exchanged for first; None for none.
-
-    `ca` is a file of certificates to trust, which is remembered with the token.
+async def paired(server: FarServer) -> str | None:
+    """The token for a server: what the environment names, or what a code in its URL is exchanged
+    for, or what that was earlier; None for none. With it the file to trust is remembered.
 
     Raises RemoteRefusalError, ConnectionLostError, SettingsError.
     """
-    code = code_in(url)
+    url, ca = server
+    if given := os.environ.get(TOKEN_VARIABLE):
+        return given
+    known, code = token_for(url), code_in(url)
     if code is None:
-        return token_for(url)
+        if known is not None and ca not in (None, ca_for(url)):
+            remember(url, known, ca)
+        return known
     import httpx2  # late: it is for the first time alone
 
     from acphold.transports.http_client import http_client
 
-    ca = ca and os.path.abspath(ca)  # noqa: ASYNC240 - asks nothing of the disk but where we are
     route = Route(url, seconds=SECONDS, limit=MAX_MESSAGE, trusted=ca or ca_for(url))
     origin = origin_of(url)
     said = json.dumps({"code": code, "name": socket.gethostname()})
@@ -90,13 +96,15 @@ async def paired(url: str, ca: str | None = None) -> str | None:
             answer = await http.post(f"{origin}/pair", content=said, headers=headers)
     except httpx2.HTTPError as exc:
         raise ConnectionLostError(f"{origin} cannot be reached: {why(exc)}") from None
-    if answer.status_code == 403:
-        return token_for(url)  # it was paired with by this very code, a start ago; or it was not
+    if answer.status_code == 403 and known is not None:
+        return known  # it was paired with by this very code, a start ago
     try:
         token = answer.json()["token"] if answer.status_code == 200 else None
     except (ValueError, KeyError, TypeError):
         token = None
     if not isinstance(token, str):
-        raise RemoteRefusalError(origin, answer.status_code)
+        no = WRONG_CODE if answer.status_code == 403 else NO_PAIRING
+        told = said_in(answer.headers, answer.content)
+        raise RemoteRefusalError(f"{origin}/pair", answer.status_code, no, told)
     remember(url, token, ca or ca_for(url))
     return token

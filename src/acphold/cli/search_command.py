@@ -22,7 +22,7 @@ from acphold.cli.command_line import (
 from acphold.cli.index_beside import unread_and_resumed
 from acphold.cli.journals import exists, opened, path_of, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, far_short_id, short_id
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import FarServer, add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -106,6 +106,7 @@ def search(
     as_json: bool,
     host: str | None,
     server: str | None,
+    ca: str | None,
     journal: str | None,
 ) -> int:
     """Find what was said and done, newest first.
@@ -132,8 +133,8 @@ def search(
     )
     if not terms(sought.words):
         raise UsageError(f"{sought.words!r} has no word to search for; see `acphold search --help`")
-    if (url := server_of(server, journal)) is not None:
-        asyncio.run(_search_far(url, agent or "", sought, as_json=as_json))
+    if (there := server_of(server, ca, journal)) is not None:
+        asyncio.run(_search_far(there, agent or "", sought, as_json=as_json))
         return Exit.OK
     if not exists(journal):
         print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
@@ -159,7 +160,7 @@ async def _search(location: str | None, sought: Sought, *, as_json: bool) -> Non
                 print(f"{remark}.", file=sys.stderr)
 
 
-async def _search_far(url: str, agent: str, sought: Sought, *, as_json: bool) -> None:
+async def _search_far(there: FarServer, agent: str, sought: Sought, *, as_json: bool) -> None:
     """The same at a server far away."""
     from acphold.cli.remote import pages_of  # late: it brings HTTP
 
@@ -170,7 +171,7 @@ async def _search_far(url: str, agent: str, sought: Sought, *, as_json: bool) ->
         "in": sought.part or "",
         "rank": "true" if sought.rank else "",
     }
-    async with await pages_of(url) as server:
+    async with await pages_of(there) as server:
         found = await server.search(sought.words, sought.limit + 1, wanted)
     if as_json:
         for each in found[: sought.limit]:

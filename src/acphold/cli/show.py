@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import FarServer, add_server, server_of
 from acphold.cli.settings import agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -63,6 +63,7 @@ def show(
     as_json: bool,
     host: str | None,
     server: str | None,
+    ca: str | None,
     journal: str | None,
 ) -> int:
     """Show the transcript of a session, or what stands at a place in it.
@@ -76,10 +77,10 @@ def show(
     ended.
     """
     assert host is None, "done there"
-    if (url := server_of(server, journal)) is not None:
+    if (there := server_of(server, ca, journal)) is not None:
         if session_id is None:
             raise UsageError("--server: ID is required; `acphold list` has them")
-        asyncio.run(_show_far(url, session_id, full=full, as_json=as_json))
+        asyncio.run(_show_far(there, session_id, full=full, as_json=as_json))
         return Exit.OK
     asyncio.run(_show(journal, session_id, full=full, as_json=as_json))
     return Exit.OK
@@ -93,11 +94,11 @@ async def _show(location: str | None, given: str | None, *, full: bool, as_json:
         await _tell(row, seq, told, full=full, as_json=as_json, runs=runs)
 
 
-async def _show_far(url: str, given: str, *, full: bool, as_json: bool) -> None:
+async def _show_far(there: FarServer, given: str, *, full: bool, as_json: bool) -> None:
     """The same of a session on a server far away."""
     from acphold.cli.remote import pages_of  # late: it brings HTTP
 
-    async with await pages_of(url) as server:
+    async with await pages_of(there) as server:
         seq = None
         try:
             found = await server.session(given)

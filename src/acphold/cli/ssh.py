@@ -13,6 +13,7 @@ from typing import NoReturn
 
 from acphold.cli.command_line import Parser, UsageError
 from acphold.cli.packed_words import TYPED_HOST, packed
+from acphold.cli.servers import add_ca, checked
 from acphold.cli.terminal_text import on_one_line
 from acphold.processes.program import become
 from acphold.transports.urls import is_url
@@ -107,9 +108,7 @@ def parser() -> Parser:
         help="a machine, as `ssh` knows it: user@machine; or the URL of an `acphold serve`",
     )
     made.add_agent()
-    made.add_argument(
-        "--ca", metavar="FILE", help="for a URL: trust these certificates, too; it is remembered"
-    )
+    add_ca(made, "for a URL")
     return made
 
 
@@ -128,7 +127,7 @@ def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str |
             raise UsageError("a server's URL names its agent itself: https://host:port/acp/NAME")
         from acphold.cli.remote import serve_editor
 
-        return serve_editor(host, ca)
+        return serve_editor(checked(host, ca))
     if ca is not None:
         raise UsageError("--ca is for the URL of a server; ssh knows whom it trusts")
     if (agent is None) == (not program):

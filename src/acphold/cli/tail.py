@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place
-from acphold.cli.servers import add_server, server_of
+from acphold.cli.servers import FarServer, add_server, server_of
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, visible
 from acphold.errors import ConnectionLostError
@@ -55,6 +55,7 @@ def tail(
     as_json: bool,
     host: str | None,
     server: str | None,
+    ca: str | None,
     journal: str | None,
 ) -> int:
     """Print the last turn of a session, and what comes.
@@ -66,8 +67,8 @@ def tail(
     With --json each line is an object as `acphold show --json` has it.
     """
     assert host is None, "done there"
-    if (url := server_of(server, journal)) is not None:
-        asyncio.run(_tail_far(url, session_id, as_json=as_json))
+    if (there := server_of(server, ca, journal)) is not None:
+        asyncio.run(_tail_far(there, session_id, as_json=as_json))
         return Exit.OK
     asyncio.run(_tail(session_id, journal, as_json=as_json))
     return Exit.OK
@@ -100,13 +101,13 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
     print(visible(f"Session {session_id} {why}."), file=sys.stderr)
 
 
-async def _tail_far(url: str, given: str, *, as_json: bool) -> None:
+async def _tail_far(there: FarServer, given: str, *, as_json: bool) -> None:
     """The same of a session on a server far away; it waits while that cannot be reached."""
     from acphold.cli.remote import pages_of  # late: it brings HTTP
     from acphold.screen.plain import is_unread
 
     put = _put_json if as_json else _Told().put
-    async with await pages_of(url) as server:
+    async with await pages_of(there) as server:
         session_id = (await server.session(given)).row.session_id
         after, shown, was_live, is_away = 0, False, False, False
         while True:

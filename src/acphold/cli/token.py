@@ -135,6 +135,7 @@ async def _pair(location: str | None, scopes: list[Scope], *, json: bool) -> int
 
     from acphold.cli.serve import tell_code
     from acphold.client.known_servers import token_for
+    from acphold.transports.obstacles import said_in
     from acphold.web.running_servers import running
 
     found = running(location)
@@ -153,7 +154,8 @@ async def _pair(location: str | None, scopes: list[Scope], *, json: bool) -> int
     except httpx2.HTTPError as exc:
         raise ConnectionLostError(f"{server.here} cannot be reached: {exc}") from None
     if answer.status_code != 200:
-        raise RemoteRefusalError(server.here, answer.status_code)
+        told = said_in(answer.headers, answer.content)
+        raise RemoteRefusalError(server.here, answer.status_code, "it gives no code", told)
     code = str(answer.json()["code"])
     if json:
         print(json_text.dumps({"url": server.url, "pair": code}))

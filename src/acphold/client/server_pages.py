@@ -20,6 +20,7 @@ from acphold.errors import (
     AmbiguousIdError,
     ConnectionLostError,
     RemoteError,
+    RemoteRefusalError,
     SilentPeerError,
     UnknownSessionError,
 )
@@ -32,7 +33,7 @@ from acphold.rpc import MAX_MESSAGE
 from acphold.schema.splice import members
 from acphold.server.neighbours import LiveSession
 from acphold.transports.http_client import http_client
-from acphold.transports.obstacles import why
+from acphold.transports.obstacles import said_in, why
 from acphold.transports.route import Route
 from acphold.transports.urls import origin_of
 
@@ -116,14 +117,16 @@ class ServerPages:
     """See the module; an async context manager. Raises ConnectionLostError, RemoteRefusalError, and
     RemoteError for what the server does not answer."""
 
-    def __init__(self, url: str, token: str | None, *, seconds: float) -> None:
+    def __init__(
+        self, url: str, token: str | None, *, seconds: float, ca: str | None = None
+    ) -> None:
         self.origin = origin_of(url)
         self._route = Route(
             url,
             token=token or token_for(url),
             seconds=seconds,
             limit=MAX_MESSAGE,
-            trusted=ca_for(url),
+            trusted=ca or ca_for(url),
         )
 
     async def __aenter__(self) -> ServerPages:
@@ -200,13 +203,17 @@ class ServerPages:
             raise SilentPeerError(f"{self.origin} does not answer") from None
         except httpx2.HTTPError as exc:
             raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
-        if answer.status_code == 404 and path != "/sessions":
-            raise UnknownSessionError(path.split("/")[2] if path.count("/") > 1 else "")
-        if answer.status_code in (400, 403, 409):
-            told = members(answer.content).get("error", b"")
-            raise RemoteError(-32603, told.decode().strip('"') or f"HTTP {answer.status_code}")
-        if answer.status_code != 200:
-            raise self._route.refused(answer.status_code)
+        status, asked_at = answer.status_code, f"{self.origin}{path}"
+        if status == 404 and path.count("/") > 1:
+            raise UnknownSessionError(path.split("/")[2])
+        if status in (400, 409):
+            told = said_in(answer.headers, answer.content)
+            raise RemoteError(-32603, f"{asked_at}: {told or f'HTTP {status}'}")
+        if status == 404:
+            no = "no list of sessions is read there: it is no `acphold serve`"
+            raise RemoteRefusalError(asked_at, status, no)
+        if status != 200:
+            raise self._route.refused(status, answer.headers, answer.content, asked_at)
         return self._read(Raw(answer.content), kind)
 
     def _read(self, raw: Raw, kind: type[T]) -> T:

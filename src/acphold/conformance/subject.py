@@ -190,14 +190,18 @@ class ServerSubject:
 
     reach = Reach.SERVER
 
-    def __init__(self, url: str, token: str | None, *, seconds: float) -> None:
-        from acphold.client.known_servers import token_for
+    def __init__(
+        self, url: str, token: str | None, *, seconds: float, ca: str | None = None
+    ) -> None:
+        from acphold.client.known_servers import ca_for, token_for
         from acphold.client.server_endpoint import Dial  # brings TLS
+        from acphold.transports.route import Route
 
         self.name = url
         self.url = url
-        self.token = token or token_for(url)
-        self._dial = Dial(url, self.token, seconds=seconds, limit=MAX_MESSAGE)
+        token, ca = token or token_for(url), ca or ca_for(url)
+        self.route = Route(url, seconds=seconds, limit=MAX_MESSAGE, token=token, trusted=ca)
+        self._dial = Dial(url, token, seconds=seconds, limit=MAX_MESSAGE, ca=ca)
 
     async def start(self) -> Running:
         try:

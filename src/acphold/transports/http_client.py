@@ -7,6 +7,7 @@ from importlib.util import find_spec
 
 import httpx2
 
+from acphold.transports.obstacles import SAID_BYTES
 from acphold.transports.route import Route
 
 
@@ -22,3 +23,13 @@ def http_client(route: Route) -> httpx2.AsyncClient:
         timeout=httpx2.Timeout(route.seconds, pool=None),
         limits=httpx2.Limits(max_connections=None),
     )
+
+
+async def beginning(answer: httpx2.Response) -> bytes:
+    """As much of an answer as is told of it: its body may have no end."""
+    found = b""
+    async for chunk in answer.aiter_bytes():
+        found += chunk
+        if len(found) > SAID_BYTES:
+            break
+    return found

@@ -36,7 +36,7 @@ from acphold.schema import (
     RESUME_SESSION,
 )
 from acphold.schema.session_ids import session_id_in
-from acphold.transports.http_client import http_client
+from acphold.transports.http_client import beginning, http_client
 from acphold.transports.messages import MessageTransport
 from acphold.transports.obstacles import why
 from acphold.transports.route import Route
@@ -98,7 +98,7 @@ async def connect(route: Route) -> MessageTransport:
             "GET", route.http_url, headers={"Accept": "text/event-stream"}
         ) as answer:
             if answer.status_code not in (200, 400):
-                raise route.refused(answer.status_code)
+                raise route.refused(answer.status_code, answer.headers, await beginning(answer))
     except BaseException as exc:
         await http.aclose()
         if isinstance(exc, httpx2.TimeoutException):

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import ssl
+from collections.abc import Mapping
 from email.message import Message
 from http.cookiejar import CookieJar
 from importlib.util import find_spec
 from types import SimpleNamespace
-from typing import Any, Final, cast
+from typing import Any, cast
 from urllib.parse import urlsplit
 from urllib.request import Request, getproxies, proxy_bypass
 
-from acphold.errors import (
-    AcpholdError,
-    ConnectionLostError,
-    RemoteRefusalError,
-    SettingsError,
-)
+from acphold.errors import AcpholdError, ConnectionLostError, SettingsError
+from acphold.transports.obstacles import refusal
 from acphold.transports.urls import endpoint_of, is_loopback, origin_of
-
-REFUSALS: Final = (401, 403, 404, 421)
-"""What a server says for good; all else may be said by what is between us, and pass."""
 
 
 class Route:
@@ -96,11 +90,13 @@ class Route:
             raise SettingsError("a SOCKS proxy needs `python-socks` and `socksio`: install them")
         return found if mark else f"http://{found}"
 
-    def refused(self, status: int) -> AcpholdError:
-        """What it means that a request is answered with this status of HTTP."""
-        if status in REFUSALS:
-            return RemoteRefusalError(self.origin, status, paired=self.token is not None)
-        return ConnectionLostError(f"{self.origin} cannot be reached: HTTP {status}")
+    def refused(
+        self, status: int, headers: Mapping[str, str], body: bytes, asked: str = ""
+    ) -> AcpholdError:
+        """What it means that a request is answered so; it was for `asked`, or to connect."""
+        where = (asked or self.http_url).partition("?")[0]
+        refused = refusal(where, status, headers, body, has_token=self.token is not None)
+        return refused or ConnectionLostError(f"{self.origin} cannot be reached: HTTP {status}")
 
     # -- cookies of a connection that is no HTTP any more --------------------------------------
 

@@ -18,6 +18,10 @@ ENDPOINT: Final = "/acp"
 """Where a server speaks ACP, with `/NAME` behind it for one of several agents."""
 
 
+REALM: Final = "acphold serve"
+"""By which `acphold serve` says what it is as it refuses a token: one can pair with it."""
+
+
 def is_url(text: str) -> bool:
     """Whether this names a server, and no command or machine."""
     scheme, mark, _ = text.partition("://")

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from websockets.asyncio import client
+from websockets.datastructures import Headers
 from websockets.exceptions import (
     InvalidHandshake,
     InvalidStatus,
@@ -62,8 +63,9 @@ async def connect(route: Route) -> MessageTransport:
             user_agent_header="acphold",
         )
     except InvalidStatus as exc:
-        error = route.refused(exc.response.status_code)
-        if exc.response.status_code in KNOWN_TO_US:
+        said = exc.response
+        error = route.refused(said.status_code, _headers(said.headers), bytes(said.body or b""))
+        if said.status_code in KNOWN_TO_US:
             raise error from None
         raise NoUpgradeError(error) from None
     except TimeoutError:
@@ -76,3 +78,8 @@ async def connect(route: Route) -> MessageTransport:
     if connection.response is not None:
         route.keep(connection.response.headers.get_all("Set-Cookie"))
     return over_websocket(connection)
+
+
+def _headers(found: Headers) -> dict[str, str]:
+    """By their names in small letters; of one that comes twice, the last."""
+    return {name.lower(): value for name, value in found.raw_items()}

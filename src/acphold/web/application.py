@@ -95,7 +95,7 @@ def application(
         except RefusedError as exc:
             metrics.refused[exc.status] += 1
             log.info("%s: %d %s", exchange.path, exc.status, exc)
-            await exchange.answer(exc.status, {"error": str(exc)})
+            await exchange.refuse(exc)
 
     return serve
 

@@ -84,8 +84,6 @@ class Exchange:
             if not any(name == b"content-type" for name, _ in headers):
                 head.append((b"content-type", b"application/json"))
             head.append((b"content-length", b"%d" % len(text)))
-        if status == 401:
-            head.append((b"www-authenticate", b"Bearer"))
         kind = self._kind
         if kind not in ("http.response", *(self.scope.get("extensions") or ())):
             # That server can refuse a WebSocket with nothing but 403.
@@ -95,6 +93,12 @@ class Exchange:
         sent = b"" if self.method == "HEAD" or status == 304 else text
         await self.send({"type": f"{kind}.start", "status": status, "headers": head})
         await self.send({"type": f"{kind}.body", "body": sent})
+
+    async def refuse(self, why: RefusedError) -> None:
+        """Answer that it is refused, with what may be told of it."""
+        challenge = f'Bearer realm="{why.realm}"' if why.realm else "Bearer"
+        head = [(b"www-authenticate", challenge.encode())] if why.status == 401 else []
+        await self.answer(why.status, {"error": str(why)}, head)
 
     async def stream(self, events: AsyncIterator[bytes]) -> None:
         """Answer with events until they end, or the client goes, or sends what nobody asked for."""

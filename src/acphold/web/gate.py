@@ -29,6 +29,7 @@ from acphold.errors import AcpholdError, JournalError
 from acphold.history.times import now_ms
 from acphold.journal.access import Access, AccessToken, Scope, new_token, token_id
 from acphold.server.principals import Principal
+from acphold.transports.urls import REALM
 from acphold.web.attempts import Attempts
 from acphold.web.audit import Audit
 from acphold.web.connections import Connection, Connections, TooManyError
@@ -55,11 +56,12 @@ Headers = dict[str, str]
 
 class RefusedError(AcpholdError):
     """A request is not answered; `status` is the one of HTTP. Says no more than a stranger may
-    know."""
+    know. `realm` is what a token is wanted for, where one is."""
 
-    def __init__(self, status: int, told: str) -> None:
+    def __init__(self, status: int, told: str, realm: str = "") -> None:
         super().__init__(told)
         self.status = status
+        self.realm = realm
 
 
 class Came(Struct, frozen=True):
@@ -85,6 +87,9 @@ class Gate:
     `connections` are those of our own server. `proxies` are the addresses of those in front, whose
     word it is where a request comes from. To be made inside a running loop.
     """
+
+    realm = REALM
+    wanted = "a token is required: `acphold serve` prints how to pair"
 
     def __init__(
         self,
@@ -133,7 +138,7 @@ class Gate:
                 raise RefusedError(429, "too many wrong tokens; try again in a minute")
             if given:
                 self._wrong.add(peer)
-            raise RefusedError(401, "a token is required: `acphold serve` prints how to pair")
+            raise RefusedError(401, self.wanted, self.realm)
         try:
             if connection is not None:
                 connection.known_as(token.id)

@@ -91,7 +91,7 @@ class Mounted:
             await self._answer(exchange)
         except RefusedError as exc:
             log.info("%s: %d %s", exchange.path, exc.status, exc)
-            await exchange.answer(exc.status, {"error": str(exc)})
+            await exchange.refuse(exc)
 
     async def _live(self, receive: Receive, send: Send) -> None:
         """From the start to the end of the ASGI server that has no other application."""
@@ -193,6 +193,9 @@ class _Gate(Gate):
     That a page of another host asks is found by what browsers say of both. A name that was made to
     lead here (DNS rebinding) has no token, and no cookie, of this one.
     """
+
+    realm = ""  # there is no pairing with it
+    wanted = "a token is required: `acphold token create` makes one for the journal of this server"
 
     def check_place(self, headers: Headers) -> None:
         origin = headers.get("origin")

@@ -138,8 +138,11 @@ async def _http(stage: Stage) -> AsyncIterator[Http]:
     """A connection, for a block; NotAdvertised where the server has no HTTP."""
     subject = stage.subject
     assert isinstance(subject, ServerSubject)
-    headers = {} if subject.token is None else {"Authorization": f"Bearer {subject.token}"}
-    async with httpx2.AsyncClient(headers=headers, timeout=stage.settings.timeout) as client:
+    async with httpx2.AsyncClient(
+        headers=subject.route.headers(),
+        verify=subject.route.context() or True,
+        timeout=stage.settings.timeout,
+    ) as client:
         http = Http(subject.url, client, stage.settings.timeout)
         await http.initialize()
         try:
@@ -334,11 +337,12 @@ async def delete(stage: Stage) -> None:
 async def _socket(stage: Stage) -> AsyncIterator[websocket.ClientConnection]:
     subject = stage.subject
     assert isinstance(subject, ServerSubject)
-    headers = {} if subject.token is None else {"Authorization": f"Bearer {subject.token}"}
-    seconds = stage.settings.timeout
     try:
         async with websocket.connect(
-            endpoint_of(subject.url), additional_headers=headers, open_timeout=seconds
+            endpoint_of(subject.url),
+            additional_headers=subject.route.headers(),
+            ssl=subject.route.context(),
+            open_timeout=stage.settings.timeout,
         ) as found:
             yield found
     except (OSError, WebSocketException) as error:
