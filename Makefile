@@ -27,6 +27,7 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed
 	$(BIN)/mypy
 	$(BIN)/pyright
+	$(BIN)/python -m tests.public_types
 
 # The API page, from the docstrings; the page of rules, from the rules; the tables of options.
 docs: $(VENV)/.installed

@@ -62,10 +62,9 @@ ROLES = {
             " MessageRole ToolCall ContextCompaction SubAgent TurnEnd TurnOutcome",
             "Its past, for a model": "bridges.pydantic_ai.model_messages"
             " bridges.openai.chat_messages bridges.anthropic.messages",
-            "MCP servers": "TurnServers mcp.Connection mcp.Tool mcp.CallResult mcp.Prompt"
-            " mcp.PromptArgument mcp.Progress mcp.offers.Resource mcp.offers.MadePrompt"
-            " mcp.offers.PromptMessage McpServerStdio McpServerHttp McpServerSse EnvVariable"
-            " HttpHeader",
+            "MCP servers": "TurnServers TurnServer McpTool McpCallResult McpProgress McpResource"
+            " McpPrompt McpPromptArgument McpMadePrompt McpPromptMessage McpServerStdio"
+            " McpServerHttp McpServerSse EnvVariable HttpHeader",
             "What one sees of it": "Step StepKind Middleware otel.spans LogContext",
             "Content of messages": "TextContent ImageContent AudioContent ResourceLink"
             " EmbeddedResource TextResourceContents BlobResourceContents",
@@ -74,16 +73,27 @@ ROLES = {
     "api-client": Role(
         "A client",
         "What a program works with that talks to agents; the tour is"
-        " [Talk to an agent](library.md#talk-to-an-agent). `acphold.sync` has the same in plain"
-        " calls.",
+        " [Talk to an agent](library.md#talk-to-an-agent). The same in plain calls is"
+        " [a client without asyncio](api-sync.md).",
         {
             "Connecting": "connect connect_over Options Folder Handler",
-            "Without asyncio": "sync.connect sync.ConnectOptions",
             "The agent": "RemoteAgent",
             "A session": "RemoteSession Content ConfigOption Replay UpdateStream",
             "A turn": "RemoteTurn",
             "What an agent asks": "PermissionQuestion Policy Rule Kind PermissionAnswer"
             " AskPermission FormQuestion AskForm Filled PageQuestion AskPage",
+        },
+    ),
+    "api-sync": Role(
+        "A client without asyncio",
+        "What `acphold.sync` has: [the client](api-client.md) in plain calls, for scripts and"
+        " notebooks. What the agent asks is answered as there, and updates, items and content are"
+        " those of that page.",
+        {
+            "Connecting": "sync.connect sync.ConnectOptions",
+            "The agent": "sync.RemoteAgent",
+            "A session": "sync.RemoteSession",
+            "A turn": "sync.RemoteTurn",
         },
     ),
     "api-testing": Role(
@@ -101,9 +111,8 @@ ROLES = {
         {
             "A connection": "Transport",
             "Adapters": "StreamTransport MessageTransport MessageConnection over_websocket"
-            " transports.web_sockets.PlainSocket transports.web_sockets.AcceptedSocket",
-            "What one promises": "testing.Promise testing.TRANSPORT_PROMISES"
-            " testing.transports.MakePair",
+            " PlainSocket AcceptedSocket",
+            "What one promises": "testing.Promise testing.TRANSPORT_PROMISES testing.MakePair",
         },
     ),
 }
@@ -121,12 +130,11 @@ ALIASES = {
     **TYPES,
     "StopReason": ("acphold.library.definition", "StopReason"),
     "testing.TRANSPORT_PROMISES": ("acphold.testing.transports", "TRANSPORT_PROMISES"),
-    "testing.transports.MakePair": ("acphold.testing.transports", "MakePair"),
+    "testing.MakePair": ("acphold.testing.transports", "MakePair"),
 }
 """Names that may be no classes."""
 
 SHOWN = {
-    "Connection": "tools resources prompts call read_resource get_prompt error",
     "Mounted": "",
     "Principal": "name scopes session_id is_here tenant",
     "SessionState": "timeline turns turn plan",
@@ -136,11 +144,19 @@ SHOWN = {
 
 IN_WORDS = {
     "A": "AuthHandler",
+    "CallResult": "McpCallResult",
     "I": "SignedIn",
     "Int64": "int",
     "L": "LogoutHandler",
     "M": "MethodHandler",
+    "MadePrompt": "McpMadePrompt",
+    "Progress": "McpProgress",
+    "Prompt": "McpPrompt",
+    "PromptArgument": "McpPromptArgument",
+    "PromptMessage": "McpPromptMessage",
+    "Resource": "McpResource",
     "S": "SessionHook",
+    "Tool": "McpTool",
     "W": "Middleware",
     "StopReasonOrNone": "StopReason | None",
     "Role": "MessageRole",
@@ -280,9 +296,9 @@ def entry(name: str) -> Iterator[str]:
     if isinstance(found, type):
         for member in _members(found):
             if _is_property(member):
-                yield f"#### {short}.{member.name}: `{_text(member.returns)}`\n"
+                yield f"#### {name}.{member.name}: `{_text(member.returns)}`\n"
             else:
-                yield f"#### {short}.{member.name}\n"
+                yield f"#### {name}.{member.name}\n"
                 yield _block(_function(member))
             yield f"{ast.get_docstring(member)}\n"
             yield from _meanings(member)
@@ -315,7 +331,11 @@ def _alias(name: str) -> Iterator[str]:
         match behind:
             case ast.Expr(value=ast.Constant(value=str(doc))):
                 yield f"### {_heading(name)}\n"
-                yield _block(f"{name.rpartition('.')[2]} = {_text(value)}")
+                line = f"{name.rpartition('.')[2]} = {_text(value)}"
+                if len(line) > 100:
+                    start, _, rest = line.partition("[")
+                    line = f"{start}[\n    {rest.removesuffix(']')}\n]"
+                yield _block(line)
                 yield f"{' '.join(doc.split())}\n"
                 return
     raise LookupError(f"{name} has no docstring in {module}")

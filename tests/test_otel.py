@@ -114,6 +114,43 @@ async def test_a_call_of_an_mcp_server_is_a_span_of_its_client(
     assert told["acphold.mcp.server"] == "test"
 
 
+async def test_what_is_asked_of_a_server_and_of_a_person_are_spans(
+    traced: Traced, tmp_path: Path
+) -> None:
+    async def ask(turn: acphold.Turn) -> None:
+        server = turn.mcp["test"]
+        await server.call("fail", {"text": "a secret"})
+        await server.read_resource("note://secret")
+        await server.get_prompt("greet", {"who": "a secret"})
+        await turn.ask_form("A secret?", {"it": {"type": "string"}})
+        await turn.ask_page("The secret", "https://example.com/secret")
+
+    agent = agent_that(ask)
+    agent.middleware(acphold.otel.spans(traced.provider))
+
+    async def fill_in(question: acphold.FormQuestion) -> dict[str, str]:
+        return {"it": "a secret"}
+
+    async def decline(question: acphold.PageQuestion) -> bool:
+        return False
+
+    async with connect(agent, on_form=fill_in, on_page=decline) as client:
+        session = await client.new_session(str(tmp_path), mcp_servers=[mcp_server()])
+        await session.prompt("go")
+    turn = f"invoke_agent {agent.name}"
+    asked = ["tools/call fail", "resources/read", "prompts/get greet", "ask_form", "ask_page"]
+    assert traced.names == [*asked, turn]
+    assert {traced.parent(name) for name in asked} == {turn}
+    assert [traced[name].kind for name in asked] == [SpanKind.CLIENT] * 3 + [SpanKind.INTERNAL] * 2
+    assert traced.attributes("tools/call fail")["error.type"] == "tool_error"
+    assert traced.attributes("resources/read")["mcp.method.name"] == "resources/read"
+    assert traced.attributes("prompts/get greet")["gen_ai.prompt.name"] == "greet"
+    assert traced.attributes("ask_form")["acphold.outcome"] == "accepted"
+    assert traced.attributes("ask_page")["acphold.outcome"] == "declined"
+    for name in traced.names:
+        assert "secret" not in f"{traced[name].to_json()}"
+
+
 async def test_what_fails_is_marked_without_its_words(traced: Traced) -> None:
     async def work(turn: acphold.Turn) -> None:
         async with turn.tool("Look", kind="read"):

@@ -28,15 +28,18 @@ PUBLIC = {
         RunningCommand RunningTool SubAgent
         Server MessageConnection MessageTransport StreamTransport Transport
         over_websocket Session SessionFiles SessionState Step StopReason Store TerminalStartError
-        TextContent TextResourceContents ToolCall ToolCallLocation Turn TurnEnd TurnServers
+        TextContent TextResourceContents ToolCall ToolCallLocation Turn TurnEnd
+        TurnServer TurnServers
         UnknownSessionError Visit Visitor WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """
-        Promise Received TRANSPORT_PROMISES WatchedAgent WatchedSession WatchedTurn connect
+        MakePair Promise Received TRANSPORT_PROMISES WatchedAgent WatchedSession WatchedTurn connect
     """,
     "acphold.types": """
-        Admit AskForm AskPage AskPermission AuthHandler ConfigOption Content Filled Folder Handler
-        Item Kind Location LogoutHandler MessageRole MethodHandler Middleware Mounted Options
+        AcceptedSocket Admit AskForm AskPage AskPermission AuthHandler ConfigOption Content
+        Filled Folder Handler Item Kind Location LogoutHandler McpCallResult
+        McpMadePrompt McpProgress McpPrompt McpPromptArgument McpPromptMessage McpResource McpTool
+        PlainSocket MessageRole MethodHandler Middleware Mounted Options
         Outcome PermissionAnswer Policy Replay Rule Scope SessionHook Severity SignedIn StepKind
         TurnOutcome TurnState UpdateStream Value
     """,
@@ -109,6 +112,33 @@ MODULES = (
 )
 """What users may import from, beside `acphold.schema`; see docs/versions.md. Everything else is
 internal, the other packages here included: that they say what they offer is for ourselves."""
+
+ROOT = Path(acphold.__file__).parents[2]
+
+
+def test_the_package_itself_names_the_public_modules_and_no_others() -> None:
+    told = (acphold.__doc__ or "").partition("Public are")[2].partition("Every other")[0]
+    roots = {name for name in (*MODULES, "acphold.schema") if name != "acphold"}
+    roots = {re.sub(r"(acphold\.bridges)\..*", r"\1", name) for name in roots}
+    assert {*re.findall(r"`(acphold\.\w+)`", told)} == roots
+
+
+@pytest.mark.parametrize(
+    "file",
+    [*sorted(ROOT.glob("examples/**/*.py")), *sorted(ROOT.glob("docs/*.md")), ROOT / "README.md"],
+    ids=lambda file: file.name,
+)
+def test_what_people_copy_imports_from_public_modules_alone(file: Path) -> None:
+    text = file.read_text("utf-8")
+    blocks = (
+        [text] if file.suffix == ".py" else re.findall(r"^```python\n(.*?)^```$", text, re.M | re.S)
+    )
+    imported = {
+        name
+        for block in blocks
+        for name in re.findall(r"^\s*(?:from|import) (acphold[\w.]*)", block, re.M)
+    }
+    assert imported <= {*MODULES, "acphold.schema"}
 
 
 def test_the_page_on_versions_names_the_public_modules_and_no_others() -> None:

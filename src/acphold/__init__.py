@@ -1,5 +1,9 @@
 """Durable, listable, shareable sessions for the Agent Client Protocol (ACP).
 
+Public are the names in `__all__`, here and in `acphold.types`, `acphold.sync`, `acphold.testing`,
+`acphold.otel` and the modules of `acphold.bridges`, and the types and methods of the protocol in
+`acphold.schema`. Every other module below this one is internal, and may change with any release.
+
 The names here are imported when they are first used: an editor that starts `acphold wrap` does
 not wait for the library.
 """
@@ -59,7 +63,7 @@ if TYPE_CHECKING:
     from acphold.library.permission import Decision
     from acphold.library.server import Server
     from acphold.library.session_files import SessionFiles
-    from acphold.library.session_servers import TurnServers
+    from acphold.library.session_servers import TurnServer, TurnServers
     from acphold.library.store import Store
     from acphold.library.tools import RunningTool
     from acphold.library.turn import Turn
@@ -167,6 +171,7 @@ __all__ = [
     "Transport",
     "Turn",
     "TurnEnd",
+    "TurnServer",
     "TurnServers",
     "UnknownSessionError",
     "Visit",
@@ -202,7 +207,7 @@ _HOMES = {
     "library.permission": "Decision",
     "library.server": "Server",
     "library.session_files": "SessionFiles",
-    "library.session_servers": "TurnServers",
+    "library.session_servers": "TurnServer TurnServers",
     "library.store": "Store",
     "library.tools": "RunningTool",
     "library.turn": "Turn",

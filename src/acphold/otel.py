@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode, get_tracer
 
 from acphold.library.definition import StopTurn
+from acphold.library.form import FormAnswer, Visit
 from acphold.library.permission import Decision
 from acphold.version import __version__
 
@@ -27,6 +28,7 @@ __all__ = ["spans"]
 
 OPERATION = "gen_ai.operation.name"
 TOOL, TOOL_CALL = "gen_ai.tool.name", "gen_ai.tool.call.id"
+MCP_METHOD, MCP_SERVER = "mcp.method.name", "acphold.mcp.server"
 ERROR_TYPE = "error.type"
 STOP_REASON = "acphold.stop_reason"
 
@@ -34,13 +36,17 @@ STOP_REASON = "acphold.stop_reason"
 def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncIterator[None]]:
     """Middleware that makes a span of each step; a model's own spans lie in that of the turn.
 
-    | step       | span                  | kind     |
-    |------------|-----------------------|----------|
-    | turn       | `invoke_agent AGENT`  | internal |
-    | command    | `command NAME`        | internal |
-    | tool       | `execute_tool TOOL`   | internal |
-    | mcp        | `tools/call TOOL`     | client   |
-    | permission | `ask_permission`      | internal |
+    | step         | span                  | kind     |
+    |--------------|-----------------------|----------|
+    | turn         | `invoke_agent AGENT`  | internal |
+    | command      | `command NAME`        | internal |
+    | tool         | `execute_tool TOOL`   | internal |
+    | mcp          | `tools/call TOOL`     | client   |
+    | mcp_resource | `resources/read`      | client   |
+    | mcp_prompt   | `prompts/get PROMPT`  | client   |
+    | permission   | `ask_permission`      | internal |
+    | form         | `ask_form`            | internal |
+    | page         | `ask_page`            | internal |
 
     Without a `provider` the global one is used. An error sets the status and `error.type`.
     """
@@ -48,7 +54,7 @@ def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncItera
 
     async def span_of(step: Step) -> AsyncIterator[None]:
         name, attributes = _told(step)
-        kind = SpanKind.CLIENT if step.kind == "mcp" else SpanKind.INTERNAL
+        kind = SpanKind.CLIENT if step.kind.startswith("mcp") else SpanKind.INTERNAL
         with tracer.start_as_current_span(
             name,
             kind=kind,
@@ -85,10 +91,17 @@ def _told(step: Step) -> tuple[str, dict[str, AttributeValue]]:
             return f"command {step.name}", told | {"acphold.command.name": step.name}
         case "mcp":
             server, _, tool = step.name.partition("/")
-            told |= {OPERATION: "execute_tool", TOOL: tool, "acphold.mcp.server": server}
-            return f"tools/call {tool}", told | {"mcp.method.name": "tools/call"}
-        case "permission":
-            return "ask_permission", told
+            told |= {OPERATION: "execute_tool", TOOL: tool, MCP_SERVER: server}
+            return f"tools/call {tool}", told | {MCP_METHOD: "tools/call"}
+        case "mcp_resource":  # not its URI, which may name a file of the person
+            server = step.name.partition("/")[0]
+            return "resources/read", told | {MCP_METHOD: "resources/read", MCP_SERVER: server}
+        case "mcp_prompt":
+            server, _, prompt = step.name.partition("/")
+            told |= {"gen_ai.prompt.name": prompt, MCP_SERVER: server}
+            return f"prompts/get {prompt}", told | {MCP_METHOD: "prompts/get"}
+        case "permission" | "form" | "page":
+            return f"ask_{step.kind}", told
         case "tool":
             assert step.tool is not None
             # A title says what is done with what; it is not the name of a tool.
@@ -103,6 +116,8 @@ def _ended(span: Span, step: Step) -> None:
             span.set_attribute(STOP_REASON, step.result or "end_turn")
         case "permission" if isinstance(step.result, Decision):
             span.set_attribute("acphold.permission.allowed", step.result.allowed)
+        case "form" | "page" if isinstance(step.result, FormAnswer | Visit):
+            span.set_attribute("acphold.outcome", step.result.outcome)
         case "mcp" if step.result.failed:
             _failed(span, "tool_error")
         case "tool" if step.tool is not None and step.tool.status == "failed":

@@ -32,9 +32,19 @@ from acphold.library.form import Outcome
 from acphold.library.middleware import Middleware
 from acphold.library.steps import StepKind
 from acphold.library.tools import Location
+from acphold.mcp.offers import CallResult as McpCallResult
+from acphold.mcp.offers import MadePrompt as McpMadePrompt
+from acphold.mcp.offers import Progress as McpProgress
+from acphold.mcp.offers import Prompt as McpPrompt
+from acphold.mcp.offers import PromptArgument as McpPromptArgument
+from acphold.mcp.offers import PromptMessage as McpPromptMessage
+from acphold.mcp.offers import Resource as McpResource
+from acphold.mcp.offers import Tool as McpTool
+from acphold.transports.web_sockets import AcceptedSocket, PlainSocket
 from acphold.web.mounted import Admit, Mounted
 
 __all__ = [
+    "AcceptedSocket",
     "Admit",
     "AskForm",
     "AskPage",
@@ -49,6 +59,14 @@ __all__ = [
     "Kind",
     "Location",
     "LogoutHandler",
+    "McpCallResult",
+    "McpMadePrompt",
+    "McpProgress",
+    "McpPrompt",
+    "McpPromptArgument",
+    "McpPromptMessage",
+    "McpResource",
+    "McpTool",
     "MessageRole",
     "MethodHandler",
     "Middleware",
@@ -56,6 +74,7 @@ __all__ = [
     "Options",
     "Outcome",
     "PermissionAnswer",
+    "PlainSocket",
     "Policy",
     "Replay",
     "Rule",

@@ -15,6 +15,7 @@ import pytest
 
 import acphold
 import acphold.schema
+import acphold.types
 from docs.api_reference import found_by, names, pages
 from tests.test_public_names import MODULES
 
@@ -30,8 +31,15 @@ def test_everything_that_can_be_imported_is_on_a_page() -> None:
         for module in MODULES
         for name in import_module(module).__all__
     }
-    plain = {f"sync.{name}" for name in ("RemoteAgent", "RemoteSession", "RemoteTurn")}
-    assert offered - plain - {"__version__"} <= set(names())
+    assert offered - {"__version__"} <= set(names())
+
+
+def test_everything_on_a_page_can_be_imported_from_a_public_module() -> None:
+    homes = [name.rpartition(".")[0] for name in names()]
+    in_types = {name for name, home in zip(names(), homes, strict=True) if not home}
+    offered = {*acphold.__all__, *acphold.types.__all__}
+    assert in_types <= offered
+    assert {f"acphold.{home}" for home in homes if home} <= {*MODULES, "acphold.schema"}
 
 
 def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
@@ -126,7 +134,7 @@ def of(name: str) -> Any:
     if bare in names() or name.startswith("schema."):
         return found_by(bare)
     kind, _, member = name.rpartition(".")
-    return inspect.getattr_static(found_by(listed[kind]), member)
+    return inspect.getattr_static(found_by(kind if kind in names() else listed[kind]), member)
 
 
 def is_awaited(code: Any) -> bool:

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import pydoc
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -162,3 +164,14 @@ SEEN = {
 @pytest.mark.parametrize("seen", SEEN, ids=lambda seen: seen.__name__)
 def test_authors_see_what_they_may_call_and_nothing_else(seen: type) -> None:
     assert [name for name in dir(seen) if not name.startswith("_")] == sorted(SEEN[seen].split())
+
+
+@pytest.mark.parametrize("name", ["run", "serve", "server"])
+def test_help_tells_of_each_option_on_lines_of_its_own(name: str) -> None:
+    text = pydoc.plain(pydoc.render_doc(getattr(acphold.Agent, name)))
+    assert max(map(len, text.splitlines())) <= 100
+    assert re.search(
+        r"^    \*,\n    journal: str \| os\.PathLike\[str\] \| None = None,$", text, re.M
+    )
+    assert re.search(r"^    journal: where conversations are kept", text, re.M)
+    assert "Annotated" not in text

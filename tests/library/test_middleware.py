@@ -81,6 +81,62 @@ async def test_it_is_around_a_call_of_an_mcp_server(work: Path) -> None:
     assert any(words.startswith("mcp over: CallResult") for words in seen)
 
 
+async def test_it_is_around_what_is_asked_of_one_server(work: Path) -> None:
+    async def ask(turn: acphold.Turn) -> None:
+        server = turn.mcp["test"]
+        await server.tools()  # what it has is no step
+        await server.call("echo", {"text": "hello"})
+        await server.read_resource("note://a")
+        await server.get_prompt("greet", {"who": "you"})
+
+    agent = agent_that(ask)
+    seen = watched(agent)
+    async with connect(agent) as client:
+        session = await client.new_session(str(work), mcp_servers=[mcp_server()])
+        await session.prompt("go")
+    assert [words for words in seen if words.startswith("mcp") and " over: " not in words] == [
+        "mcp test/echo",
+        "mcp_resource test/note://a",
+        "mcp_prompt test/greet",
+    ]
+    assert sum(words.startswith("mcp") for words in seen) == 6
+
+
+async def test_a_server_is_asked_nothing_behind_the_turn(work: Path) -> None:
+    kept: list[acphold.TurnServer] = []
+
+    async def keep(turn: acphold.Turn) -> None:
+        kept.append(turn.mcp["test"])
+
+    agent = agent_that(keep)
+    async with connect(agent) as client:
+        session = await client.new_session(str(work), mcp_servers=[mcp_server()])
+        await session.prompt("go")
+        with pytest.raises(acphold.DeclarationError, match="over"):
+            await kept[0].call("echo", {"text": "hello"})
+
+
+async def test_it_is_around_the_waits_for_a_form_and_a_page() -> None:
+    async def ask(turn: acphold.Turn) -> None:
+        async with turn.tool("Look", name="look") as call:
+            await turn.ask_form("Who?", {"name": {"type": "string"}}, tool=call)
+        await turn.ask_page("Sign in", "https://example.com")
+
+    agent = agent_that(ask)
+    seen = watched(agent)
+
+    async def fill_in(question: acphold.FormQuestion) -> dict[str, str]:
+        return {"name": "Ada"}
+
+    async def decline(question: acphold.PageQuestion) -> bool:
+        return False
+
+    async with connect(agent, on_form=fill_in, on_page=decline) as client:
+        await (await client.new_session()).prompt("go")
+    assert seen[2:4] == ["form Who?", "form over: <FormAnswer accepted: {'name': 'Ada'}>"]
+    assert seen[5:7] == ["page Sign in", "page over: <Visit declined>"]
+
+
 async def test_the_first_that_is_declared_is_outermost() -> None:
     seen: list[str] = []
 

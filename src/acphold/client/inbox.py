@@ -66,7 +66,7 @@ class Inbox:
     """
 
     def __init__(self, flow: Flow, limit: int = INBOX_BYTES) -> None:
-        self.held = 0
+        self.held: int = 0
         self.limit = limit
         self._flow = flow
         self._raws: deque[bytes] = deque()

@@ -44,9 +44,9 @@ class SessionFeed:
         reopen: Callable[[SessionFeed], Awaitable[None]],
     ) -> None:
         self.id = session_id
-        self.roots = tuple(roots)
-        self.live = LiveState()
-        self.replay = Replay()
+        self.roots: tuple[str, ...] = tuple(roots)
+        self.live: LiveState = LiveState()
+        self.replay: Replay = Replay()
         self.introduction: InitializeResponse | None = None
         self._uplink = uplink
         self._reopen = reopen

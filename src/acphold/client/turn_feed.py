@@ -64,9 +64,9 @@ class TurnFeed:
         prompt: bytes,
         cancel: Callable[[], None],
     ) -> None:
-        self.inbox = Inbox(uplink.flow)
-        self.stage = Stage.WAITING
-        self.holds_agent = False
+        self.inbox: Inbox = Inbox(uplink.flow)
+        self.stage: Stage = Stage.WAITING
+        self.holds_agent: bool = False
         self.stop_reason: str | None = None
         self.error: AcpholdError | None = None
         self._uplink = uplink

@@ -159,9 +159,9 @@ class Uplink:
 
     def __init__(self, endpoint: Endpoint, duties: Duties, settings: Settings) -> None:
         self.hello: InitializeResponse
-        self.flow = Flow()
+        self.flow: Flow = Flow()
         self.loss: AcpholdError | None = None
-        self.state = State.CLOSED
+        self.state: State = State.CLOSED
         self._endpoint = endpoint
         self._duties = duties
         self.settings = settings

@@ -401,7 +401,7 @@ class ChildDraft:
     def __init__(self, session_id: str, lies_in: Fold) -> None:
         self.session_id = session_id
         self.lies_in = lies_in
-        self.tree = lies_in._children
+        self.tree: dict[str, ChildDraft] = lies_in._children
         parent = lies_in._within
         self.depth: int = 1 if parent is None else parent.depth + 1
         self._parent = "" if parent is None else parent.session_id
@@ -409,7 +409,7 @@ class ChildDraft:
         self.caller: str | None = None
         self.fields: dict[str, str | None] = {}
         self._made: SubAgent | None = None
-        self.folding = Fold(within=self)
+        self.folding: Fold = Fold(within=self)
 
     def go_on_from(self, item: SubAgent, left: ChildDraft | None) -> None:
         """It is known what it was; and what of it was `left` open, if anything was."""

@@ -365,9 +365,9 @@ class CompactionDraft:
 
     def __init__(self, compaction_id: str, status: str = "in_progress") -> None:
         self.compaction_id = compaction_id
-        self.status = status
+        self.status: str = status
         self.error: str | None = None
-        self.summary = MessageDraft("agent", None)
+        self.summary: MessageDraft = MessageDraft("agent", None)
 
     @classmethod
     def of(cls, compaction: ContextCompaction) -> CompactionDraft:
@@ -400,7 +400,7 @@ class ToolDraft:
 
     def __init__(self, tool_call_id: str, fields: Mapping[str, bytes] | None = None) -> None:
         self.tool_call_id = tool_call_id
-        self.fields = dict(fields or {})
+        self.fields: dict[str, bytes] = dict(fields or {})
 
     def tool_call(self) -> ToolCall:
         """The call so far."""

@@ -9,9 +9,19 @@ import sys
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import wraps
-from inspect import Parameter, Signature, iscoroutinefunction, signature
+from inspect import Parameter, Signature, getdoc, iscoroutinefunction, signature
+from textwrap import fill
 from types import FunctionType
-from typing import TYPE_CHECKING, Concatenate, ParamSpec, TypeAlias, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Annotated,
+    Concatenate,
+    ParamSpec,
+    TypeAlias,
+    TypeVar,
+    get_args,
+    get_origin,
+)
 
 from msgspec.structs import asdict
 
@@ -85,19 +95,37 @@ class ServerOptions(AgentOptions, frozen=True, kw_only=True):
 def _taking(
     options: Callable[P, Taken],
 ) -> Callable[[Callable[[Agent, Taken], R]], Callable[Concatenate[Agent, P], R]]:
-    """Have a method take the fields of a Struct as its arguments."""
+    """Have a method take the fields of a Struct as its arguments, and `help` tell of them."""
 
     def decorate(method: Callable[[Agent, Taken], R]) -> Callable[Concatenate[Agent, P], R]:
         @wraps(method)
         def taking(self: Agent, /, *args: P.args, **given: P.kwargs) -> R:
             return method(self, options(*args, **given))
 
-        fields = signature(options).parameters.values()
-        itself = Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)
-        taking.__signature__ = Signature([itself, *fields])  # type: ignore[attr-defined]
+        told = [f"{getdoc(method)}\n"]
+        parameters = [Parameter("self", Parameter.POSITIONAL_OR_KEYWORD)]
+        for parameter in signature(options).parameters.values():
+            kind = parameter.annotation
+            if get_origin(kind) is Annotated:
+                kind, option = get_args(kind)
+                of_it = f"{parameter.name}: {option.meaning}"
+                told.append(fill(of_it, width=88, subsequent_indent="    "))
+            parameters.append(parameter.replace(annotation=kind))
+        taking.__doc__ = "\n".join(told)
+        taking.__signature__ = _InLines(parameters)  # type: ignore[attr-defined]
         return taking
 
     return decorate
+
+
+class _InLines(Signature):
+    """A signature that `help` shows a parameter a line, as from Python 3.13 on by itself."""
+
+    def __str__(self) -> str:
+        shown = [str(each) for each in self.parameters.values()]
+        kinds = [each.kind for each in self.parameters.values()]
+        shown.insert(kinds.index(Parameter.KEYWORD_ONLY), "*")
+        return "(\n    " + ",\n    ".join(shown) + ",\n)"
 
 
 class Agent:
@@ -307,11 +335,11 @@ class Agent:
                 finally:
                     print(step.kind, step.name, time.monotonic() - began)
 
-        The steps are a turn, a command, a tool call's block, a call of `turn.mcp.call`, and a wait
-        for permission; see `acphold.Step`. The first that is declared is outermost. What it raises
-        before its `yield` takes the place of the step. The error of a step is raised at the
-        `yield`, and passes however that is handled, unless another takes its place. A function
-        that makes a context manager of a step will do, too.
+        The steps are a turn, a command, a tool call's block, what is asked of an MCP server, and a
+        wait for a person's permission, form or page; see `acphold.Step`. The first that is declared
+        is outermost. What it raises before its `yield` takes the place of the step. The error of a
+        step is raised at the `yield`, and passes however that is handled, unless another takes its
+        place. A function that makes a context manager of a step will do, too.
         """
         self._definition.middleware.append(around_each(middleware))
         return middleware

@@ -49,7 +49,7 @@ class OpenSession:
         outbox: Outbox,
         history: History,
     ) -> None:
-        self.id = client.session_id
+        self.id: str = client.session_id
         self.client = client
         self.cwd = cwd
         self.additional_directories = additional_directories
@@ -57,13 +57,13 @@ class OpenSession:
         self.slash = slash
         self.outbox = outbox
         self.history = history
-        self.store = Store(outbox)
-        self.folders = Folders(cwd, additional_directories)
-        self.files = SessionFiles(client, self.folders)
+        self.store: Store = Store(outbox)
+        self.folders: Folders = Folders(cwd, additional_directories)
+        self.files: SessionFiles = SessionFiles(client, self.folders)
         self.servers: SessionServers | None = None
         self._agent = agent
         self._terminals: Terminals | None = None
-        self.session = Session(self)
+        self.session: Session = Session(self)
 
     @property
     def roots(self) -> tuple[str, ...]:
@@ -114,11 +114,11 @@ class Session:
     """
 
     def __init__(self, opened: OpenSession) -> None:
-        self.id = opened.id
-        self.cwd = opened.cwd
-        self.additional_directories = opened.additional_directories
-        self.files = opened.files
-        self.store = opened.store
+        self.id: str = opened.id
+        self.cwd: str = opened.cwd
+        self.additional_directories: tuple[str, ...] = opened.additional_directories
+        self.files: SessionFiles = opened.files
+        self.store: Store = opened.store
         self.tenant = ""
         self.state: dict[str, Any] = {}
         self._open = opened

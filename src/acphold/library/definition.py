@@ -56,19 +56,19 @@ class StopTurn(Exception):
 class Refusal(StopTurn):
     """The agent refuses to go on; the client may take the prompt out of the conversation."""
 
-    reason = "refusal"
+    reason: StopReason = "refusal"
 
 
 class MaxTokens(StopTurn):
     """The model's limit of tokens is reached."""
 
-    reason = "max_tokens"
+    reason: StopReason = "max_tokens"
 
 
 class MaxTurnRequests(StopTurn):
     """The limit of model requests in one turn is reached."""
 
-    reason = "max_turn_requests"
+    reason: StopReason = "max_turn_requests"
 
 
 class AuthMethod(Struct, frozen=True):

@@ -77,6 +77,9 @@ class Visit:
         self.outcome: Outcome = outcome
         self._client = client
 
+    def __repr__(self) -> str:
+        return f"<Visit {self.outcome}>"
+
     @property
     def agreed(self) -> bool:
         """Whether they open it."""

@@ -92,12 +92,12 @@ class InProcessAgent:
         self.definition = definition
         self.start = start
         # Not the name alone: behind `wrap` the same journal keeps that conversation under it.
-        self.key = f"{definition.name} (library)"
-        self.has_sign_in = bool(definition.auth_methods)
+        self.key: str = f"{definition.name} (library)"
+        self.has_sign_in: bool = bool(definition.auth_methods)
         self.can_fork = False  # it needs to be told of none: it reads the copy
         self.reads_journal = True
-        self.takes_a_moment = False  # not known yet
-        self.generation = 1
+        self.takes_a_moment: bool = False  # not known yet
+        self.generation: int = 1
         self.capabilities = capabilities_of(definition)
         self._listener = listener
         self._post = Post(listener)

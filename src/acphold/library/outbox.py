@@ -58,7 +58,7 @@ class Post:
 
     def __init__(self, listener: ListenerToMany) -> None:
         self.listener = listener
-        self.breathe_at = inf
+        self.breathe_at: float = inf
         self._due: dict[Outbox, None] = {}
         self._is_called = False
         self._tasks = EagerTasks()
@@ -310,7 +310,7 @@ class TurnOutbox:
     """
 
     def __init__(self, outbox: Outbox) -> None:
-        self.over = False
+        self.over: bool = False
         self.add: Callable[[bytes], bool] = outbox.add
         self._outbox = outbox
 

@@ -76,7 +76,7 @@ class Selection:
 
     def __init__(self, agent: str, modes: Sequence[SessionMode], options: Sequence[Option]) -> None:
         self.mode = modes[0].id if modes else None
-        self.values = {option.id: option.default for option in options}
+        self.values: dict[str, str | bool] = {option.id: option.default for option in options}
         self._agent = agent
         self._modes = tuple(modes)
         self._options = {option.id: option for option in options}

@@ -6,9 +6,10 @@ What needs MCP is imported once a session names a server.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, suppress
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -18,7 +19,7 @@ from acphold.schema import CREATE_ELICITATION, encode
 
 if TYPE_CHECKING:
     from acphold.library.client_side import ClientSide
-    from acphold.library.steps import Entering
+    from acphold.library.steps import Entering, StepKind
     from acphold.library.tools import RunningTool
     from acphold.mcp import (
         CallResult,
@@ -30,7 +31,10 @@ if TYPE_CHECKING:
         Servers,
         Tool,
     )
-    from acphold.schema import ToolKind
+    from acphold.mcp.offers import MadePrompt, Resource
+    from acphold.schema import BlobResourceContents, TextResourceContents, ToolKind
+
+R = TypeVar("R")
 
 
 class SessionServers:
@@ -130,15 +134,9 @@ class TurnServers:
         self._tool = tool
         self._waiting = waiting
 
-    def __getitem__(self, name: str) -> Connection:
-        """The connection to server `name`: `call`, `tools`, `resources`, `read_resource`, …
-
-        What is asked of it waits for that server alone, and no tool call is shown. Its `error`
-        says why it cannot be used. McpError if the session has no such server.
-        """
-        if self._pool is None:
-            raise McpError(name, "this session has no MCP servers")
-        return self._pool[name]
+    def __getitem__(self, name: str) -> TurnServer:
+        """The server `name`, for what nobody needs to see; McpError if the session has none."""
+        return TurnServer(self._connection(name), waiting=self._waiting, around=self._around)
 
     def __contains__(self, name: object) -> bool:
         return self._pool is not None and name in self._pool
@@ -176,7 +174,7 @@ class TurnServers:
         What the tool says against it is a result that `failed`. Raises McpError when the server
         cannot be used, goes away, or gives no answer in `seconds`; cancelling tells it to stop.
         """
-        connection = self[server]
+        connection = self._connection(server)
         known: Tool | None = None
         with self._waiting(), suppress(AcpholdError):  # then the call will tell what is wrong
             known = next((it for it in await connection.tools() if it.name == tool), None)
@@ -208,4 +206,96 @@ class TurnServers:
             await call.output(result.output)
             if result.failed:
                 await call.fail()
+        return result
+
+    def _connection(self, name: str) -> Connection:
+        if self._pool is None:
+            raise McpError(name, "this session has no MCP servers")
+        return self._pool[name]
+
+
+class TurnServer:
+    """One MCP server of the session, as a turn uses it: `turn.mcp["name"]`.
+
+    What is asked of it waits for that server alone, and no tool call is shown.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        *,
+        waiting: Callable[[], AbstractContextManager[None]],
+        around: Entering,
+    ) -> None:
+        self._connection = connection
+        self._waiting = waiting
+        self._around = around
+
+    def __repr__(self) -> str:
+        return f"<TurnServer {self.name!r}{f': {self.error}' if self.error else ''}>"
+
+    @property
+    def name(self) -> str:
+        """What the client calls it."""
+        return self._connection.name
+
+    @property
+    def error(self) -> str | None:
+        """Why it cannot be used; None while it can, and while it is being connected."""
+        return self._connection.error
+
+    async def tools(self) -> tuple[Tool, ...]:
+        """The tools it has now; raises McpError."""
+        with self._waiting():
+            return await self._connection.tools()
+
+    async def resources(self) -> tuple[Resource, ...]:
+        """The resources it has now; raises McpError."""
+        with self._waiting():
+            return await self._connection.resources()
+
+    async def prompts(self) -> tuple[Prompt, ...]:
+        """The prompts it has now; raises McpError."""
+        with self._waiting():
+            return await self._connection.prompts()
+
+    async def call(
+        self,
+        tool: str,
+        arguments: Mapping[str, object] | None = None,
+        *,
+        on_progress: Callable[[Progress], Awaitable[None]] | None = None,
+        seconds: float | None = None,
+    ) -> CallResult:
+        """Call a tool. What the tool or the server says against it is a result that `failed`.
+
+        `on_progress` is awaited for each report, in order, before this returns. Cancelling this
+        tells the server to stop. Raises McpConnectError, McpLostError, and McpAnswerError, also
+        when no answer has come in `seconds`; by default after ten minutes without progress.
+        """
+        call = partial(
+            self._connection.call, tool, arguments, on_progress=on_progress, seconds=seconds
+        )
+        return await self._step("mcp", tool, call)
+
+    async def read_resource(
+        self, uri: str
+    ) -> tuple[TextResourceContents | BlobResourceContents, ...]:
+        """The contents of the resource `uri`; raises McpError."""
+        read = partial(self._connection.read_resource, uri)
+        return await self._step("mcp_resource", uri, read)
+
+    async def get_prompt(
+        self, prompt: str, arguments: Mapping[str, str] | None = None
+    ) -> MadePrompt:
+        """What a prompt becomes with these arguments; raises McpError."""
+        make = partial(self._connection.get_prompt, prompt, arguments)
+        return await self._step("mcp_prompt", prompt, make)
+
+    async def _step(self, kind: StepKind, name: str, ask: Callable[[], Awaitable[R]]) -> R:
+        with self._waiting():
+            async with self._around(kind, f"{self.name}/{name}", None) as step:
+                result = await ask()
+                if step is not None:
+                    step.result = result
         return result

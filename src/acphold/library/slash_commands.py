@@ -30,7 +30,7 @@ class SlashCommands:
     """
 
     def __init__(self, declared: Mapping[str, AvailableCommand], outbox: Outbox) -> None:
-        self.shown = b"[]"
+        self.shown: bytes = b"[]"
         self._declared = declared
         self._outbox = outbox
         self._prompts: dict[str, Prompt] = {}

@@ -6,7 +6,9 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Literal, Protocol, TypeAlias
 
-StepKind: TypeAlias = Literal["turn", "command", "tool", "mcp", "permission"]
+StepKind: TypeAlias = Literal[
+    "turn", "command", "tool", "mcp", "mcp_resource", "mcp_prompt", "permission", "form", "page"
+]
 """What is stepped into; see Step."""
 
 

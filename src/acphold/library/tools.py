@@ -82,9 +82,9 @@ class RunningTool:
         if kind not in KINDS:
             raise DeclarationError(f"a tool is one of {', '.join(KINDS)}, not {kind!r}")
         self.id = tool_call_id
-        self.title = title
+        self.title: str = title
         self.status: ToolCallStatus = "pending"
-        self.announced = False
+        self.announced: bool = False
         self._outbox = outbox
         self._cwd = cwd
         self.kind = kind

@@ -42,7 +42,7 @@ from acphold.schema.updates import PlanEntryPriority, PlanEntryStatus
 
 if TYPE_CHECKING:
     from acphold.history import SessionState
-    from acphold.library.author_session import OpenSession, Severity
+    from acphold.library.author_session import OpenSession, Session, Severity
     from acphold.library.form import FormAnswer, Visit
     from acphold.library.session_files import SessionFiles
     from acphold.library.session_servers import TurnServers
@@ -69,7 +69,7 @@ class TurnScope:
 
     def __init__(self, opened: OpenSession, cancel: Callable[[], None]) -> None:
         self.opened = opened
-        self.outbox = TurnOutbox(opened.outbox)
+        self.outbox: TurnOutbox = TurnOutbox(opened.outbox)
         self.cancel = cancel
         self.speaking: Utterance | None = None
         self._task = asyncio.current_task()
@@ -157,7 +157,7 @@ class Turn:
     """
 
     def __init__(self, scope: TurnScope, prompt: tuple[ContentBlock, ...]) -> None:
-        self.session = scope.opened.session
+        self.session: Session = scope.opened.session
         self.prompt = prompt
         self.command: tuple[str, str] | None = None
         self._scope = scope
@@ -366,10 +366,13 @@ class Turn:
 
         self._scope.check()
         await self._outbox.flush()
+        about = None if tool is None else tool.id
         with self._scope.waiting():
-            return await ask_form(
-                self._scope.opened.client, message, fields, None if tool is None else tool.id
-            )
+            async with self._scope.around("form", message, tool) as step:
+                answer = await ask_form(self._scope.opened.client, message, fields, about)
+                if step is not None:
+                    step.result = answer
+        return answer
 
     async def ask_page(self, message: str, url: str) -> Visit:
         """Ask the person to open a page, to sign in elsewhere for instance.
@@ -383,7 +386,11 @@ class Turn:
         self._scope.check()
         await self._outbox.flush()
         with self._scope.waiting():
-            return await ask_page(self._scope.opened.client, message, url)
+            async with self._scope.around("page", message, None) as step:
+                visit = await ask_page(self._scope.opened.client, message, url)
+                if step is not None:
+                    step.result = visit
+        return visit
 
 
 def _entry(entry: str | PlanEntry) -> PlanEntry:

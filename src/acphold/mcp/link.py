@@ -56,7 +56,7 @@ class Patience:
 
     def __init__(self) -> None:
         self._limits: set[asyncio.Timeout] = set()
-        self.questions = 0
+        self.questions: int = 0
 
     @asynccontextmanager
     async def limit(self, seconds: float | None) -> AsyncIterator[Callable[[], None]]:
@@ -106,7 +106,9 @@ class Link:
         self._dispatcher = dispatcher
         self._patience = patience
         self._headers = {MCP_PROTOCOL_VERSION_HEADER: introduced.protocol_version}
-        self.capabilities = frozenset(introduced.capabilities.model_dump(exclude_none=True))
+        self.capabilities: frozenset[str] = frozenset(
+            introduced.capabilities.model_dump(exclude_none=True)
+        )
 
     async def request(
         self,

@@ -100,7 +100,7 @@ class Upkeep:
     def __init__(
         self, server: Server, ours: OurSide, on_failure: Callable[[str], None] | None = None
     ) -> None:
-        self.name = server.name
+        self.name: str = server.name
         self._on_failure = on_failure
         self._server = server
         self._ours = ours

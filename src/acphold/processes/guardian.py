@@ -73,7 +73,7 @@ class Guard:
 
     def __init__(self) -> None:
         # Below 2^63, which is no limit at all; and with as many digits as can be.
-        self.mark = str((1 << 62) + int.from_bytes(os.urandom(7)))
+        self.mark: str = str((1 << 62) + int.from_bytes(os.urandom(7)))
         self.pid: int | None = None
         self._pipe: int | None = None
 

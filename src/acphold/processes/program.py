@@ -55,11 +55,11 @@ class Program:
     def __init__(
         self, command: Sequence[str], pid: int, fds: tuple[int, ...], guard: Guard
     ) -> None:
-        self.command = tuple(command)
-        self.pid = pid
-        self.fds = fds
-        self.gone = False
-        self.guard = guard
+        self.command: tuple[str, ...] = tuple(command)
+        self.pid: int = pid
+        self.fds: tuple[int, ...] = fds
+        self.gone: bool = False
+        self.guard: Guard = guard
         self._lock = allocate_lock()
 
     def end(self, grace: float = GRACE_SECONDS) -> bool:

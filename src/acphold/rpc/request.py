@@ -29,10 +29,10 @@ class Request:
     def __init__(
         self, received: RequestReceived, send: Callable[[bytes], None], open_: OpenRequests
     ) -> None:
-        self.id = received.id
-        self.method = received.method
-        self.params = received.params
-        self.size = len(received.params) + REQUEST_BYTES
+        self.id: bytes = received.id
+        self.method: str = received.method
+        self.params: bytes = received.params
+        self.size: int = len(received.params) + REQUEST_BYTES
         self.on_cancel: Callable[[], None] | None = None
         self.task: asyncio.Task[None] | None = None
         self._send = send
@@ -72,9 +72,9 @@ class OpenRequests:
     """
 
     def __init__(self) -> None:
-        self.size = 0
-        self.answered = 0
-        self.changed = asyncio.Event()
+        self.size: int = 0
+        self.answered: int = 0
+        self.changed: asyncio.Event = asyncio.Event()
         self._requests: set[Request] = set()
 
     def add(self, request: Request) -> None:

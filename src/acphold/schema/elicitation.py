@@ -188,7 +188,10 @@ def _is_between(number: float, field: IntegerPropertySchema | NumberPropertySche
     return least <= number <= most
 
 
-NEEDS = {"form": ("requested_schema",), "url": ("elicitation_id", "url")}
+NEEDS: dict[str, tuple[str, ...]] = {
+    "form": ("requested_schema",),
+    "url": ("elicitation_id", "url"),
+}
 """The fields each known mode must have; other modes may come."""
 
 

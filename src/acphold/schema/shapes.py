@@ -68,8 +68,8 @@ class UnknownVariant:
     __slots__ = ("kind", "raw")
 
     def __init__(self, kind: str, raw: bytes) -> None:
-        self.kind = kind
-        self.raw = raw
+        self.kind: str = kind
+        self.raw: bytes = raw
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, type(self)):

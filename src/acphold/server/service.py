@@ -73,7 +73,7 @@ class Service(Struct, frozen=True, kw_only=True):
         """Where its sessions are kept."""
         return os.fspath(self.options.journal or default_location())
 
-    def hub(self, journal: Journal) -> Hub:
+    def _hub(self, journal: Journal) -> Hub:
         """The hub of this process."""
         return Hub(
             journal,
@@ -113,7 +113,7 @@ async def open_hub(service: Service, journal: Journal) -> AsyncIterator[Hub]:
     Behind the block its turns, its agent and the journal have ended.
     """
     try:
-        hub = service.hub(journal)
+        hub = service._hub(journal)
         async with hub.open(), _reachable(hub, service, journal):
             yield hub
             await hub.end_turns()  # others may be here still
@@ -142,7 +142,7 @@ async def serve_background(
         await attend(hub, service, transport, principal=NEIGHBOUR)
 
     try:
-        hub = service.hub(journal)
+        hub = service._hub(journal)
         async with hub.open(), listening(path, one, _telling(journal, held)) as listener:
             ready()
             idle = asyncio.create_task(_idle(hub, listener, linger), name="idle")

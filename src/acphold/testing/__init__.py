@@ -31,7 +31,7 @@ from acphold.testing.person import decides
 from acphold.testing.person import handlers as editor
 from acphold.testing.received import Received
 from acphold.testing.recording import Recording
-from acphold.testing.transports import TRANSPORT_PROMISES, Promise
+from acphold.testing.transports import TRANSPORT_PROMISES, MakePair, Promise
 from acphold.testing.watched import WatchedAgent, WatchedSession, WatchedTurn
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "TRANSPORT_PROMISES",
+    "MakePair",
     "Promise",
     "Received",
     "WatchedAgent",

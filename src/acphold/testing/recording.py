@@ -52,7 +52,7 @@ class Recording:
     ) -> None:
         self.uplink: Uplink
         self.deadline = deadline
-        self.journal = Path(options.journal or default_location())
+        self.journal: Path = Path(options.journal or default_location())
         self.asked: list[tuple[str, Any]] = []
         self.notified: list[tuple[str, Any]] = []
         self.permissions: list[RequestPermissionRequest] = []

@@ -197,7 +197,7 @@ class LineWindow:
         self._skip = first - 1
         self._left = limit
         self._kept: list[bytes] = []
-        self.size = 0
+        self.size: int = 0
 
     @property
     def complete(self) -> bool:

@@ -54,8 +54,8 @@ class Roots:
     """
 
     def __init__(self, cwd: str, additional: Sequence[str] = ()) -> None:
-        self.cwd = _absolute(cwd, "cwd")
-        self.additional = tuple(
+        self.cwd: str = _absolute(cwd, "cwd")
+        self.additional: tuple[str, ...] = tuple(
             _absolute(path, f"additionalDirectories[{index}]")
             for index, path in enumerate(additional)
         )
@@ -146,8 +146,8 @@ class Walk:
     """
 
     def __init__(self) -> None:
-        self.fd = os.open("/", FOLDER)
-        self.trail = [Step("", _identity(self.fd))]
+        self.fd: int = os.open("/", FOLDER)
+        self.trail: list[Step] = [Step("", _identity(self.fd))]
         self.rest: list[str] = []
         self._links = 0
 

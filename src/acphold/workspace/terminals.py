@@ -182,7 +182,7 @@ class Terminal:
 
     def __init__(self, program: Program, limit: int, threads: Threads) -> None:
         loop = asyncio.get_running_loop()
-        self.id = f"term_{os.urandom(8).hex()}"
+        self.id: str = f"term_{os.urandom(8).hex()}"
         self._program = program
         self._threads = threads
         self._tail = OutputTail(limit)

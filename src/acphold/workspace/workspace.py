@@ -53,8 +53,8 @@ class Workspace:
 
     def __init__(self, roots: Roots) -> None:
         self.roots = roots
-        self.files = Files(roots)
-        self.terminals = Terminals(roots)
+        self.files: Files = Files(roots)
+        self.terminals: Terminals = Terminals(roots)
 
     def serves(self, method: str) -> bool:
         """Whether `answer` knows `method`."""
