@@ -43,6 +43,30 @@ class Answer:
         return json.loads(self.body)
 
 
+async def answered(app: Application, scope: dict[str, Any], body: bytes = b"") -> Answer:
+    """What an application answers to one request of a client that stays."""
+    sent: list[dict[str, Any]] = []
+    asked = asyncio.Event()
+
+    async def receive() -> dict[str, Any]:
+        if asked.is_set():
+            await asyncio.Event().wait()
+        asked.set()
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    async with asyncio.timeout(30):
+        await app(scope, receive, send)
+    head, *bodies = sent
+    return Answer(
+        head["status"],
+        {name.decode(): value.decode() for name, value in head["headers"]},
+        b"".join(each.get("body", b"") for each in bodies),
+    )
+
+
 @dataclass
 class Site:
     """The application, and the journal that it reads."""
@@ -73,26 +97,7 @@ class Site:
         **headers: str,
     ) -> Answer:
         """Ask for something, as the one who may watch all unless another token is given."""
-        sent: list[dict[str, Any]] = []
-        asked = asyncio.Event()
-
-        async def receive() -> dict[str, Any]:
-            if asked.is_set():
-                await asyncio.Event().wait()  # the client stays
-            asked.set()
-            return {"type": "http.request", "body": body, "more_body": False}
-
-        async def send(message: Any) -> None:
-            sent.append(message)
-
-        async with asyncio.timeout(30):
-            await self.app(self.scope(url, token, method, headers), receive, send)
-        head, *bodies = sent
-        return Answer(
-            head["status"],
-            {name.decode(): value.decode() for name, value in head["headers"]},
-            b"".join(each.get("body", b"") for each in bodies),
-        )
+        return await answered(self.app, self.scope(url, token, method, headers), body)
 
     async def post(self, url: str, token: str | None = None, **said: Any) -> Answer:
         """Send something as JSON."""

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 import pytest_asyncio
 
+from acphold.rpc import Transport
+from acphold.server.principals import THIS_USER, Principal
+from acphold.web.exchange import Exchange
+from acphold.web.gate import Admitted, RefusedError
+from acphold.web.http_clients import HttpClients
+from acphold.web.sockets import Receive, Scope, Send
 from tests.web.conftest import Served
+from tests.web.in_process import Answer, answered, site
 
 Json = dict[str, Any]
 
@@ -179,3 +188,36 @@ async def test_a_connection_ends_with_delete_and_is_nobody_elses(
         async with asyncio.timeout(30):
             assert [event async for event in stream] == []
     assert (await client.post("session/list", {})).status_code == 404
+
+
+async def test_a_connection_is_over_with_the_answer_to_delete_though_its_agent_is_not_done(
+    tmp_path: Path,
+) -> None:
+    class Slow:
+        def limit(self, name: str) -> int:
+            return 1 << 20
+
+        async def attend(
+            self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
+        ) -> None:
+            line = await transport.receive()
+            transport.send(b'{"jsonrpc":"2.0","id":%d,"result":{}}\n' % json.loads(line)["id"])
+            await left.wait()
+
+    left = asyncio.Event()
+    async with site(tmp_path) as place, HttpClients(Slow(), place.gate) as clients:
+
+        async def app(scope: Scope, receive: Receive, send: Send) -> None:
+            exchange = Exchange(scope, receive, send)
+            await clients.serve(exchange, "slow", Admitted(THIS_USER, "token"))
+
+        async def asked(method: str, **headers: str) -> Answer:
+            body = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{}}'
+            named = {"content_type": "application/json", **headers}
+            return await answered(app, place.scope("/acp", None, method, named), body)
+
+        connection = (await asked("POST")).headers["acp-connection-id"]
+        assert (await asked("DELETE", acp_connection_id=connection)).status == 202
+        with pytest.raises(RefusedError, match="no such connection"):
+            await asked("POST", acp_connection_id=connection)
+        left.set()

@@ -10,12 +10,15 @@ import logging
 import os
 import re
 import sys
-from contextlib import suppress
+import time
+from typing import Final
 
 from acphold.cli.terminal_text import VisibleLines, visible
 from acphold.logs import NONE, LogContext
 from acphold.transports.runtime_folder import state_folder
 from acphold.transports.stderr import Relay
+
+LOGS: Final = (".log", ".log.old")
 
 
 def start_log(level: str, file: str | None) -> str | None:
@@ -41,14 +44,23 @@ def start_log(level: str, file: str | None) -> str | None:
     return path
 
 
-def with_log(words: str) -> str:
-    """The same; and where the traceback is, if they name an incident that a log here has."""
+def with_log(words: str, *, patiently: bool = False) -> str:
+    """The same; and where the traceback is, if they name an incident that a log here has.
+
+    What an agent logs takes another way than its answer, and may come behind it: `patiently` it is
+    waited for, half a second at most.
+    """
     if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
         return words
-    with suppress(FileNotFoundError):  # no process in the background was ever started
-        for entry in os.scandir(state_folder()):
-            if entry.name.endswith((".log", ".log.old")) and incident[0] in _text(entry.path):
-                return f"{words}; its traceback is in {entry.path}"
+    for seconds in (0.0, 0.1, 0.4) if patiently else (0.0,):
+        time.sleep(seconds)
+        try:
+            logs = [it for it in os.scandir(state_folder()) if it.name.endswith(LOGS)]
+        except FileNotFoundError:  # no process in the background was ever started
+            return words
+        for log in logs:
+            if incident[0] in _text(log.path):
+                return f"{words}; its traceback is in {log.path}"
     return words
 
 

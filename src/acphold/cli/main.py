@@ -165,7 +165,7 @@ def _told(error: AcpholdError) -> str:
         case RemoteError():
             from acphold.cli.log import with_log
 
-            return with_log(f"the agent answered with an error: {error}")
+            return with_log(f"the agent answered with an error: {error}", patiently=True)
     return str(error)
 
 

@@ -26,7 +26,7 @@ from acphold.rpc import Transport
 MakePair: TypeAlias = Callable[[], Awaitable[tuple[Transport, Transport]]]
 """Makes two transports that are connected with each other."""
 
-SECONDS: Final = 15.0
+SECONDS: Final = 60.0
 """What any promise may take; one that hangs is broken."""
 
 KIBIBYTE: Final = 1024

@@ -61,10 +61,13 @@ CLOSE_SECONDS: Final = 2.0
 HELD_BYTES: Final = 4 << 20
 """What may wait here to be received; a stream that has more is not read on."""
 
-QUIET_SECONDS: Final = 0.05
-"""After so long without an event a replay is over; it is waited for QUIET_AT_MOST."""
+QUIET_LOOKS: Final = 5
+LOOK_SECONDS: Final = 0.01
+"""After so many looks without an event a replay is over. Not after a time: a process that was held
+up has not read yet what came meanwhile."""
 
 QUIET_AT_MOST: Final = 2.0
+"""For so many seconds the answer is held back for its replay."""
 
 FORK_SESSION: Final = "session/fork"
 
@@ -276,12 +279,14 @@ class _HttpConnection:
         if self._has_one_stream:
             return
         await self._listen(session_id)
+        if not replays or session_id not in self._heard:
+            return
         now = asyncio.get_running_loop().time
-        until = now() + QUIET_AT_MOST
-        while replays and (rest := self._heard.get(session_id, 0.0) + QUIET_SECONDS - now()) > 0:
-            if now() > until:
-                return
-            await asyncio.sleep(rest)
+        until, quiet = now() + QUIET_AT_MOST, 0
+        while quiet < QUIET_LOOKS and now() < until:
+            heard = self._heard.get(session_id)
+            await asyncio.sleep(LOOK_SECONDS)
+            quiet = quiet + 1 if self._heard.get(session_id) == heard else 0
 
     async def _put(self, text: str) -> None:
         while self._held > HELD_BYTES and not self._is_over:

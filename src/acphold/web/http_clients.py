@@ -132,7 +132,7 @@ class HttpClients:
         if id_ is None:
             raise RefusedError(400, f"{CONNECTION_ID} is missing; initialize first")
         transport = self._transports.get(id_)
-        if transport is None or transport.token != admitted.token:
+        if transport is None or transport.is_over or transport.token != admitted.token:
             raise RefusedError(404, "there is no such connection; initialize again")
         return transport
 
