@@ -17,6 +17,8 @@ from tests.cli.command_line import CommandLine, run_here
 from tests.cli.conversation import Raw, ended, prompt, remember, said, update
 from tests.cli.test_terminal_text import obeyed
 
+pytestmark = pytest.mark.slow
+
 PIECES = (
     *("\x1b[2J", "\x1b]0;title\x07", "\x9b31m", "\x7f", "\x08", "\x00", "\r", "\x85"),
     *("\u202e", "\u2066", "\u200f", "\u061c"),

@@ -12,6 +12,8 @@ import pytest
 from tests.cli.test_chat import Place, place, steps  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = {
     "sessionUpdate": "available_commands_update",
     "availableCommands": [

@@ -10,6 +10,8 @@ from acphold.cli.command_line import Exit
 from tests.cli.conversation import ended, prompt, remember
 from tests.cli.test_chat import Place, place  # noqa: F401 (a fixture)
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def home(place: Place, journal: Path) -> Place:  # noqa: F811

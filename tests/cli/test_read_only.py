@@ -15,6 +15,8 @@ from tests.cli.command_line import CommandLine, Finished
 from tests.cli.conversation import CONVERSATION, remember
 from tests.permissions import heed_permissions
 
+pytestmark = pytest.mark.slow
+
 
 @contextmanager
 def read_only(folder: Path) -> Iterator[None]:

@@ -12,6 +12,8 @@ from acphold.cli.command_line import Exit
 from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
 
+pytestmark = pytest.mark.slow
+
 SETTINGS = "[agents.scripted]\ncommand = {}\n"
 
 

@@ -11,6 +11,8 @@ import pytest
 from tests.cli.test_chat import Place, place, steps  # noqa: F401 (a fixture)
 from tests.editor import scripted_agent
 
+pytestmark = pytest.mark.slow
+
 BROWSER = {"id": "browser", "name": "Log in with Example", "description": "in your browser"}
 TERMINAL = {
     "id": "tty",

@@ -11,6 +11,8 @@ from acphold.transports.memory import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.played_shell import PlayedShell
 
+pytestmark = pytest.mark.slow
+
 SERVER_FAULTS = [name for name in FAULTS if name.startswith("mcp.")]
 
 

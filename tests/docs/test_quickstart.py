@@ -14,6 +14,8 @@ import pytest
 
 from tests.editor import wrapped
 
+pytestmark = pytest.mark.slow
+
 PAGE = Path(__file__).parents[2] / "docs" / "quickstart.md"
 COMMANDS = re.findall(r"^\$ acphold (.*)$", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
 

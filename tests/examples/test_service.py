@@ -16,6 +16,8 @@ import pytest
 import acphold
 from tests.failures.processes import until
 
+pytestmark = pytest.mark.slow
+
 SERVICE = Path(__file__).parents[2] / "examples" / "service.py"
 KEYS = {"SERVICE_KEYS": "secret-of-ann:ann secret-of-bob:bob"}
 

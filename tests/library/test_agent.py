@@ -126,6 +126,7 @@ def typed(
     return [(RETURNED[int(line[len("agent_")])], line.partition(": ")[2]) for line in found]
 
 
+@pytest.mark.slow
 def test_a_wrong_return_type_is_explained_by_the_type_checker_as_a_stop_reason(
     typed: list[tuple[str, str]],
 ) -> None:
@@ -134,6 +135,7 @@ def test_a_wrong_return_type_is_explained_by_the_type_checker_as_a_stop_reason(
     assert all('"StopReasonOrNone"' in said and '"int"' in said for _, said in errors)
 
 
+@pytest.mark.slow
 def test_hovering_shows_the_name_that_authors_import(typed: list[tuple[str, str]]) -> None:
     revealed = [said for _, said in typed if said.startswith("note")]
     assert len(revealed) == 2 * len(RETURNED)

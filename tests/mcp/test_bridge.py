@@ -26,6 +26,8 @@ from acphold.transports.memory import memory_pair
 from tests.mcp.conftest import BRIDGE, SECRET, Connect, Remote, bridged, until
 from tests.mcp.http_faults import FaultyHttp
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(params=["http", "sse"])
 def everything_bridged(

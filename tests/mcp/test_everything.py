@@ -14,6 +14,8 @@ from acphold.mcp import Connection, OurSide, Progress, Server
 from acphold.schema import ImageContent, McpServerStdio, TextResourceContents
 from tests.mcp.conftest import FILESYSTEM, SECRET, Connect, on_stdio, until
 
+pytestmark = pytest.mark.slow
+
 JsonObject = dict[str, object]
 
 

@@ -20,6 +20,8 @@ from acphold.transports.route import Route
 from tests.web.conftest import AGENT, Served, serving
 from tests.web.test_endpoints import agents_of
 
+pytestmark = pytest.mark.slow
+
 SCRIPTED = Path(__file__).parents[1] / "scripted_agent.py"
 
 SETTINGS = """

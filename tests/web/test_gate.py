@@ -18,6 +18,8 @@ from acphold.journal.access import new_token
 from acphold.web.server import Listening
 from tests.web.conftest import Served, until_closed
 
+pytestmark = pytest.mark.slow
+
 INITIALIZE = json.dumps(
     {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": 1}}
 )

@@ -33,6 +33,8 @@ from acphold.web import server
 from tests.web.conftest import Served, serving
 from tests.web.test_streams import HttpClient, opened, text, until
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def served(tmp_path: Path) -> Iterator[Served]:

@@ -8,6 +8,7 @@ import socket
 import sys
 from pathlib import Path
 
+import pytest
 from uvicorn import Config
 from uvicorn.server import ServerState
 
@@ -16,6 +17,8 @@ from acphold.web.connections import STATE, Connection, Connections, bounds
 from acphold.web.protocols import Arrival, HttpProtocol
 from acphold.web.sockets import Receive, Scope, Send
 from tests.web.conftest import ACPHOLD, AGENT, Served
+
+pytestmark = pytest.mark.slow
 
 
 async def test_a_session_begun_from_far_away_is_listed_and_loaded_with_its_history(

@@ -25,7 +25,7 @@ CODER = Path(__file__).parents[3] / "examples" / "coder"
 
 KEY = "sk-not-to-be-seen-anywhere"
 
-pytestmark = pytest.mark.timeout(120)  # each process imports pydantic-ai
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]  # each process imports pydantic-ai
 
 
 def started(
