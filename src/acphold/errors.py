@@ -189,15 +189,19 @@ class AuthRequiredError(AcpholdError):
 
 
 class ForbiddenError(AcpholdError):
-    """Who is connected may not do this: their token lacks `scope`."""
+    """Who is connected may not do this: their token lacks `scope`, or a session of somebody else's
+    is not shared for that."""
 
     code = FORBIDDEN
 
-    def __init__(self, wanted: str, scope: str) -> None:
-        super().__init__(
-            f"{wanted} needs the scope {scope!r}, which the token of this connection has not; "
-            "`acphold token create` makes another one"
-        )
+    def __init__(self, wanted: str, scope: str, *, is_shared: bool = False) -> None:
+        lacking = "in which the session is not shared with you"
+        if not is_shared:
+            lacking = (
+                "which the token of this connection has not; "
+                "`acphold token create` makes another one"
+            )
+        super().__init__(f"{wanted} needs the scope {scope!r}, {lacking}")
         self.scope = scope
 
     @property

@@ -26,6 +26,10 @@ class Client:
     info = b""
     buffered = 0
     sees_all = True
+
+    def only_watches(self, session_id: str) -> bool:
+        return False
+
     known_prompts: frozenset[str] = frozenset()
 
     def __init__(self) -> None:

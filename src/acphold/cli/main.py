@@ -43,6 +43,7 @@ COMMANDS = {
     "connect": Entry("ssh", "Speak ACP on stdio for an editor, in front of an agent far away."),
     "serve": Entry("serve", "Serve the same sessions to other machines of yours."),
     "token": Entry("token", "Say who may come to `acphold serve`, and what they may."),
+    "share": Entry("share", "Share a session with another user of `acphold serve`."),
     "run": Entry("run", "Speak ACP on stdio for an editor, with an agent in Python."),
     "stop": Entry("stop", "End what keeps sessions in the background."),
     "resume": Entry("resume", "Find a conversation, and go on with it."),

@@ -42,6 +42,9 @@ def parser() -> Parser:
     made.add_argument("ids", metavar="ID", nargs="*", help="a token's id, as `list` shows it")
     made.add_argument("--name", metavar="NAME", type=a_name, help="what it is for: `phone`")
     made.add_argument(
+        "--user", metavar="NAME", type=a_name, help="whose it is; of who serves, if not given"
+    )
+    made.add_argument(
         "--scope",
         metavar="SCOPE",
         dest="scopes",
@@ -67,6 +70,7 @@ def token(
     action: str,
     ids: list[str],
     name: str | None,
+    user: str | None,
     scopes: list[Scope] | None,
     session: str | None,
     days: int | None,
@@ -80,7 +84,11 @@ def token(
     device gets itself a token from the `acphold serve` that runs here. `list` shows what there is,
     and `revoke` ends some: who is connected with one of them is sent away within a second. The
     `audit` shows who has prompted, answered, deleted and so on by `acphold serve`, from where and
-    when, and nothing of what was said. The scopes are
+    when, and nothing of what was said.
+
+    With a token of a --user there are only the sessions that were begun with tokens of that one,
+    and what is shared with them (`acphold share`). With one of nobody's in particular there are all
+    sessions, as there are for you at this machine. The scopes are
 
       watch   list, open and read sessions
       prompt  prompt in them, cancel, close
@@ -91,17 +99,17 @@ def token(
         raise UsageError("--name, --session and --days go with `create`")
     if action != "audit" and since is not None:
         raise UsageError("--since goes with `audit`")
-    if action not in ("create", "pair") and scopes is not None:
-        raise UsageError("--scope goes with `create` and `pair`")
+    if action not in ("create", "pair") and (scopes, user) != (None, None):
+        raise UsageError("--scope and --user go with `create` and `pair`")
     if bool(ids) is not (action == "revoke"):
         raise UsageError("IDs go with `revoke`, which needs one")
     if action == "create":
         wanted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
-        return asyncio.run(_create(journal, name or "a token", wanted, session, days))
+        return asyncio.run(_create(journal, name or "a token", user, wanted, session, days))
     if action == "audit":
         return asyncio.run(_audit(journal, since, json=json))
     if action == "pair":
-        return asyncio.run(_pair(journal, scopes or [], json=json))
+        return asyncio.run(_pair(journal, user, scopes or [], json=json))
     if action == "revoke":
         return asyncio.run(_revoke(journal, ids))
     return asyncio.run(_list(journal, json=json))
@@ -110,6 +118,7 @@ def token(
 async def _create(
     location: str | None,
     name: str,
+    user: str | None,
     scopes: tuple[Scope, ...],
     session: str | None,
     days: int | None,
@@ -121,7 +130,9 @@ async def _create(
         session_id = None if session is None else (await journal.resolve(session)).session_id
         now = now_ms()
         expires_at = None if days is None else now + days * DAY_MS
-        text, kept = new_token(name, scopes, now, session_id=session_id, expires_at=expires_at)
+        text, kept = new_token(
+            name, scopes, now, session_id=session_id, expires_at=expires_at, tenant=user
+        )
         await journal.keep_access_token(kept)
         await journal.keep_deeds([_deed("create token", kept)])
     finally:
@@ -130,7 +141,7 @@ async def _create(
     return Exit.OK
 
 
-async def _pair(location: str | None, scopes: list[Scope], *, json: bool) -> int:
+async def _pair(location: str | None, user: str | None, scopes: list[Scope], *, json: bool) -> int:
     import httpx2  # late: it takes longer than all else here
 
     from acphold.cli.serve import tell_code
@@ -146,7 +157,7 @@ async def _pair(location: str | None, scopes: list[Scope], *, json: bool) -> int
         "Authorization": f"Bearer {token_for(server.known_as) or ''}",
         "Content-Type": "application/json",
     }
-    asked = json_text.dumps({"scopes": scopes})
+    asked = json_text.dumps({"scopes": scopes, "user": user})
     # Its certificate is for the name by which others know it, and the port is its own: see there.
     try:
         async with httpx2.AsyncClient(timeout=SECONDS, verify=False, trust_env=False) as http:
@@ -218,6 +229,7 @@ async def _list(location: str | None, *, json: bool) -> int:
             row = {
                 "id": each.id,
                 "name": each.name,
+                "user": each.tenant,
                 "scopes": each.scopes,
                 "sessionId": each.session_id,
                 "state": state,
@@ -230,5 +242,6 @@ async def _list(location: str | None, *, json: bool) -> int:
             used = "never used" if each.used_at is None else f"used {age(each.used_at, now)}"
             only = "" if each.session_id is None else f"  only {each.session_id}"
             scopes = ",".join(each.scopes)
-            print(visible(f"{each.id}  {state:<7}  {each.name:<16}  {scopes}  {used}{only}"))
+            user = "" if each.tenant is None else f"  of {each.tenant}"
+            print(visible(f"{each.id}  {state:<7}  {each.name:<16}  {scopes}  {used}{user}{only}"))
     return Exit.OK

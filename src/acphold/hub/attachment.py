@@ -65,6 +65,10 @@ class Client(Protocol):
     def sees_all(self) -> bool:
         """Whether the sessions of everybody are there for it."""
 
+    def only_watches(self, session_id: str) -> bool:
+        """Whether it only looks on, there or everywhere: it is asked nothing, and nobody counts
+        on it."""
+
     @property
     def known_prompts(self) -> AbstractSet[str]:
         """The ids of prompts that it sent over an earlier connection."""

@@ -84,15 +84,18 @@ class ClientRequest:
         self._only = only
         self._tasks: dict[Client, asyncio.Task[None]] = {}
 
-    def suits(self, client: Client) -> bool:
+    def suits(self, attachment: Attachment) -> bool:
         """Whether this client may answer, and can."""
-        return self._only in (None, client) and can_answer(client, self.asked)
+        client = attachment.client
+        return self._only in (None, client) and can_answer(
+            client, self.asked, attachment.session_id
+        )
 
     def put_to(self, attachment: Attachment) -> None:
         """Ask this client too, if it suits and has not been asked."""
         self.changed.set()
         client = attachment.client
-        if client not in self._tasks and self.suits(client):
+        if client not in self._tasks and self.suits(attachment):
             task = asyncio.create_task(self._ask(attachment), name=f"ask {self.asked.method}")
             self._tasks[client] = task
 
@@ -155,12 +158,12 @@ def _sent(result: bytes) -> tuple[str, bytes]:
     return own_id, splice(result, {"_meta": meta if members(meta) else None})
 
 
-def can_answer(client: Client, asked: Asked) -> bool:
+def can_answer(client: Client, asked: Asked, session_id: str = "") -> bool:
     """Whether this client advertised what answering takes (spec v1, initialization).
 
     One that only watches is asked nothing, and nobody counts on it.
     """
-    return not client.offer.watches and covers(client.offer.capabilities, asked)
+    return not client.only_watches(session_id) and covers(client.offer.capabilities, asked)
 
 
 def covers(can: ClientCapabilities, asked: Asked) -> bool:

@@ -249,7 +249,7 @@ class Conversation:
                     return refusal(asked, "cancelled")  # nobody is asked in a cancelled turn
                 clients = [attachment.client for attachment in self.session.attachments]
                 if not covers(self._offered(), asked) and not any(
-                    can_answer(client, asked) for client in clients
+                    can_answer(client, asked, self.id) for client in clients
                 ):
                     offers = [client.offer.capabilities for client in clients]
                     raise unanswerable(asked, (self._offered(), *offers))

@@ -147,15 +147,16 @@ class Questions:
     async def _attend(self, question: Question) -> None:
         """See to a question that nobody who is here can show, and tell those who watch of it."""
         here = tuple(self._session.attachments)
-        is_shown = any(question.suits(attachment.client) for attachment in here)
+        is_shown = any(question.suits(attachment) for attachment in here)
         if not is_shown and self._options.when_detached == "reject":
             question.end(Reply("rejected", refusal(question.asked, "rejected")))
             return
         for attachment in here:
             client = attachment.client
-            if client not in question.informed and (client.offer.watches or not is_shown):
+            watches = client.only_watches(self._session.id)
+            if client not in question.informed and (watches or not is_shown):
                 question.informed.add(client)
-                how = WATCHES_HOW if client.offer.watches else CANNOT_SHOW_HOW
+                how = WATCHES_HOW if watches else CANNOT_SHOW_HOW
                 how = how.format(await self._words_of(question.entry))
                 told = notice(CANNOT_SHOW, how, "warning")
                 await self._session.publish("update", [told], audience=attachment)

@@ -121,7 +121,7 @@ class Services:
         if prompting in clients:
             clients.insert(0, prompting)
         for client in clients:
-            if can_answer(client, asked):
+            if can_answer(client, asked, self._session.id):
                 return client
         if asked.method not in SERVED or not covers(self._offered(), asked):
             raise MethodNotFoundError(asked.method)

@@ -87,13 +87,13 @@ class SessionList:
         self._asked = 0.0
 
     async def only(self, session_id: str, tenant: str | None = None) -> bytes:
-        """The result of `session/list` for who may see this session and no other, if it is of this
-        tenant."""
+        """The result of `session/list` for who may see this session and no other, if it is there
+        for this tenant."""
         try:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
             return NOTHING
-        if tenant not in (None, row.tenant):
+        if not row.is_there_for(tenant):
             return NOTHING
         return splice(b"{}", {"sessions": array([(await self._ours(row)).raw])})
 
@@ -105,7 +105,7 @@ class SessionList:
         archived: Archived | None = None,
         tenant: str | None = None,
     ) -> bytes:
-        """One page, newest first: the result of `session/list`; of this tenant. Raises CursorError.
+        """One page, newest first: the result of `session/list` for this tenant. Raises CursorError.
 
         With `archived` each session says whether it is; without it, those that are stay out.
         """
@@ -236,12 +236,12 @@ async def only_of_all(
     called: Callable[[SessionRow], str],
     tenant: str | None = None,
 ) -> bytes:
-    """The same for who may see this session and no other, if it is of this tenant."""
+    """The same for who may see this session and no other, if it is there for this tenant."""
     try:
         row = await journal.session(session_id)
     except UnknownSessionError:
         return NOTHING
-    if tenant not in (None, row.tenant):
+    if not row.is_there_for(tenant):
         return NOTHING
     return splice(b"{}", {"sessions": array([_line(row, {AGENT: called(row)}).raw])})
 

@@ -10,7 +10,7 @@ from acphold.errors import UnknownSessionError
 from acphold.history.decisions import closed_question
 from acphold.history.entries import ANSWER, PROMPT, SENT, TURN_END, Entry
 from acphold.history.entries import sent_id as id_in
-from acphold.journal import At, Free, Owners, Readable, Silent, Whose
+from acphold.journal import At, Free, Owners, Readable, SessionRow, Silent, Whose
 
 
 class Seen(Owners, Readable, Protocol):
@@ -27,9 +27,9 @@ class Whereabouts:
         """The last entry of a session, wherever it is live; raises UnknownSessionError."""
         return (await self._journal.session(session_id)).last_seq
 
-    async def tenant(self, session_id: str) -> str:
-        """Whose a session is."""
-        return (await self._journal.session(session_id)).tenant
+    async def row(self, session_id: str) -> SessionRow:
+        """What the list has of a session."""
+        return await self._journal.session(session_id)
 
     async def owner(self, session_id: str) -> Whose:
         """Who owns a session, as the journal says."""

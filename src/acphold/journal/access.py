@@ -28,7 +28,7 @@ class AccessToken(Struct, frozen=True, kw_only=True):
     """What is kept of a token; times in ms since the epoch.
 
     `session_id` is the only session that it is for, None for all. It ends at `expires_at`, never
-    for None.
+    for None. `tenant` is whose sessions there are for its holder; None for those of everybody.
     """
 
     id: str
@@ -40,6 +40,7 @@ class AccessToken(Struct, frozen=True, kw_only=True):
     expires_at: int | None = None
     used_at: int | None = None
     revoked_at: int | None = None
+    tenant: str | None = None
 
     def is_good(self, now: int) -> bool:
         """Whether it opens anything at that time."""
@@ -50,12 +51,22 @@ class AccessToken(Struct, frozen=True, kw_only=True):
         return compare_digest(self.digest, _digest(text))
 
 
+class Share(Struct, frozen=True):
+    """A session of somebody else's that is there for a tenant, too: to be read, or, where it
+    `prompts`, to be gone on with."""
+
+    session_id: str
+    tenant: str
+    prompts: bool = False
+
+
 class Deed(Struct, frozen=True, kw_only=True):
     """Something that somebody did who came over the network, or what was done to tokens.
 
     `deed` is the method of the protocol, or a word of ours: `answer`, `code`, `pair`, `create
-    token`, `revoke token`. `name` and `token` are those of the token by which they came, "" for
-    what a command here did. `address` is where from, `transport` by what way. Never what was said.
+    token`, `revoke token`, `share`, `stop sharing`. `name` and `token` are those of the token by
+    which they came, "" for what a command here did. `address` is where from, `transport` by what
+    way. Never what was said.
     """
 
     at: int
@@ -68,13 +79,22 @@ class Deed(Struct, frozen=True, kw_only=True):
 
 
 class Access(Protocol):
-    """The tokens of a journal, and what was done with them."""
+    """The tokens of a journal, what was done with them, and what tenants share."""
 
     async def access_tokens(self) -> list[AccessToken]:
         """All of them, oldest first; also those that open nothing any more."""
 
     async def keep_access_token(self, token: AccessToken) -> None:
         """Add it; of one that is there, note its last use, or its end, which stays."""
+
+    async def shares(self) -> list[Share]:
+        """All of them, by session and tenant."""
+
+    async def keep_share(self, share: Share) -> None:
+        """Add it, or have it in the place of the one to this tenant; UnknownSessionError."""
+
+    async def end_share(self, session_id: str, tenant: str) -> bool:
+        """Take it away; whether there was one. It goes with its session by itself."""
 
     async def deeds(self, since: int, limit: int) -> list[Deed]:
         """The last of what was done since then, in ms since the epoch, oldest first."""
@@ -90,6 +110,7 @@ def new_token(
     *,
     session_id: str | None = None,
     expires_at: int | None = None,
+    tenant: str | None = None,
 ) -> tuple[str, AccessToken]:
     """A token, which is told once, and what is kept of it."""
     id_ = secrets.token_hex(4)
@@ -102,6 +123,7 @@ def new_token(
         created_at=now,
         session_id=session_id,
         expires_at=expires_at,
+        tenant=tenant,
     )
     return text, kept
 

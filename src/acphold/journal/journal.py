@@ -124,7 +124,8 @@ class SessionRow(Struct, frozen=True):
     prompted last: how that was, the home knows where it was done (`acphold.cli.starts`), and no
     journal; None where nobody knows. `tenant` is whose it is: for others it is not there
     (`server.principals`); "" for nobody's in particular. `unseen` is whether a turn has ended in it
-    while no client had it open, and none has opened it since.
+    while no client had it open, and none has opened it since. `shared_with` are the others for whom
+    it is there, and whether they may go on with it.
     """
 
     session_id: str
@@ -146,6 +147,11 @@ class SessionRow(Struct, frozen=True):
     start: str | None = None
     tenant: str = ""
     unseen: bool = False
+    shared_with: dict[str, bool] = {}
+
+    def is_there_for(self, tenant: str | None) -> bool:
+        """Whether it is there for a tenant: theirs, or shared with them. For None all are."""
+        return tenant is None or tenant == self.tenant or tenant in self.shared_with
 
     @property
     def is_unread(self) -> bool:
@@ -167,7 +173,8 @@ class ListFilter(Struct, frozen=True):
 
     `cwd` may be any name of the folder. Sessions that were never prompted are left out, except
     those in `held` (somebody has them open), and all of them with `include_unprompted`. With
-    `unread`, only those that an import has listed and not read; with `tenant`, only that one's.
+    `unread`, only those that an import has listed and not read; with `tenant`, only what is there
+    for that one.
     """
 
     agents: tuple[str, ...] = ()
@@ -185,7 +192,7 @@ class ListFilter(Struct, frozen=True):
             and (row.prompted or self.include_unprompted or row.session_id in self.held)
             and (self.archived == "include" or row.archived == (self.archived == "only"))
             and (row.is_unread or not self.unread)
-            and self.tenant in (None, row.tenant)
+            and row.is_there_for(self.tenant)
             and (self.cwd is None or is_same_folder(self.cwd, row.cwd))
         )
 
@@ -225,7 +232,7 @@ class Sought(Struct, frozen=True):
     `words` are words, "phrases in quotes", and beginnings with a `*`. `agents` are as in
     ListFilter; `since` is in ms since the epoch. With `session_id`, only that session is searched.
     With `unsettled`, the ends of the newest sessions are looked through too, such as of turns that
-    run.
+    run. With `tenant`, only what is there for that one is searched.
     """
 
     words: str
@@ -237,6 +244,7 @@ class Sought(Struct, frozen=True):
     limit: int = 20
     unsettled: bool = True
     session_id: str | None = None
+    tenant: str | None = None
 
 
 class SearchHit(Struct, frozen=True):

@@ -134,6 +134,8 @@ class Connection:
         self._introduction: Introduction = "awaited"
         self._openings = Openings()
         self._asked_to_open: set[Request] = set()
+        self._theirs: set[str] = set()  # of what is not held here; see `_is_theirs`
+        self._watched: set[str] = set()
         self._remote = RemoteSessions(hub, self, limit, self._reopen)
         self._handlers: dict[str, Handler] = {
             INITIALIZE.name: self._initialize,
@@ -171,6 +173,9 @@ class Connection:
     @property
     def sees_all(self) -> bool:
         return self._entrance.principal.sees_all
+
+    def only_watches(self, session_id: str) -> bool:
+        return self.offer.watches or session_id in self._watched
 
     @property
     def buffered(self) -> int:
@@ -215,7 +220,7 @@ class Connection:
         """Handle a request of a client that has to be let in first: in the order of the wire."""
         async with self._entering:
             await self._require_entry()
-            await self._require_theirs(request.params)
+            await self._require_theirs(request.method, request.params)
             work = self._handle(request)
         return None if work is None else await work
 
@@ -240,7 +245,7 @@ class Connection:
                 if not (is_known and self._is_theirs(params)):
                     async with self._entering:
                         await self._require_entry()
-                        await self._require_theirs(params)
+                        await self._require_theirs(method, params)
                 self._principal.does(method, params)
                 if method == MCP_MESSAGE:
                     params = self._provided.named(params)
@@ -305,24 +310,31 @@ class Connection:
         if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
             return True
         if self._hub.holds(session_id):
-            return self._entrance.principal.sees(self._hub.held(session_id).session.tenant)
-        # It was found to be theirs when they asked for it.
-        return self._remote.line(session_id) is not None or self._openings.has(session_id)
+            return self._entrance.principal.owns(self._hub.held(session_id).session.tenant)
+        is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
+        return is_open and session_id in self._theirs  # found to be when they asked for it
 
-    async def _require_theirs(self, params: bytes) -> None:
-        """Find that out; raises UnknownSessionError, the same for one that there is and for one
-        that there is not."""
+    async def _require_theirs(self, method: str, params: bytes) -> None:
+        """Find that out; of what is shared with them, each time anew, for it may end. Raises
+        UnknownSessionError, the same for one that there is and for one that there is not, and
+        ForbiddenError."""
         session_id = session_id_in(params)
         if self._is_theirs(params) or session_id is None:
             return
+        principal = self._entrance.principal
         try:
-            tenant = await self._hub.whereabouts.tenant(session_id)
+            row = await self._hub.whereabouts.row(session_id)
         except UnknownSessionError:
-            if self._hub.agent.reads_journal:
+            if self._hub.agent.reads_journal or not principal.owns(""):
                 raise
-            tenant = ""  # the agent's own
-        if not self._entrance.principal.sees(tenant):
-            raise UnknownSessionError(session_id)
+            return  # the agent's own
+        principal.check_in(row, method)
+        if principal.owns(row.tenant):
+            self._theirs.add(session_id)
+        elif "answer" in principal.scopes_in(row):
+            self._watched.discard(session_id)
+        else:
+            self._watched.add(session_id)
 
     async def _authenticate(self, request: Request) -> bytes:
         before = self._entrance.tenant
@@ -350,6 +362,8 @@ class Connection:
 
     async def _leave_sessions(self) -> None:
         """What it has open is not its own any more, and neither is what is being opened."""
+        self._theirs.clear()
+        self._watched.clear()
         opening = []
         for request in self._asked_to_open:
             request.refuse(AuthRequiredError("who asked for this has signed out meanwhile"))
@@ -380,17 +394,20 @@ class Connection:
                 len(conversation.session.attachments),
                 conversation.turns.running is not None,
                 conversation.questions.are_open,
-                sum(it.client.offer.watches for it in conversation.session.attachments),
+                sum(
+                    it.client.only_watches(conversation.id)
+                    for it in conversation.session.attachments
+                ),
             )
             for conversation in self._hub.conversations
-            if principal.sees(conversation.session.tenant)
+            if principal.owns(conversation.session.tenant)
             and principal.session_id in (None, conversation.id)
         ]
         return neighbours.answer(self._hub.agent.key, live)
 
     async def _look_at(self, request: Request) -> bytes:
         session_id = session_id_of(request.params)
-        await self._require_theirs(request.params)
+        await self._require_theirs(LOAD_SESSION.name, request.params)
         await self._hub.look_at(session_id)
         return b"{}"
 

@@ -11,7 +11,10 @@ comes over the network has a token (`journal.access`), which names scopes:
 | manage | to begin, copy and delete sessions, and to sign in |
 
 A token may be for one session alone; the others are then as if they were not there. So it is with
-the sessions of other tenants for who has one.
+the sessions of other tenants for who has one, but for those that are shared: in these they may
+watch, or prompt and answer as well, where their token permits it. `Principal.scopes_in` is the one
+rule of this; what asks for many rows at once has it as `SessionRow.is_there_for`, of which it is
+made, and its store in its own language.
 """
 
 from __future__ import annotations
@@ -23,6 +26,7 @@ from msgspec import Struct
 
 from acphold.agents.capabilities import permitted
 from acphold.errors import ForbiddenError, UnknownSessionError
+from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Scope
 from acphold.schema import (
     CANCEL,
@@ -49,6 +53,12 @@ NEEDED: Final[dict[str, Scope]] = {
     SET_SESSION_CONFIG_OPTION.name: "answer",
 }
 """The scope that a method needs; one that is not here, an agent's own among them, needs manage."""
+
+SHARED: Final[dict[bool, frozenset[Scope]]] = {
+    False: frozenset({"watch"}),
+    True: frozenset({"watch", "prompt", "answer"}),
+}
+"""What a session that is shared permits, by whether it is shared to be gone on with."""
 
 STARTS = ("mcpServers", "additionalDirectories")
 """What a client may name when it opens a session that reaches beyond it: programs that are then
@@ -99,9 +109,26 @@ class Principal(Struct, frozen=True, kw_only=True):
                 if named.get(name, b"null").strip() not in (b"null", b"[]"):
                     self._need("manage", f"{name} of {method}")
 
-    def sees(self, tenant: str) -> bool:
-        """Whether the sessions of a tenant are there for them."""
+    def owns(self, tenant: str) -> bool:
+        """Whether the sessions of a tenant are theirs."""
         return self.tenant in (None, tenant)
+
+    def scopes_in(self, row: SessionRow) -> frozenset[Scope]:
+        """What they may in a session; nothing in one that is not there for them."""
+        if self.session_id not in (None, row.session_id) or not row.is_there_for(self.tenant):
+            return frozenset()
+        if self.owns(row.tenant):
+            return self.scopes
+        return self.scopes & SHARED[row.shared_with[self.tenant or ""]]
+
+    def check_in(self, row: SessionRow, method: str) -> None:
+        """Refuse what they may not ask in a session; ForbiddenError, and UnknownSessionError, the
+        same as for one that there is not."""
+        scopes = self.scopes_in(row)
+        if not scopes:
+            raise UnknownSessionError(row.session_id)
+        if (scope := NEEDED.get(method, "manage")) not in scopes:
+            raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
 
     @property
     def sees_all(self) -> bool:

@@ -2,7 +2,8 @@
 
     /acp, /acp/NAME   ACP over a WebSocket or Streamable HTTP, in front of the default agent, or the
                       one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
-    POST /codes       {"scopes"} → {"code", "seconds"}: a code to pair a device with; needs manage
+    POST /codes       {"scopes", "user"} → {"code", "seconds"}: a code to pair a device with; needs
+                      manage. The device is of who asks; who sees all may name another `user`
     POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
     GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`;
                       the list as it changes: see `web.list_feed`
@@ -18,9 +19,9 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable
-from typing import Final
+from typing import Annotated, Final
 
-from msgspec import MsgspecError, Struct
+from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder
 
 from acphold.journal.access import SCOPES, token_id
@@ -54,6 +55,7 @@ class CodeRequest(Struct, frozen=True):
     """What a code is to be worth; all for nothing."""
 
     scopes: tuple[Access, ...] = ()
+    user: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)] | None = None
 
 
 class PairRequest(Struct, frozen=True):
@@ -197,10 +199,12 @@ async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         raise RefusedError(400, 'scopes are wanted, as {"scopes": ["watch"]}, or {}') from None
     scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or SCOPES))
-    if not who.scopes.issuperset(scopes):
+    is_own = asked.user in (None, who.tenant)
+    if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):
         raise RefusedError(403, "a code permits no more than the token that asks for it")
     who.note("code", None)
-    code = pairing.new_code(Worth(scopes, admitted.token))
+    tenant = who.tenant if asked.user is None else asked.user
+    code = pairing.new_code(Worth(scopes, admitted.token, tenant))
     await exchange.answer(200, {"code": code, "seconds": int(pairing_codes.SECONDS)})
 
 
@@ -219,7 +223,8 @@ async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
         raise RefusedError(403, "this code is wrong, used, or too old; `acphold serve` has another")
     name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH] or "a device"
     # What it is given lasts no longer than what it is given by.
-    token = await gate.grant(name, worth.scopes, None if asker is None else asker.expires_at)
+    ends = None if asker is None else asker.expires_at
+    token = await gate.grant(name, worth.scopes, ends, worth.tenant)
     came, id_ = exchange.came, token_id(token)
     address = gate.address(exchange.headers, came)
     gate.audit.note("pair", None, name=name, token=id_, address=address, transport=came.transport)

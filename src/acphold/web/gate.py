@@ -27,7 +27,7 @@ from msgspec.structs import replace
 
 from acphold.errors import AcpholdError, JournalError
 from acphold.history.times import now_ms
-from acphold.journal.access import Access, AccessToken, Scope, new_token, token_id
+from acphold.journal.access import Access, AccessToken, Scope, Share, new_token, token_id
 from acphold.server.principals import Principal
 from acphold.transports.urls import REALM
 from acphold.web.attempts import Attempts
@@ -111,6 +111,7 @@ class Gate:
         self._read_at = -TOKENS_SECONDS
         self._reading = asyncio.Lock()
         self._connected: dict[object, tuple[str, Callable[[], None]]] = {}
+        self._shares: frozenset[Share] = frozenset()
 
     def check_place(self, headers: Headers) -> None:
         """Refuse a request that was sent to another name, or by another page; RefusedError."""
@@ -149,6 +150,7 @@ class Gate:
             name=token.name,
             scopes=frozenset(token.scopes),
             session_id=token.session_id,
+            tenant=token.tenant,
             is_here=False,
             note=partial(
                 self.audit.note,
@@ -169,10 +171,14 @@ class Gate:
         return came.address
 
     async def grant(
-        self, name: str, scopes: tuple[Scope, ...], expires_at: int | None = None
+        self,
+        name: str,
+        scopes: tuple[Scope, ...],
+        expires_at: int | None = None,
+        tenant: str | None = None,
     ) -> str:
         """A new token."""
-        text, token = new_token(name, scopes, now_ms(), expires_at=expires_at)
+        text, token = new_token(name, scopes, now_ms(), expires_at=expires_at, tenant=tenant)
         await self._access.keep_access_token(token)
         return text
 
@@ -198,22 +204,28 @@ class Gate:
     async def look(self) -> None:
         """Close the connections whose tokens were revoked, or are over; asked every TOKENS_SECONDS.
 
-        While the journal cannot be read, who is connected stays.
+        So are those of a tenant with whom less is shared than before: they come back to what is
+        left. While the journal cannot be read, who is connected stays.
         """
         if not self._connected:
             return
+        before = self._shares
         try:
             await self._look()
+            is_parted = any(token.tenant is not None for token in self._tokens.values())
+            self._shares = frozenset(await self._access.shares() if is_parted else ())
         except JournalError as exc:
             log.warning("tokens cannot be looked at: %s", exc)
             return
         now = now_ms()
+        less = {it.tenant for it in before if not self._shares & {it, replace(it, prompts=True)}}
         for token_id_, close in tuple(self._connected.values()):
             token = self._tokens.get(token_id_)
-            if token is None or not token.is_good(now):
+            is_good = token is not None and token.is_good(now)
+            if token is None or not is_good or token.tenant in less:
                 close()
-                if self._connections is not None:
-                    self._connections.send_away(token_id_)
+            if not is_good and self._connections is not None:
+                self._connections.send_away(token_id_)
 
     async def _token(self, given: str, peer: str) -> AccessToken | None:
         """The token that was given; None for a wrong one.

@@ -5,7 +5,7 @@
     GET /search               {"hits": [HIT…], "nextCursor"}
 
 ROW, ENTRY and HIT are what `acphold list`, `show` and `search` print with --json. All of it needs
-the scope watch; to the token of one session the others are not there.
+the scope watch; what is not there for somebody (`server.principals`) is not there here.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ from acphold.journal import (
     Journal,
     ListFilter,
     ListKey,
+    PageBack,
     Part,
     SessionRow,
     Sought,
@@ -76,8 +77,6 @@ class JournalPages:
         """Answer a request to an address below SESSIONS or SEARCH; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
-        if principal.tenant is not None:
-            raise RefusedError(403, "who is one of many tenants reads over ACP alone")
         body, keeping = await self._body(exchange, principal)
         tag = f'"{blake2b(body, digest_size=16).hexdigest()}"'
         head = [
@@ -130,6 +129,7 @@ class JournalPages:
             cwd=asked.text("cwd"),
             include_unprompted=asked.is_true("unprompted"),
             archived=archived or "exclude",  # type: ignore[arg-type]
+            tenant=principal.tenant,
         )
         words = (asked.text("q") or "").casefold().split()
         limit = asked.number("limit", 1, MOST_ROWS) or ROWS
@@ -153,7 +153,12 @@ class JournalPages:
         principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
         before = asked.number("before", 1, LAST_SEQ)
         limit = asked.number("limit", 1, MOST_ROWS) or ROWS
-        page = await self._reader.ask(lambda journal: journal.read_back(session_id, before, limit))
+
+        async def read(journal: Journal) -> PageBack:
+            principal.check_in(await journal.session(session_id), LOAD_SESSION.name)
+            return await journal.read_back(session_id, before, limit)
+
+        page = await self._reader.ask(read)
         entries = ",".join(map(entry_json, page.entries))
         body = (
             f'{{"entries":[{entries}],"before":{"null" if page.before is None else page.before}}}'
@@ -179,6 +184,7 @@ class JournalPages:
             rank=asked.is_true("rank"),
             limit=MOST_HITS if done else limit + 1,
             session_id=principal.session_id,
+            tenant=principal.tenant,
         )
         hits = await self._reader.ask(lambda journal: journal.search(sought))
         # What was said meanwhile stands before what was shown already.

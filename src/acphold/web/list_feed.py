@@ -6,8 +6,8 @@
 The journal is followed once, by whoever comes first, for all who come; nobody costs it anything
 more. Everyone has a place in what was told, which is kept for a while: whoever falls further behind
 is given a snapshot again, and so is who comes back after the server was started anew. So is also
-who comes back with a token of one session, whose events bear no numbers: these would tell how much
-goes on in the others.
+who comes back and does not see all, whose events bear no numbers: these would tell how much goes on
+in the others.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ from typing import Final, NamedTuple
 from msgspec.json import encode
 
 from acphold.errors import ForbiddenError, JournalError, UnknownSessionError
-from acphold.journal import Journal, SessionRow
+from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import session_json
 from acphold.schema import LIST_SESSIONS
 from acphold.server.followed_list import Changed, Snapshot, followed
 from acphold.server.neighbours import live_sessions
+from acphold.server.principals import Principal
 from acphold.server.service import served_journal
 from acphold.web.exchange import Exchange
 from acphold.web.gate import Admitted, Gate, RefusedError
@@ -62,19 +63,22 @@ OF_A_TOKEN: Final = 32
 
 
 class Row(NamedTuple):
-    """A session as it is told, and where it stands among the others."""
+    """A session as it is told, and what stands in the list of it."""
 
-    updated_at: int
+    found: SessionRow
     is_live: bool
     json: str
 
 
 class Told(NamedTuple):
-    """A change as it is sent to who may see all, the session that it is about, and what it says."""
+    """A change as it is sent to who may see all, the session that it is about as it was before and
+    as it is, and what it says. None for what is not known, or is not there."""
 
     session_id: str
     event: bytes
     said: str
+    before: SessionRow | None
+    now: SessionRow | None
 
 
 class ListFeed:
@@ -91,6 +95,7 @@ class ListFeed:
         self._following: asyncio.Task[None] | None = None
         self._era = ""  # "" while nothing is known
         self._rows: dict[str, Row] = {}
+        self._known: dict[str, SessionRow] = {}  # for whom is there what is not among them
         self._told: deque[Told] = deque(maxlen=KEPT)
         self._number = 0
         self._news = asyncio.Event()
@@ -124,8 +129,6 @@ class ListFeed:
             admitted.principal.check(LIST_SESSIONS.name, b"{}")
         except ForbiddenError as exc:
             raise RefusedError(403, str(exc)) from None
-        if admitted.principal.tenant is not None:
-            raise RefusedError(403, "who is one of many tenants reads over ACP alone")
         token = admitted.token
         if self.watchers >= WATCHERS or self._watchers[token] >= OF_A_TOKEN:
             raise RefusedError(429, "too many streams")
@@ -133,7 +136,7 @@ class ListFeed:
         if self._following is None:
             self._following = asyncio.create_task(self._follow(), name="follow the list")
         position = exchange.headers.get(LAST_EVENT_ID, "")
-        events = self._events(admitted.principal.session_id, position)
+        events = self._events(admitted.principal, position)
         streaming = asyncio.create_task(exchange.stream(events), name="feed of the list")
 
         def close() -> None:
@@ -152,8 +155,8 @@ class ListFeed:
             if not self._watchers:
                 asyncio.get_running_loop().call_later(LINGER_SECONDS, self._rest)
 
-    async def _events(self, only: str | None, position: str) -> AsyncIterator[bytes]:
-        """What one watcher is told behind a position; with `only`, of this session alone."""
+    async def _events(self, who: Principal, position: str) -> AsyncIterator[bytes]:
+        """What one watcher is told behind a position."""
         loop = asyncio.get_running_loop()
         era, _, number = position.partition(".")
         at = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
@@ -164,15 +167,15 @@ class ListFeed:
             before_all = self._number - len(self._told)
             if self._era and not (era == self._era and before_all <= at <= self._number):
                 era, at = self._era, self._number
-                said = await self._snapshot(only)
+                said = await self._snapshot(who)
             elif self._era and at < self._number:
                 due = islice(self._told, at - before_all, None)
                 at = self._number
-                if only is None:
+                if who.sees_all:
                     said = b"".join(it.event for it in due)
                 else:
-                    of_it = [it.said for it in due if it.session_id == only]
-                    said = b"".join(_event("change", era, it) for it in of_it)
+                    theirs = [told for it in due if (told := _told_to(who, it)) is not None]
+                    said = b"".join(_event("change", era, it) for it in theirs)
             if said:
                 yield said
                 silent_until = loop.time() + HEARTBEAT_SECONDS
@@ -183,13 +186,16 @@ class ListFeed:
                 yield b":\n\n"
                 silent_until = loop.time() + HEARTBEAT_SECONDS
 
-    async def _snapshot(self, only: str | None) -> bytes:
-        position = self._position if only is None else self._era
+    async def _snapshot(self, who: Principal) -> bytes:
+        position = self._position if who.sees_all else self._era
         rows: Iterable[Row] = self._rows.values()
-        if only is not None:
-            rows = [row for id_, row in self._rows.items() if id_ == only]
-            rows = rows or await self._reader.ask(lambda journal: _row_of(journal, only))
-        listed = sorted(rows, key=lambda row: -row.updated_at)
+        if not who.sees_all:
+            # Of the newest of all there may be few that they see.
+            theirs = {it.found.session_id: it for it in rows if who.scopes_in(it.found)}
+            older = await self._reader.ask(lambda journal: _rows_of(journal, who))
+            rows = {**{it.found.session_id: it for it in older}, **theirs}.values()
+            self._remember(it.found for it in older)
+        listed = sorted(rows, key=lambda row: -row.found.updated_at)
         return _event(
             "snapshot", position, f'{{"sessions":[{",".join(row.json for row in listed)}]}}'
         )
@@ -217,7 +223,7 @@ class ListFeed:
         if not self._watchers and self._following is not None:
             self._following.cancel()
             self._following = None
-            self._era, self._rows = "", {}
+            self._era, self._rows, self._known = "", {}, {}
             self._told.clear()
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -237,27 +243,38 @@ class ListFeed:
 
     def _begin(self, rows: dict[str, Row]) -> None:
         self._era, self._number, self._rows = secrets.token_hex(6), 0, rows
+        self._known = {}
         self._told.clear()
         self._wake()
 
     def _tell(self, rows: dict[str, Row], away: Sequence[str], gone: Sequence[str]) -> None:
         for session_id, row in rows.items():
-            self._note(session_id, f'{{"session":{row.json}}}')
+            self._note(session_id, f'{{"session":{row.json}}}', row.found)
         for session_id in gone:
-            self._note(session_id, f'{{"gone":{encode(session_id).decode()}}}')
+            self._note(session_id, _gone(session_id), None)
         self._rows |= rows
         for session_id in (*away, *gone):
             self._rows.pop(session_id, None)
+        self._remember(rows[session_id].found for session_id in away)
         if len(self._rows) > 2 * NEWEST:
-            newest = sorted(self._rows.items(), key=lambda it: -it[1].updated_at)
+            newest = sorted(self._rows.items(), key=lambda it: -it[1].found.updated_at)
+            self._remember(row.found for _, row in newest)
             self._rows = {
                 id_: row for n, (id_, row) in enumerate(newest) if n < NEWEST or row.is_live
             }
         self._wake()
 
-    def _note(self, session_id: str, said: str) -> None:
+    def _remember(self, found: Iterable[SessionRow]) -> None:
+        """So that those for whom they are there are told when they are so no longer; what is
+        nobody's in particular is there for who sees all."""
+        self._known |= {row.session_id: row for row in found if row.tenant or row.shared_with}
+
+    def _note(self, session_id: str, said: str, now: SessionRow | None) -> None:
         self._number += 1
-        self._told.append(Told(session_id, _event("change", self._position, said), said))
+        known = self._rows.get(session_id)
+        before = self._known.pop(session_id, None) if known is None else known.found
+        event = _event("change", self._position, said)
+        self._told.append(Told(session_id, event, said, before, now))
 
     def _wake(self) -> None:
         self._news.set()
@@ -266,17 +283,35 @@ class ListFeed:
 
 def _row(row: SessionRow, news: Snapshot | Changed) -> Row:
     told = session_json(row, news.live, news.outcomes)
-    return Row(row.updated_at, row.session_id in news.live, told)
+    return Row(row, row.session_id in news.live, told)
 
 
-async def _row_of(journal: Journal, session_id: str) -> list[Row]:
-    """The one session that somebody may see; nothing where there is none."""
-    try:
-        row = await journal.session(session_id)
-    except UnknownSessionError:
-        return []
-    news = Changed([row], (), await live_sessions(), await journal.outcomes([session_id]))
-    return [_row(row, news)]
+def _told_to(who: Principal, told: Told) -> str | None:
+    """What a change says to somebody who does not see all: what is theirs no longer is gone."""
+    if told.now is not None and who.scopes_in(told.now):
+        return told.said
+    was_theirs = who.session_id == told.session_id
+    if told.before is not None:
+        was_theirs = bool(who.scopes_in(told.before))
+    return _gone(told.session_id) if was_theirs else None
+
+
+def _gone(session_id: str) -> str:
+    return f'{{"gone":{encode(session_id).decode()}}}'
+
+
+async def _rows_of(journal: Journal, who: Principal) -> list[Row]:
+    """The newest sessions that are there for somebody."""
+    if who.session_id is None:
+        found = await journal.page(ListFilter(tenant=who.tenant), None, NEWEST)
+    else:
+        try:
+            found = [await journal.session(who.session_id)]
+        except UnknownSessionError:
+            found = []
+    outcomes = await journal.outcomes([row.session_id for row in found])
+    news = Changed(found, (), await live_sessions(), outcomes)
+    return [_row(row, news) for row in found if who.scopes_in(row)]
 
 
 def _event(name: str, id_: str, data: str) -> bytes:

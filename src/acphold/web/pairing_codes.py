@@ -31,13 +31,14 @@ CODES: Final = 16
 
 
 class Worth(Struct, frozen=True):
-    """What a code is worth: a token with these scopes.
+    """What a code is worth: a token with these scopes, of this tenant, None for everybody's.
 
     `asker` is the id of the token that has asked for the code; None where the server itself has.
     """
 
     scopes: tuple[Scope, ...]
     asker: str | None = None
+    tenant: str | None = None
 
 
 class Pairing:

@@ -1,12 +1,15 @@
-"""The table of tokens; see `journal.access`."""
+"""The tables of tokens and of shares; see `journal.access`."""
 
 from __future__ import annotations
 
 import sqlite3
 
-from acphold.journal.access import SCOPES, AccessToken
+from acphold.errors import UnknownSessionError
+from acphold.journal.access import SCOPES, AccessToken, Share
 
-COLUMNS = "id, name, digest, scopes, created_at, session_id, expires_at, used_at, revoked_at"
+COLUMNS = (
+    "id, name, digest, scopes, created_at, session_id, expires_at, used_at, revoked_at, tenant"
+)
 
 
 def read(connection: sqlite3.Connection) -> list[AccessToken]:
@@ -24,6 +27,7 @@ def read(connection: sqlite3.Connection) -> list[AccessToken]:
             expires_at=expires_at,
             used_at=used_at,
             revoked_at=revoked_at,
+            tenant=tenant,
         )
         for (
             id_,
@@ -35,6 +39,7 @@ def read(connection: sqlite3.Connection) -> list[AccessToken]:
             expires_at,
             used_at,
             revoked_at,
+            tenant,
         ) in rows.fetchall()
     ]
 
@@ -42,7 +47,7 @@ def read(connection: sqlite3.Connection) -> list[AccessToken]:
 def keep(connection: sqlite3.Connection, token: AccessToken) -> None:
     """Add one, or note its use or its end; what was revoked meanwhile stays so."""
     connection.execute(
-        f"INSERT INTO access_tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO access_tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET used_at = coalesce(excluded.used_at, used_at),"
         " revoked_at = coalesce(access_tokens.revoked_at, excluded.revoked_at)",
         (
@@ -55,5 +60,30 @@ def keep(connection: sqlite3.Connection, token: AccessToken) -> None:
             token.expires_at,
             token.used_at,
             token.revoked_at,
+            token.tenant,
         ),
     )
+
+
+def shares(connection: sqlite3.Connection) -> list[Share]:
+    """All of them, by session and tenant."""
+    rows = connection.execute("SELECT session_id, tenant, prompts FROM shares ORDER BY 1, 2")
+    return [Share(session_id, tenant, bool(prompts)) for session_id, tenant, prompts in rows]
+
+
+def keep_share(connection: sqlite3.Connection, share: Share) -> None:
+    """As `Access.keep_share`."""
+    added = connection.execute(
+        "INSERT OR REPLACE INTO shares SELECT session_id, ?, ? FROM sessions WHERE session_id = ?",
+        (share.tenant, share.prompts, share.session_id),
+    )
+    if not added.rowcount:
+        raise UnknownSessionError(share.session_id)
+
+
+def end_share(connection: sqlite3.Connection, session_id: str, tenant: str) -> bool:
+    """As `Access.end_share`."""
+    ended = connection.execute(
+        "DELETE FROM shares WHERE session_id = ? AND tenant = ?", (session_id, tenant)
+    )
+    return bool(ended.rowcount)

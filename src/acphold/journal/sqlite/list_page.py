@@ -39,6 +39,17 @@ def page(
         each = (replace(filter, agents=(agent,)) for agent in dict.fromkeys(filter.agents))
         of_all = [row for one in each for row in page(connection, one, after, limit)]
         return sorted(of_all, key=lambda row: row.key)[:limit]
+    if filter.tenant:
+        rows = _shared(connection, filter, after, limit)
+        rows += _pages(connection, filter, after, limit)
+        return sorted(rows, key=lambda row: row.key)[:limit]
+    return _pages(connection, filter, after, limit)
+
+
+def _pages(
+    connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, limit: int
+) -> list[SessionRow]:
+    """The same for one agent at most, without what is shared with the tenant."""
     shelves = _SHELVES[filter.archived]
     if len(shelves) == 1 and not filter.include_unprompted and not filter.held:
         return _walk(connection, filter, after, limit, prompted=True, archived=shelves[0])
@@ -87,6 +98,26 @@ def _held(
         f"{SELECT_ROW} WHERE +prompted = 0 AND +archived = ? AND session_id IN ({marks})"
         f"{conditions}",
         (archived, *filter.held, *values),
+    )
+    return [session_row(connection, row) for row in rows.fetchall()]
+
+
+def _shared(
+    connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, limit: int
+) -> list[SessionRow]:
+    """Those that others share with the tenant: few, so found by id."""
+    conditions, values = _conditions(replace(filter, tenant=None), after)
+    shelves = ", ".join(str(int(archived)) for archived in _SHELVES[filter.archived])
+    held = ", ".join("?" * len(filter.held))
+    rows = connection.execute(
+        f"{SELECT_ROW} WHERE session_id IN (SELECT session_id FROM shares WHERE tenant = ?)"
+        f" AND tenant <> ? AND +archived IN ({shelves})"
+        f" AND (+prompted = 1 OR ? OR session_id IN ({held})){conditions}"
+        " ORDER BY updated_at DESC, session_id DESC LIMIT ?",
+        (
+            *(filter.tenant, filter.tenant, filter.include_unprompted, *filter.held),
+            *(*values, limit),
+        ),
     )
     return [session_row(connection, row) for row in rows.fetchall()]
 

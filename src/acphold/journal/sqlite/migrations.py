@@ -273,6 +273,23 @@ _DEEDS: Final = (
     "CREATE INDEX deeds_by_token ON deeds (token, id)",
 )
 
+_SHARES: Final = (
+    # Whose sessions there are for who has a token; NULL for those of everybody.
+    "ALTER TABLE access_tokens ADD COLUMN tenant TEXT",
+    """CREATE TABLE shares (
+        session_id TEXT NOT NULL,
+        tenant TEXT NOT NULL,
+        prompts INTEGER NOT NULL,
+        PRIMARY KEY (session_id, tenant)
+    ) WITHOUT ROWID""",
+    "CREATE INDEX shares_with ON shares (tenant, session_id)",
+    # For whom it is there is news to who follows the list.
+    f"CREATE TRIGGER share_added AFTER INSERT ON shares BEGIN {_CHANGED_ROW.format('new')}; END",
+    f"CREATE TRIGGER share_ended AFTER DELETE ON shares BEGIN {_CHANGED_ROW.format('old')}; END",
+    "CREATE TRIGGER shared_row_removed BEFORE DELETE ON sessions BEGIN"
+    " DELETE FROM shares WHERE session_id = old.session_id; END",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -289,6 +306,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TENANTS,
     _CHANGES,
     _DEEDS,
+    _SHARES,
 )
 
 VERSION: Final = len(MIGRATIONS)

@@ -20,7 +20,7 @@ from acphold.journal.sqlite.migrations import SEQ_MASK
 from acphold.journal.sqlite.packed_rows import plain
 from acphold.journal.sqlite.search_index import TIME_BITS
 from acphold.journal.sqlite.segments import NAMES
-from acphold.journal.sqlite.session_rows import OF_AGENTS, as_json
+from acphold.journal.sqlite.session_rows import OF_AGENTS, THERE_FOR, as_json
 
 RANKED_AT_MOST: Final = 50_000
 """Of how many hits, the newest, `rank` takes the best: ranking one costs a microsecond."""
@@ -29,6 +29,7 @@ RANKED_AT_MOST: Final = 50_000
 _ASKED: Final = (
     f"{OF_AGENTS} AND (:folder IS NULL OR folder = :folder)"
     " AND (:session IS NULL OR session_id = :session)"
+    f" AND (:tenant IS NULL OR {THERE_FOR})"
 )
 
 _WALK: Final = f"""
@@ -68,6 +69,7 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
         "agents": as_json(sought.agents),
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "session": sought.session_id,
+        "tenant": sought.tenant,
     }
     if not connection.execute(_OF_THESE, values).fetchone():
         return []  # without walking through all that has the words

@@ -50,16 +50,19 @@ SELECT_ROW: Final = (
     f" message_count, prompted, coalesce({_LAST_KEY.format('sessions.number')} & 4294967295, 0),"
     " number, settled_through, archived, renamed, origins,"
     " followers, (SELECT downstream_id FROM links WHERE session = sessions.number"
-    " ORDER BY links.number DESC LIMIT 1), unread, start, tenant, unseen FROM sessions"
+    " ORDER BY links.number DESC LIMIT 1), unread, start, tenant, unseen,"
+    " (SELECT json_group_object(tenant, prompts) FROM shares"
+    " WHERE shares.session_id = sessions.session_id) FROM sessions"
 )
 """The columns `session_row` reads."""
 
 Row = tuple[
     *tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int],
-    *tuple[str | None, bytes | None, str | None, str, int],
+    *tuple[str | None, bytes | None, str | None, str, int, str],
 ]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_shared = msgspec.json.Decoder(dict[str, bool], strict=False).decode
 _decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
 
 
@@ -67,7 +70,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
     """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
     prompted, last, number, settled, archived, renamed, origins = row[8:15]
-    followers, known, unread, start, tenant, unseen = row[15:]
+    followers, known, unread, start, tenant, unseen, shared = row[15:]
     if counted and last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -90,6 +93,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
         start,
         tenant,
         bool(unseen),
+        {} if shared == "{}" else _decode_shared(shared),
     )
 
 
@@ -100,6 +104,12 @@ OF_AGENTS: Final = "(:agents IS NULL OR agent IN (SELECT value FROM json_each(:a
 def as_json(agents: tuple[str, ...]) -> str | None:
     """Keys of agents for OF_AGENTS; None where all are meant."""
     return _json(agents) if agents else None
+
+
+THERE_FOR: Final = (
+    "(tenant = :tenant OR session_id IN (SELECT session_id FROM shares WHERE tenant = :tenant))"
+)
+"""`SessionRow.is_there_for`, of a tenant, as SQL."""
 
 
 def find(connection: sqlite3.Connection, session_id: str, *, counted: bool) -> SessionRow:

@@ -19,7 +19,7 @@ from acphold.errors import JournalBusyError, JournalError, LeaseLostError, Unkno
 from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
-from acphold.journal.access import AccessToken, Deed
+from acphold.journal.access import AccessToken, Deed, Share
 from acphold.journal.journal import (
     READ_BYTES,
     Append,
@@ -193,6 +193,15 @@ class SqliteJournal:
 
     async def keep_access_token(self, token: AccessToken) -> None:
         await self._write(lambda db: access_tokens.keep(db, token))
+
+    async def shares(self) -> list[Share]:
+        return await self._look(access_tokens.shares)
+
+    async def keep_share(self, share: Share) -> None:
+        await self._write(lambda db: access_tokens.keep_share(db, share))
+
+    async def end_share(self, session_id: str, tenant: str) -> bool:
+        return await self._write(lambda db: access_tokens.end_share(db, session_id, tenant))
 
     async def deeds(self, since: int, limit: int) -> list[Deed]:
         return await self._look(lambda db: deeds.read(db, since, limit))

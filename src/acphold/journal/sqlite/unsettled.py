@@ -21,6 +21,7 @@ from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments
 from acphold.journal.sqlite.migrations import TOKENIZER
 from acphold.journal.sqlite.search_index import columns
+from acphold.journal.sqlite.session_rows import THERE_FOR
 
 SESSIONS_AT_MOST: Final = 20
 """The newest sessions of which the ends are looked at."""
@@ -47,11 +48,14 @@ def matching(
         "most": SESSIONS_AT_MOST,
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "session": sought.session_id,
+        "tenant": sought.tenant,
     }
     # Only those that are asked for: each of them has an index that the list of sessions uses.
     filters = " AND folder = :folder" if sought.cwd is not None else ""
     if sought.session_id is not None:
         filters += " AND session_id = :session"
+    if sought.tenant is not None:
+        filters += f" AND {THERE_FOR}"
     if sought.agents:
         filters += " AND agent = :agent"
     each = ({**values, "agent": agent} for agent in sought.agents or (None,))

@@ -1,0 +1,91 @@
+"""`acphold share`: sessions for other users of `acphold serve`, to read or to go on with."""
+
+from __future__ import annotations
+
+import asyncio
+import json as json_text
+
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_journal
+from acphold.cli.journals import exists, opened
+from acphold.cli.places import named
+from acphold.cli.terminal_text import visible
+from acphold.history.times import now_ms
+from acphold.journal.access import Deed, Share
+
+
+def parser() -> Parser:
+    """The arguments of `share`."""
+    made = Parser(share, "share", "[OPTIONS] [ID]")
+    made.add_argument(
+        "session_id", metavar="ID", nargs="?", help="a session's id, or its beginning"
+    )
+    made.add_argument(
+        "--with", metavar="USER", dest="user", type=a_name, help="as `acphold token` has it"
+    )
+    made.add_argument("--prompt", action="store_true", help="to prompt and answer in it, too")
+    made.add_argument("--stop", action="store_true", help="share it no longer")
+    made.add_argument("--json", action="store_true", help="JSON, one line for each share")
+    add_journal(made)
+    return made
+
+
+def share(
+    *,
+    session_id: str | None,
+    user: str | None,
+    prompt: bool,
+    stop: bool,
+    json: bool,
+    journal: str | None,
+) -> int:
+    """Share a session with another user of `acphold serve`.
+
+    A session is there for whoever began it, and for who serves. --with another user it is there
+    for that one as well: to be read, live too, and with --prompt to be gone on with and to have its
+    questions answered. Only whose it is renames, archives, copies or deletes it. With --stop that
+    is over, within a second for who has it open. Without --with is listed what is shared: of one
+    session, or of all.
+    """
+    if user is None:
+        if prompt or stop:
+            raise UsageError("--prompt and --stop go with --with USER")
+        return asyncio.run(_list(journal, session_id, json=json))
+    if session_id is None:
+        raise UsageError("which session? `acphold list` shows their ids")
+    if prompt and stop:
+        raise UsageError("--prompt and --stop do not go together")
+    return asyncio.run(_share(journal, session_id, user, prompts=prompt, stop=stop))
+
+
+async def _share(location: str | None, given: str, user: str, *, prompts: bool, stop: bool) -> int:
+    async with opened(location) as journal:
+        row = await named(journal, given, "shares it")
+        if stop:
+            if not await journal.end_share(row.session_id, user):
+                raise UsageError(f"{row.session_id} is not shared with {user!r}")
+        elif row.tenant == user:
+            raise UsageError(f"{row.session_id} is a session of {user!r} already")
+        else:
+            await journal.keep_share(Share(row.session_id, user, prompts))
+        deed = "stop sharing" if stop else "share"
+        told = Deed(
+            at=now_ms(), deed=deed, name=user, session_id=row.session_id, transport="command"
+        )
+        await journal.keep_deeds([told])
+    return Exit.OK
+
+
+async def _list(location: str | None, given: str | None, *, json: bool) -> int:
+    if given is None and not exists(location):
+        return Exit.OK
+    async with opened(location) as journal:
+        only = None if given is None else (await named(journal, given, "shows it")).session_id
+        shares = [it for it in await journal.shares() if only in (None, it.session_id)]
+    for each in shares:
+        may = "prompt" if each.prompts else "read"
+        if json:
+            row = {"sessionId": each.session_id, "user": each.tenant, "may": may}
+            print(json_text.dumps(row))
+        else:
+            print(visible(f"{each.session_id}  {may:<6}  {each.tenant}"))
+    return Exit.OK

@@ -1,0 +1,191 @@
+"""Whose a session is, and with whom it is shared: every method of the protocol, as everybody."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import acphold
+from acphold.journal.access import SCOPES, Scope, Share
+from acphold.journal.stores import open_journal
+from tests.server.test_entrance import Caller, Calls, asked_of
+from tests.server.test_entrance import calls as calls
+
+READS: Final = ("session/load", "session/resume", "_acphold/changed")
+PROMPTS: Final = ("session/prompt", "session/set_mode", "session/set_config_option")
+
+LEAVING: Final = ("session/archive", "session/unarchive")
+ENDING: Final = ("session/close", "session/delete")
+
+ASKED: Final = [
+    method
+    for method, params in asked_of("one").items()
+    if "sessionId" in params and method not in (*LEAVING, *ENDING)
+]
+"""What names a session; then what leaves it, and what ends it for all."""
+
+
+def desk() -> acphold.Agent:
+    """An agent that repeats what it is told, and asks for leave when it is told to."""
+    agent = acphold.Agent("desk", version="1.0")
+    agent.mode("calm")
+    agent.option("loud", default=False)
+
+    @agent.method("_vault/peek")
+    async def peek(params: dict[str, Any]) -> str:
+        return agent.session(params["sessionId"]).tenant
+
+    @agent.prompt
+    async def tell(turn: acphold.Turn) -> None:
+        if turn.text == "ask":
+            await turn.say("yes" if await turn.ask_permission("may I?") else "no")
+        else:
+            await turn.say(f"for {turn.session.tenant}: {turn.text}")
+
+    return agent
+
+
+def person(name: str | None, *scopes: Scope) -> acphold.Principal:
+    """Somebody who came over the network; None for who serves."""
+    may = frozenset(scopes or SCOPES)
+    return acphold.Principal(name=str(name), tenant=name, scopes=may, is_here=False)
+
+
+@asynccontextmanager
+async def served(journal: Path) -> AsyncIterator[acphold.Server]:
+    async with desk().server(journal=journal, unstable=True) as server:
+        yield server
+
+
+async def share(journal: Path, session_id: str, user: str, *, prompts: bool = False) -> None:
+    """As `acphold share` does it."""
+    opened = open_journal(journal)
+    await opened.keep_share(Share(session_id, user, prompts))
+    await opened.aclose()
+
+
+async def outcome(caller: Caller, method: str, params: Any, session_id: str) -> str:
+    """What becomes of asking this: done, forbidden, or as of a session that there is not."""
+    answer = (await asyncio.wait([caller.begin(method, params)]))[0].pop()
+    if (error := answer.exception()) is None:
+        return "done"
+    said = str(error)
+    if f"no session '{session_id}'" in said:
+        return "unknown"
+    return "forbidden" if "in which the session is not shared with you" in said else said
+
+
+def expected(method: str, whose: str) -> str:
+    if whose in ("alice", "who serves"):
+        return "done"
+    if whose == "stranger":
+        return "unknown"
+    may = (*READS, *PROMPTS, "session/close") if whose == "may prompt" else READS
+    return "done" if method in may else "forbidden"
+
+
+EVERYBODY: Final = {
+    "stranger": person("eve"),
+    "may read": person("rita"),
+    "may prompt": person("paul"),
+    "who serves": person(None),
+    "alice": person("alice"),
+}
+
+
+@pytest.mark.parametrize("place", ["here", "elsewhere"])
+async def test_every_method_is_for_whose_the_session_is_and_for_others_as_far_as_it_is_shared(
+    journal: Path, calls: Calls, place: str
+) -> None:
+    async with served(journal) as owner, served(journal) as other:
+        alice = await calls.to(owner, person("alice"))
+        server = owner if place == "here" else other
+        session = await alice.talk("hello")
+        await share(journal, session, "rita")
+        await share(journal, session, "paul", prompts=True)
+        found: dict[tuple[str, str], str] = {}
+        for whose, principal in EVERYBODY.items():
+            caller = await calls.to(server, principal)
+            for method in ("session/load", *ASKED, *LEAVING):
+                params = asked_of(session)[method]
+                found[whose, method] = await outcome(caller, method, params, session)
+            is_listed = session in {row["sessionId"] for row in await caller.sessions()}
+            assert is_listed is (whose != "stranger")
+            await caller.leave()
+        for method in ENDING:
+            for whose, principal in EVERYBODY.items():
+                caller = await calls.to(server, principal)
+                if whose != "stranger":
+                    await caller.load(session)
+                params = asked_of(session)[method]
+                if expected(method, whose) != "done" or whose == "alice":
+                    found[whose, method] = await outcome(caller, method, params, session)
+                await caller.leave()
+        assert found == {(whose, method): expected(method, whose) for whose, method in found}
+
+
+async def test_who_may_only_read_is_asked_nothing_and_who_may_prompt_is(
+    journal: Path, calls: Calls
+) -> None:
+    async with served(journal) as server:
+        alice = await calls.to(server, person("alice"))
+        session = await alice.talk("hello")
+        await share(journal, session, "rita")
+        await share(journal, session, "paul", prompts=True)
+        await alice.leave()
+        rita = await calls.to(server, person("rita"))
+        await rita.load(session)
+        paul = await calls.to(server, person("paul"))
+        await paul.load(session)
+        await paul.prompt(session, "ask")
+        assert paul.text().endswith("yes")
+        assert "This client only watches" in rita.text()
+        asked = [m for m in rita.messages if m.get("method") == "session/request_permission"]
+        assert asked == []
+
+
+async def test_a_share_permits_no_more_than_the_token(journal: Path, calls: Calls) -> None:
+    async with served(journal) as server:
+        alice = await calls.to(server, person("alice"))
+        session = await alice.talk("hello")
+        await share(journal, session, "paul", prompts=True)
+        paul = await calls.to(server, person("paul", "watch"))
+        await paul.load(session)
+        error = await paul.refused("session/prompt", asked_of(session)["session/prompt"])
+        assert "prompt" in error.message
+
+
+async def test_what_is_shared_no_longer_is_as_if_it_was_not_there(
+    journal: Path, calls: Calls
+) -> None:
+    async with served(journal) as server:
+        alice = await calls.to(server, person("alice"))
+        session = await alice.talk("hello")
+        await share(journal, session, "paul", prompts=True)
+        paul = await calls.to(server, person("paul"))
+        await paul.load(session)
+        opened = open_journal(journal)
+        assert await opened.end_share(session, "paul")
+        assert not await opened.end_share(session, "paul")
+        await opened.aclose()
+        for method in ("session/prompt", "session/load"):
+            error = await paul.refused(method, asked_of(session)[method])
+            assert f"no session '{session}'" in error.message
+        assert await paul.sessions() == []
+
+
+async def test_what_the_person_at_the_machine_begins_is_there_for_nobody_else(
+    journal: Path, calls: Calls
+) -> None:
+    async with served(journal) as server:
+        owner = await calls.to(server, person(None))
+        session = await owner.talk("hello")
+        alice = await calls.to(server, person("alice"))
+        assert await alice.sessions() == []
+        error = await alice.refused("session/load", asked_of(session)["session/load"])
+        assert "no session" in error.message

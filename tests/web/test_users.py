@@ -1,0 +1,221 @@
+"""Every address of the server, as each of its users; and what pairing and sharing make of them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+
+import acphold
+from acphold.cli.command_line import Exit
+from acphold.errors import RemoteError
+from acphold.history.times import now_ms
+from acphold.journal import NewSession, RowChange
+from acphold.journal.access import SCOPES, Share, new_token
+from tests.cli.command_line import CommandLine
+from tests.journal.conversations import append
+from tests.web.conftest import Served
+from tests.web.in_process import Site, address, site
+from tests.web.test_journal_pages import said
+from tests.web.test_list_feed import watching
+
+
+@pytest_asyncio.fixture
+async def web(tmp_path: Path) -> AsyncIterator[Site]:
+    """The application, with a session of alice's, one that she shares, and one of nobody's."""
+    async with site(tmp_path) as found:
+        for session_id, tenant in (("hers", "alice"), ("shared", "alice"), ("nobodys", "")):
+            await begin(found, session_id, tenant)
+        await found.journal.keep_share(Share("shared", "rita"))
+        yield found
+
+
+async def begin(web: Site, session_id: str, tenant: str) -> None:
+    """A session of somebody's."""
+    lease = await web.journal.create(NewSession(session_id, "scripted", "/w", tenant=tenant))
+    await append(web.journal, lease, said(1))
+    await web.journal.change(lease, RowChange(prompted=True))
+    await web.journal.settle(lease, lease.next_seq - 1)
+    await web.journal.release(lease)
+
+
+async def token_of(web: Site, user: str | None, session_id: str | None = None) -> str:
+    """A token of somebody's, for everything."""
+    text, kept = new_token("test", SCOPES, now_ms(), session_id=session_id, tenant=user)
+    await web.journal.keep_access_token(kept)
+    return text
+
+
+SEEN: dict[str | None, set[str]] = {
+    None: {"hers", "shared", "nobodys"},
+    "alice": {"hers", "shared"},
+    "rita": {"shared"},
+    "eve": set(),
+}
+"""What there is for whom."""
+
+
+@pytest.mark.parametrize("user", SEEN)
+async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_else(
+    web: Site, user: str | None
+) -> None:
+    token, theirs = await token_of(web, user), SEEN[user]
+    rows = (await web.get("/sessions", token)).json["sessions"]
+    assert {row["sessionId"] for row in rows} == theirs
+    first = (await web.get("/sessions?limit=1", token)).json
+    assert len(first["sessions"]) == min(1, len(theirs))
+    assert ("nextCursor" in first) is (len(theirs) > 1)
+    for words in ("/search?q=answer1", "/search?q=answer1&rank=true"):
+        assert {hit["sessionId"] for hit in (await web.get(words, token)).json["hits"]} == theirs
+    missing = await web.get(address("missing"), token)
+    for session_id in SEEN[None]:
+        found = await web.get(address(session_id), token)
+        assert found.status == (200 if session_id in theirs else 404)
+        assert session_id in theirs or found.body == missing.body
+    async with watching(web, token) as watcher:
+        _, snapshot = await watcher.next()
+        assert {row["sessionId"] for row in snapshot["sessions"]} == theirs
+    assert (await web.get("/metrics", token)).status == (200 if user is None else 403)
+
+
+async def test_what_is_not_settled_yet_is_found_by_those_for_whom_it_is_there(web: Site) -> None:
+    lease = await web.journal.acquire("shared")
+    await append(web.journal, lease, said(2))
+    await web.journal.release(lease)
+    for user, theirs in SEEN.items():
+        hits = (await web.get("/search?q=answer2", await token_of(web, user))).json["hits"]
+        assert {hit["sessionId"] for hit in hits} == theirs & {"shared"}
+
+
+async def test_a_token_for_one_session_is_for_none_that_is_not_there_for_its_user(
+    web: Site,
+) -> None:
+    token = await token_of(web, "rita", "hers")
+    assert (await web.get("/sessions", token)).json == {"sessions": []}
+    assert (await web.get(address("hers"), token)).status == 404
+    async with watching(web, token) as watcher:
+        assert await watcher.next() == ("snapshot", {"sessions": []})
+
+
+async def test_the_feed_tells_each_user_of_what_becomes_theirs_and_is_theirs_no_longer(
+    web: Site,
+) -> None:
+    rita, alice = await token_of(web, "rita"), await token_of(web, "alice")
+    async with watching(web, rita) as reads, watching(web, alice) as owns:
+        await reads.next()
+        await owns.next()
+        await web.journal.change("hers", RowChange(title="For alice alone"))
+        await owns.until("hers", title="For alice alone")
+        await web.journal.keep_share(Share("hers", "rita", prompts=True))
+        await reads.until("hers", title="For alice alone")  # before it nothing was told
+        await web.journal.end_share("hers", "rita")
+        assert await reads.next() == ("change", {"gone": "hers"})
+        await web.journal.change("hers", RowChange(title="Again"))
+        await web.journal.delete("hers", "shared")
+        assert await reads.next() == ("change", {"gone": "shared"})
+        assert reads.position.isalnum()  # no number that tells of others
+        while "gone" not in (told := (await owns.next())[1]):
+            assert told["session"]["sessionId"] in ("hers", "shared")
+
+
+async def test_who_loses_a_share_is_sent_away_within_a_moment_and_nobody_else(web: Site) -> None:
+    closed: list[str | None] = []
+    keys = []
+    for user in SEEN:
+        headers = {
+            "host": "localhost:8260",
+            "authorization": f"Bearer {await token_of(web, user)}",
+        }
+        admitted = await web.gate.admit(headers)
+        keys.append(web.gate.connected(admitted, lambda user=user: closed.append(user)))  # type: ignore[misc]
+    await web.gate.look()
+    await web.journal.keep_share(Share("shared", "rita", prompts=True))
+    await web.gate.look()
+    assert closed == []  # it is more than before
+    await web.journal.keep_share(Share("shared", "rita"))
+    await web.gate.look()
+    assert closed == ["rita"]
+    await web.journal.end_share("shared", "rita")
+    await web.gate.look()
+    assert closed == ["rita", "rita"]
+
+
+async def test_a_device_is_of_who_has_asked_for_the_code(web: Site) -> None:
+    async def paired(token: str, **asked: Any) -> str | None:
+        code = (await web.post("/codes", token, **asked)).json["code"]
+        text = (await web.post("/pair", "", code=code)).json["token"]
+        [kept] = [it for it in await web.journal.access_tokens() if it.is_of(text)]
+        return kept.tenant
+
+    alice, all_ = await token_of(web, "alice"), await token_of(web, None)
+    assert await paired(alice) == "alice"
+    assert await paired(alice, user="alice") == "alice"
+    assert await paired(all_) is None
+    assert await paired(all_, user="rita") == "rita"
+    assert (await web.post("/codes", alice, user="rita")).status == 403
+    assert (await web.post("/codes", all_, user="")).status == 400
+
+
+def test_the_commands_say_whose_a_token_is_and_what_is_shared(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    acphold_ = CommandLine(tmp_path / "journal.db")
+
+    async def make() -> None:
+        async with site(tmp_path) as web:
+            await begin(web, "hers", "alice")
+
+    asyncio.run(make())
+    assert acphold_.run_as_process("token", "create", "--user", "rita").code == Exit.OK
+    assert "of rita" in acphold_.run_as_process("token", "list").out
+    assert acphold_.run_as_process("share", "hers", "--with", "rita", "--prompt").code == Exit.OK
+    assert acphold_.run_as_process("share").out == "hers  prompt  rita\n"
+    assert acphold_.run_as_process("share", "hers", "--with", "rita").code == Exit.OK
+    assert '"may": "read"' in acphold_.run_as_process("share", "hers", "--json").out
+    assert "already" in acphold_.run_as_process("share", "hers", "--with", "alice").err
+    assert acphold_.run_as_process("share", "hers", "--with", "rita", "--stop").code == Exit.OK
+    again = acphold_.run_as_process("share", "hers", "--with", "rita", "--stop")
+    assert again.code == Exit.USAGE
+    assert acphold_.run_as_process("share").out == ""
+    assert "stop sharing" in acphold_.run_as_process("token", "audit").out
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["websocket", "http"])
+async def test_users_of_a_server_have_their_sessions_and_what_is_shared_until_it_is_not(
+    served: Served, way: str
+) -> None:
+    url = f"{served.url}?transport={way}"
+    tokens = {user: served.token("--user", user) for user in ("alice", "rita", "eve")}
+    async with (
+        acphold.connect(url, token=tokens["alice"]) as alice,
+        acphold.connect(url, token=tokens["rita"]) as rita,
+        acphold.connect(url, token=tokens["eve"]) as eve,
+    ):
+        session = await alice.new_session()
+        await session.prompt("hello")
+        for other in (rita, eve):
+            assert await listed(other) == []
+            with pytest.raises(RemoteError, match="no session"):
+                await other.load_session(session.id)
+        served.run("share", session.id, "--with", "rita")
+        assert await listed(rita) == [session.id]
+        read = await rita.load_session(session.id)
+        with pytest.raises(RemoteError, match="not shared with you"):
+            await read.prompt("hello")
+        with pytest.raises(RemoteError, match="no session"):
+            await eve.load_session(session.id)
+        served.run("share", session.id, "--with", "rita", "--stop")
+    async with acphold.connect(url, token=tokens["rita"]) as rita:
+        assert await listed(rita) == []
+        with pytest.raises(RemoteError, match="no session"):
+            await rita.load_session(session.id)
+
+
+async def listed(agent: acphold.RemoteAgent) -> list[str]:
+    """The ids of the sessions that there are for somebody."""
+    return [row.session_id async for row in agent.sessions()]
