@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError
 from acphold.journal.sqlite.store import SqliteJournal
-from tests.editor import Refused
+from tests.editor import DEADLINE, Refused
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.shared import said as chunk
 
@@ -42,6 +43,14 @@ def commits(journal: SqliteJournal) -> Iterator[list[str]]:
         connection.set_trace_callback(None)
 
 
+async def until_kept(house: Shared, sessions: list[str]) -> None:
+    """Wait until the journal has a prompt of each of these."""
+    async with asyncio.timeout(DEADLINE):
+        for session in sessions:
+            while not await house.entries(session, "prompt"):  # noqa: ASYNC110  nothing tells of it
+                await asyncio.sleep(0)
+
+
 async def two_at_work(house: Shared) -> Onlooker:
     """A client with a turn in each of two sessions, s0 and s1."""
     client = await house.client()
@@ -67,6 +76,66 @@ async def test_it_is_one_transaction_and_told_to_who_has_each_session(journal: P
             for entry in segment.entries()
             if entry.kind == "update"
         ]
+
+
+async def test_a_session_tells_its_pieces_in_order_and_no_write_has_two_of_it(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        client = await two_at_work(house)
+        writes: list[bytes] = []
+        send = client.connection.send
+
+        def noted(lines: bytes) -> None:
+            writes.append(lines)
+            send(lines)
+
+        monkeypatch.setattr(client.connection, "send", noted)
+        words = [Updates(session, "update", [*map(said, "abc")]) for session in ("s0", "s1")]
+        assert await house.hub.router.hear_together(words) == [True, True]
+        await client.until(
+            lambda: [client.text(session_id=it) for it in ("s0", "s1")] == 2 * ["abc"]
+        )
+        assert [write.count(b"agent_message_chunk") for write in writes] == [2, 2, 2]
+        assert [write.count(b'"s0"') for write in writes] == [1, 1, 1]
+
+
+async def test_prompts_that_come_at_once_are_one_transaction_where_the_agent_is_here(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        house.agent.reads_journal = True
+        sessions = [await client.new() for _ in range(3)]
+        with commits(house.journal) as made:
+            turns = [client.begin_prompt(session, "go") for session in sessions]
+            for session in sessions:
+                await house.agent.prompted(session)
+            await until_kept(house, sessions)
+        assert len(made) == 1
+        for session, turn in zip(sessions, turns, strict=True):
+            await house.agent.end(session)
+            await turn
+
+
+async def test_a_prompt_that_is_not_taken_with_the_others_is_committed_alone(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def full(*_: object) -> None:
+        raise JournalUnavailableError("the disk is full")
+
+    monkeypatch.setattr(SqliteJournal, "append_all", full)
+    async with shared(journal) as house:
+        client = await house.client()
+        house.agent.reads_journal = True
+        sessions = [await client.new() for _ in range(2)]
+        turns = [client.begin_prompt(session, "go") for session in sessions]
+        for session in sessions:
+            await house.agent.prompted(session)
+        await until_kept(house, sessions)
+        for session, turn in zip(sessions, turns, strict=True):
+            await house.agent.end(session)
+            await turn
 
 
 async def test_what_is_more_than_speech_is_to_be_heard_alone(journal: Path) -> None:

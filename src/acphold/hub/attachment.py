@@ -233,26 +233,25 @@ class Attachment:
                     self.client.send(line + b"\n")
         self._advance(segment.last_seq)
 
-    def line_of(self, segment: Segment) -> bytes:
-        """The line of what was just committed, for who sends it with those of other sessions.
+    def lines_of(self, segment: Segment) -> list[bytes]:
+        """The lines of what was just committed, for who sends them with those of other sessions.
 
-        Nothing may wait for the client. b"" when that is not all there is to do: then it is to be
-        delivered. A client that starts all it reads at once mixes up what is of one session, so
-        this is one entry at most.
+        Nothing may wait for the client. None when that is not all there is to do: then it is to be
+        delivered.
         """
         seq = segment.last_seq
         if (
             self.state is not LIVE
             or self.cursor + 1 != segment.first_seq
-            or self.cursor + 1 != seq
             or seq in self.untold
             or self._due
         ):
-            return b""
-        line = self._frames.live(segment)
-        if line:
-            self.cursor = seq
-        return line
+            return []
+        lines = self._frames.live(segment)
+        if not lines:
+            return []
+        self.cursor = seq
+        return [line + b"\n" for line in lines[:-1].split(b"\n")]
 
     def when_reached(self, seq: int, act: Callable[[], None]) -> None:
         """Do `act` as soon as all up to `seq` has been sent, before anything behind it is.

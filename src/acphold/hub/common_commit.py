@@ -1,33 +1,42 @@
 """What many sessions publish in one moment, in one transaction.
 
 A commit costs ten times what a row of it does. Where hundreds of sessions stream at once, each
-piece by itself would be a commit; and whoever waits for one piece waits for all of those.
+piece by itself would be a commit, and so would each prompt; and whoever waits for one waits for all
+of those.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any
 
 from acphold.errors import JournalError, LeaseLostError
 from acphold.hub.attachment import Client
 from acphold.hub.publication import Publication
 from acphold.hub.session import Session
 from acphold.journal import Entries
+from acphold.rpc.eager_tasks import EagerTasks
+
+log = logging.getLogger(__name__)
 
 
 async def publish_together(
-    journal: Entries, said: Sequence[tuple[Session, Publication]]
+    journal: Entries, said: Sequence[tuple[Session, Publication | None]]
 ) -> list[JournalError | None]:
-    """Publish something in each of these sessions of `journal`, none of which is named twice.
+    """Publish what each of these sessions of `journal` holds, and this; none is named twice.
 
-    They are for all clients alike. What it failed with for each, as `Session.publish` would raise
-    it. Nothing was delivered then.
+    What it failed with for each, as `Session.publish` would raise it. Nothing was delivered then.
     """
     sessions = [session for session, _ in said]
     for session in sessions:
         await session.writing.acquire()
     try:
-        prepared = [session.prepare(publication) for session, publication in said]
+        prepared = [
+            session.prepare() if publication is None else session.prepare(publication)
+            for session, publication in said
+        ]
         try:
             done = await journal.append_all([each.append for each in prepared])
         except BaseException as exc:
@@ -44,28 +53,76 @@ async def publish_together(
             else:
                 session.committed(each, segments)
         failed: list[JournalError | None] = []
-        lines: dict[Client, list[bytes] | None] = {}  # None for one that lags
+        rounds: dict[Client, list[list[bytes]]] = {}
         for session, each, segments in published:
             if isinstance(segments, LeaseLostError):
                 failed.append(segments)
                 continue
             failed.append(None)
-            if len(segments) > 1:
-                session.deliver(each, segments)
-                continue
-            for attachment in tuple(session.attachments):
-                client = attachment.client
-                if client not in lines:
-                    lines[client] = None if client.buffered else []
-                its = lines[client]
-                if its is not None and (line := attachment.line_of(segments[0])):
-                    its.append(line)
-                else:
-                    attachment.deliver(segments[0])
-        for client, its in lines.items():
-            if its:
-                client.send(b"".join(its))
+            for publication, segment in zip(each.publications, segments, strict=True):
+                if not publication.is_speech:
+                    session.deliver(publication, segment)
+                    continue
+                for attachment in tuple(session.attachments):
+                    client = attachment.client
+                    if client.buffered or not (lines := attachment.lines_of(segment)):
+                        attachment.deliver(segment)
+                        continue
+                    its = rounds.setdefault(client, [])
+                    for place, line in enumerate(lines):
+                        if place == len(its):
+                            its.append([])
+                        its[place].append(line)
+        # One message of each session in a write: a client that starts all it reads at once mixes up
+        # what is of one session.
+        for client, its in rounds.items():
+            for some in its:
+                client.send(b"".join(some))
         return failed
     finally:
         for session in sessions:
             session.writing.release()
+
+
+class CommonRelease:
+    """What is held in the sessions of a hub at the end of a step of the event loop: it is published
+    then, in one transaction, unless it was with what came behind it."""
+
+    def __init__(self, journal: Entries) -> None:
+        self._journal = journal
+        self._due: dict[Session, Callable[[], Coroutine[Any, Any, None]]] = {}
+        self._tasks = EagerTasks()
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def add(self, session: Session, alone: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        """Publish what this one holds, too; `alone` does if it cannot be done with the others."""
+        if not self._due:
+            asyncio.get_running_loop().call_soon(self._leave)
+        self._due[session] = alone
+
+    def _leave(self) -> None:
+        due, self._due = self._due, {}
+        self._begin(self._release({each: due[each] for each in due if each.holds_any}))
+
+    async def _release(self, due: dict[Session, Callable[[], Coroutine[Any, Any, None]]]) -> None:
+        together = [(each, None) for each in due if not each.writing.locked()]
+        if len(together) > 1:
+            try:
+                await publish_together(self._journal, together)
+            except Exception:  # nobody awaits this task, and each finds out by itself
+                log.exception("%d prompts could not be journalled together", len(together))
+        for session, alone in due.items():
+            if session.holds_any:
+                self._begin(alone())
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._tasks.begin(work, "release")
+        if task is not None:
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def aclose(self) -> None:
+        """Wait until what is under way is in the journal."""
+        if self._under_way:
+            await asyncio.wait(self._under_way)
+        self._tasks.close()

@@ -38,6 +38,7 @@ from acphold.hub.choices import (
     with_all_options,
 )
 from acphold.hub.client_request import SERVICES, can_answer, covers, unanswerable
+from acphold.hub.common_commit import CommonRelease
 from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import is_context
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
@@ -79,6 +80,7 @@ class Conversation:
         journal: Journal,
         routes: Routes,
         setup: Setup,
+        release: CommonRelease,
         options: ServeOptions,
         *,
         offered: Callable[[], ClientCapabilities] = ClientCapabilities,
@@ -104,6 +106,7 @@ class Conversation:
             self.terminals,
             routes,
             told_outside,
+            release,
             options,
         )
 

@@ -31,6 +31,7 @@ from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.choices import settings_in
+from acphold.hub.common_commit import CommonRelease
 from acphold.hub.conversation import Conversation
 from acphold.hub.listed_sessions import ListedSessions
 from acphold.hub.ownership import Ownership
@@ -86,6 +87,7 @@ class Hub:
         self._journal = journal
         self.relay = Relay(self.agent, self._live, self.router, journal)
         self.whereabouts = Whereabouts(journal)
+        self._release = CommonRelease(journal)
         self._options = options
         self._alerts = alerts
         self._offered = ClientCapabilities()
@@ -138,6 +140,7 @@ class Hub:
             for conversation, result in zip(conversations, results, strict=True):
                 if isinstance(result, Exception):
                     log.error("session %s was not closed well", conversation.id, exc_info=result)
+            await self._release.aclose()
             await self._ownership.aclose()
             self._tasks.close()
             if self._undoing:
@@ -440,6 +443,7 @@ class Hub:
             self._journal,
             self._routes,
             setup,
+            self._release,
             self._options,
             offered=lambda: self._offered,
             alerts=self._alerts,

@@ -190,7 +190,8 @@ class Session:
             if first is not None:
                 first()
         finally:
-            self.deliver(prepared, segments)
+            for each, segment in zip(prepared.publications, segments, strict=True):
+                self.deliver(each, segment)
         return segments[-1]
 
     # The steps of this, for who publishes in several sessions at once; `writing` is held meanwhile.
@@ -217,12 +218,8 @@ class Session:
         """It is in the journal."""
         self.attributes, self.last_seq = prepared.attributes, segments[-1].last_seq
 
-    def deliver(self, prepared: Prepared, segments: Sequence[Segment]) -> None:
+    def deliver(self, publication: Publication, segment: Segment) -> None:
         """Tell the clients of it."""
-        for each, segment in zip(prepared.publications, segments, strict=True):
-            self._deliver(each, segment)
-
-    def _deliver(self, publication: Publication, segment: Segment) -> None:
         author = publication.author
         if author is not None:  # whose client may have attached anew
             author = self.find(author.client) or author

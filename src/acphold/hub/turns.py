@@ -13,8 +13,8 @@ A prompt is committed before anything that takes time, so that a crash cannot lo
                                          the wire, and `Session.hold` puts the prompt before it
     has to be started, or to open the    before that begins
     session again, or ended meanwhile
-    is at work while it is sent (one     before it is sent
-    of the library)
+    is at work while it is sent (one     before it is sent if it has blocked; else at the end of
+    of the library)                      the step, with those of other sessions and what was said
 
 A client that asks for positions knows by its prompt's whether it may send it again
 (`server.sent_prompts`): for that one it is always committed before it is sent, in the same step.
@@ -43,6 +43,7 @@ from acphold.hub.agent_session import AgentSession, Voice
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line, title_update
 from acphold.hub.attachment import Client
+from acphold.hub.common_commit import CommonRelease
 from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.questions import Questions
 from acphold.hub.restoration import Restoration
@@ -89,9 +90,11 @@ class Turns:
         terminals: TerminalTexts,
         routes: Routes,
         alerts: SessionAlerts,
+        release: CommonRelease,
         options: ServeOptions,
     ) -> None:
         self._session = session
+        self._release = release
         self._alerts = alerts
         self._side = side
         self._restoration = restoration
@@ -187,7 +190,10 @@ class Turns:
                 await self._end(turn, exc)
             if turn.is_cancelled and not turn.is_at_agent:
                 await self._end(turn, CANCELLED)
-            await self._record(turn)
+            if turn.is_at_agent and self._side.agent.reads_journal:
+                self._release.add(self._session, partial(self._record, turn))
+            else:
+                await self._record(turn)
         except Exception as exc:  # whatever went wrong, a client that waits is answered
             self._conclude(turn, exc)
         turn.is_started = True

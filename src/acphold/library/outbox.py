@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeAlias
 from acphold.agents.interface import Updates
 from acphold.errors import AcpholdError, DeclarationError
 from acphold.rpc.eager_tasks import EagerTasks
+from acphold.rpc.turnstile import Turnstile
 from acphold.rpc.wire_errors import incident
 from acphold.schema import encode
 
@@ -35,9 +36,9 @@ STEP_SECONDS = 0.002
 """How long one step of the event loop may take until each author who says something lets the others
 run: one who never waits is not noticed by them."""
 
-PUT_OFF = 16
-"""How many steps of the event loop the end of a turn gives way to others at most: they may be at
-work in all of them."""
+ENDS_AT_ONCE = 16
+"""Of the turns that end in one step of the event loop beyond that, so many end in each of the next:
+others may be at work in all of them."""
 
 UPDATE = "update"
 
@@ -59,6 +60,7 @@ class Post:
     def __init__(self, listener: ListenerToMany) -> None:
         self.listener = listener
         self.breathe_at: float = inf
+        self.ending = Turnstile(ENDS_AT_ONCE)
         self._due: dict[Outbox, None] = {}
         self._is_called = False
         self._tasks = EagerTasks()
@@ -229,12 +231,10 @@ class Outbox:
         What was said last may be committed together with that. Where many turns end in one step,
         they do so by and by.
         """
-        self._post.step()
-        for _ in range(PUT_OFF):
-            if monotonic() < self._post.breathe_at:
-                break
-            await asyncio.sleep(0)
-            self._post.step()
+        post = self._post
+        post.step()
+        if post.ending.is_crowded or monotonic() >= post.breathe_at:
+            await post.ending.wait()
         if self.committing is None and self._state == "open" and self._holds_any:
             self.committing = asyncio.current_task()
             await self._commit(self.taken(), at_end=True)
