@@ -18,6 +18,7 @@ from acphold.cli import ask_input, ask_turn
 from acphold.cli.ask_output import Text
 from acphold.cli.ask_turn import Asking, Question
 from acphold.cli.command_line import Exit
+from acphold.cli.session_setup import AS_IT_IS
 from acphold.cli.starts import Start
 from acphold.rpc import MAX_MESSAGE
 from acphold.server import neighbours
@@ -192,6 +193,7 @@ async def test_a_turn_that_is_stopped_is_cancelled_and_read_to_its_end(
         newest=False,
         cwd="/tmp",
         moves_to=None,
+        setup=AS_IT_IS,
         permission="reject",
         person=None,
         deadline=None,

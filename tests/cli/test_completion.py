@@ -106,7 +106,7 @@ def test_bash_completes_with_the_script(acphold: CommandLine, journal: Path) -> 
     line = """
     eval "$(acphold completion bash)"
     complete() { COMP_WORDS=("$@"); COMP_CWORD=$(($# - 1)); _acphold; echo "${COMPREPLY[@]}"; }
-    complete acphold sho; complete acphold show ''; complete acphold list --c
+    complete acphold sho; complete acphold show ''; complete acphold list --cw
     """
     path = os.pathsep.join([os.path.dirname(sys.executable), os.environ["PATH"]])
     done = subprocess.run(

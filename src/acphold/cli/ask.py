@@ -16,6 +16,7 @@ from acphold.cli.command_line import (
     a_text,
     add_cwd,
     add_journal,
+    add_setup,
     seconds_above_zero,
 )
 from acphold.cli.settings import NamedAgent, chosen_agent, startable
@@ -57,6 +58,7 @@ def parser() -> Parser:
         help="what to answer when the agent asks for permission: allow, reject or ask [default: "
         "ask where there is a terminal, else reject]",
     )
+    add_setup(made)
     made.add_argument(
         "--timeout",
         metavar="SECONDS",

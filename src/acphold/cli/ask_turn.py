@@ -22,6 +22,7 @@ from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.going_on import settled_in
 from acphold.cli.journals import opened, path_of
 from acphold.cli.places import named
+from acphold.cli.session_setup import LIVE_SERVERS, SessionSetup, setup_of
 from acphold.cli.settings import NamedAgent, wrap_arguments
 from acphold.cli.starts import Start
 from acphold.client import RemoteAgent, RemoteSession, connected_to
@@ -75,6 +76,7 @@ class Question(Struct, frozen=True, kw_only=True):
     newest: bool
     cwd: str
     moves_to: str | None
+    setup: SessionSetup
     permission: Literal["allow", "reject", "ask"]
     person: Person | None
     deadline: float | None
@@ -91,6 +93,9 @@ class _Arguments(Struct):
     session: str | None
     newest: bool
     cwd: str | None
+    mcp_config: list[str]
+    mode: str | None
+    option: list[str]
     permission: Literal["allow", "reject", "ask"] | None
     timeout: float | None
     name: str | None
@@ -124,6 +129,9 @@ def question_of(
     files = [Path(path) for path in given.file]
     if missing := [path for path in files if not path.exists()]:
         raise UsageError(f"--file: there is no {str(missing[0])!r}")
+    setup = setup_of(given.mcp_config, given.mode, given.option)
+    if setup.servers and not agent.command:
+        raise UsageError(LIVE_SERVERS)
     return Question(
         agent=agent.command,
         called=agent.name or None,
@@ -135,6 +143,7 @@ def question_of(
         newest=given.newest,
         cwd=given.cwd or os.getcwd(),
         moves_to=given.cwd,
+        setup=setup,
         permission=given.permission or ("reject" if person is None else "ask"),
         person=person,
         deadline=deadline,
@@ -217,7 +226,9 @@ class Asking:
             while True:
                 try:
                     if self._session is None:
-                        self._session = await self._opened(agent, row)
+                        session = await self._opened(agent, row)
+                        await self._question.setup.apply(session)
+                        self._session = session
                         self._output.begins(key, self._session)
                     turn = self._turn = self._session.prompt(*self._question.content)
                     while raws := await turn.take_all():
@@ -298,15 +309,16 @@ class Asking:
 
     async def _opened(self, agent: RemoteAgent, row: SessionRow | None) -> RemoteSession:
         question = self._question
+        servers = question.setup.servers
         if row is not None:
-            return await agent.resume_session(row.session_id, row.cwd)
+            return await agent.resume_session(row.session_id, row.cwd, mcp_servers=servers)
         if question.newest:
             async for info in agent.sessions(question.cwd):
-                return await agent.resume_session(info)
+                return await agent.resume_session(info, mcp_servers=servers)
             raise UnknownSessionError(
                 "", reason=f"{agent.name} has no session in {question.cwd} to go on with"
             )
-        return await agent.new_session(question.cwd)
+        return await agent.new_session(question.cwd, mcp_servers=servers)
 
     async def _decide(self, asked: PermissionQuestion) -> PermissionAnswer:
         person = self._question.person

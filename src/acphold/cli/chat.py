@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
 from acphold.agents.identity import spoken_name
-from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal, add_setup
 from acphold.cli.going_on import (
     fetched,
     folder_of,
@@ -28,6 +28,7 @@ from acphold.cli.live_session import Left, join
 from acphold.cli.screen_session import Seat, add_look
 from acphold.cli.servers import add_server, server_of
 from acphold.cli.session_picker import chosen_of, picked
+from acphold.cli.session_setup import AS_IT_IS, LIVE_SERVERS, SessionSetup, setup_of
 from acphold.cli.settings import agent_command, agent_names
 from acphold.cli.sign_in import sign_in_program
 from acphold.cli.ssh import add_host, typed_host
@@ -51,12 +52,13 @@ CHOOSE = ""
 class Wanted(NamedTuple):
     """The conversation that is wanted: `resume` is an id or CHOOSE, None for a new one; `cwd` is
     None for the folder of the session, or this one. `anew` is a new one beside that session, with
-    its agent and in its folder."""
+    its agent and in its folder. `setup` is what each that is opened is opened with, and set to."""
 
     cwd: str | None
     resume: str | None
     newest: bool = False
     anew: bool = False
+    setup: SessionSetup = AS_IT_IS
 
 
 def parser() -> Parser:
@@ -83,6 +85,7 @@ def parser() -> Parser:
         choices=("ask", "allow", "reject"),
         help="what to do when the agent asks whether it may use a tool [default: ask]",
     )
+    add_setup(made)
     add_look(made)
     add_host(made)
     add_server(made)
@@ -98,6 +101,9 @@ def chat(
     resume: str | None,
     cwd: str | None,
     permission: Rule | None,
+    mcp_config: Sequence[str],
+    mode: str | None,
+    option: Sequence[str],
     no_color: bool,
     host: str | None,
     server: str | None,
@@ -121,6 +127,7 @@ def chat(
     assert host is None, "done there"
     if newest and resume is not None:
         raise UsageError("--continue and --resume: only one of them")
+    setup = setup_of(mcp_config, mode, option)
     if (there := server_of(server, ca, journal)) is not None:
         if program:
             raise UsageError("--server: the agent is one that is served there, by its name")
@@ -128,7 +135,7 @@ def chat(
             os.environ["NO_COLOR"] = "1"
         from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
 
-        return asyncio.run(talk(there, agent, FarWanted(resume, newest, cwd), permission))
+        return asyncio.run(talk(there, agent, FarWanted(resume, newest, cwd, setup), permission))
     if resume and agent is None and not program and resume in agent_names():
         agent, resume = resume, CHOOSE  # `--resume AGENT`
     if no_color:
@@ -138,7 +145,7 @@ def chat(
             raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
         if (resume := asyncio.run(_chosen(journal, ""))) is None:
             return Exit.OK
-    wanted = Wanted(cwd, resume, newest)
+    wanted = Wanted(cwd, resume, newest, setup=setup)
     return _talk(agent, program, wanted, permission, journal, typed_host())
 
 
@@ -206,7 +213,9 @@ async def _chat(
                     f"this session is live, in {folder(kept.cwd)}, and does not move: without "
                     "--cwd you attach to it; `acphold stop` ends it"
                 )
-            return await join(kept.session_id, journal, host)
+            if wanted.setup.servers:
+                raise UsageError(LIVE_SERVERS)
+            return await join(kept.session_id, journal, host, setup=wanted.setup)
     if agent is None and not program:
         if kept is None:
             raise UsageError(
@@ -263,7 +272,7 @@ async def _chat(
         while seat.chat.goes_to == ("new", ""):
             await seat.rise(session)
             await say_how_to_go_on(session)
-            session = await seat.signed_in(there, lambda: there.new_session(cwd))
+            session = await seat.signed_in(there, lambda: _new(there, wanted, cwd))
             code = await seat.sit(there, session)
     await say_how_to_go_on(session)
     goes_to = seat.chat.goes_to
@@ -274,15 +283,27 @@ async def _session(
     agent: RemoteAgent, wanted: Wanted, cwd: str, kept: SessionRow | None
 ) -> RemoteSession | None:
     """The conversation that is wanted; None when the person chose none."""
+    servers = wanted.setup.servers
     if kept is not None:
-        return await agent.load_session(kept.session_id, cwd)
-    if wanted.resume == CHOOSE:
+        found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)
+    elif wanted.resume == CHOOSE:
         if not on_terminal():
             raise UsageError("in a pipe --resume needs an ID; `acphold list` has them")
-        info = await chosen_of(agent)
-        return None if info is None else await agent.load_session(info.session_id, info.cwd)
-    if wanted.newest:
-        async for info in agent.sessions(cwd=cwd):
-            return await agent.load_session(info.session_id, info.cwd)
-        print(f"No session in {on_one_line(cwd)} yet: a new one begins.", file=sys.stderr)
-    return await agent.new_session(cwd)
+        if (info := await chosen_of(agent)) is None:
+            return None
+        found = await agent.load_session(info, mcp_servers=servers)
+    else:
+        newest = await anext(agent.sessions(cwd=cwd), None) if wanted.newest else None
+        if newest is None:
+            if wanted.newest:
+                print(f"No session in {on_one_line(cwd)} yet: a new one begins.", file=sys.stderr)
+            return await _new(agent, wanted, cwd)
+        found = await agent.load_session(newest, mcp_servers=servers)
+    await wanted.setup.apply(found)
+    return found
+
+
+async def _new(agent: RemoteAgent, wanted: Wanted, cwd: str) -> RemoteSession:
+    made = await agent.new_session(cwd, mcp_servers=wanted.setup.servers)
+    await wanted.setup.apply(made)
+    return made

@@ -274,6 +274,26 @@ def add_cwd(parser: Parser, which: str = "only sessions of this working director
     )
 
 
+def add_setup(parser: Parser) -> None:
+    """`--mcp-config`, `--mode` and `--option`; see `acphold.cli.session_setup`."""
+    parser.add_argument(
+        "--mcp-config",
+        metavar="FILE|JSON",
+        action="append",
+        default=[],
+        help='MCP servers for the session: {"mcpServers": …}, in a file or as it is; may be '
+        "repeated",
+    )
+    parser.add_argument("--mode", metavar="MODE", help="the mode of the agent to be in")
+    parser.add_argument(
+        "--option",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="an option of the agent, as its model; may be repeated",
+    )
+
+
 def add_start_timeout(parser: Parser) -> None:
     """`--start-timeout SECONDS`."""
     _add_seconds(parser, "--start-timeout", 60.0, "for the agent to answer `initialize`")

@@ -18,6 +18,7 @@ from acphold.cli.remote import SECONDS, paired
 from acphold.cli.screen_session import Seat
 from acphold.cli.servers import FarServer
 from acphold.cli.session_picker import chosen_of
+from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.server_endpoint import ServerEndpoint
@@ -37,11 +38,12 @@ CHOOSE: Final = ""
 class FarWanted(Struct, frozen=True):
     """Which session: that of this id, or one that the person is to CHOOSE, the `newest`, or else a
     new one; `cwd` is a folder over there, None for that of the session, or the last one that was
-    worked in."""
+    worked in. `setup` is what it is opened with, and set to."""
 
     session_id: str | None = None
     newest: bool = False
     cwd: str | None = None
+    setup: SessionSetup = AS_IT_IS
 
 
 async def talk(
@@ -81,6 +83,7 @@ async def talk(
             session = await _opened(there, wanted, url)
             if session is None:
                 return Exit.OK
+            await wanted.setup.apply(session)
             code = await seat.sit(there, session)
             if code == Exit.OK and on_terminal():
                 again = f"acphold attach{server.typed} {on_one_line(session.id[:SHORT_ID])}"
@@ -88,21 +91,30 @@ async def talk(
             if seat.chat.goes_to is None:
                 return code
             goes, words = seat.chat.goes_to
-            wanted = FarWanted(cwd=session.cwd) if goes == "new" else FarWanted(words or CHOOSE)
+            if goes == "new":
+                wanted = FarWanted(cwd=session.cwd, setup=wanted.setup)
+            else:
+                wanted = FarWanted(words or CHOOSE)
             await seat.rise(session)
 
 
 async def _opened(agent: RemoteAgent, wanted: FarWanted, url: str) -> RemoteSession | None:
     """The session that is wanted, open; None when the person chose none."""
     info: SessionInfo | None
+    servers = wanted.setup.servers
     if wanted.session_id == CHOOSE:
         info = await chosen_of(agent)
-        return None if info is None else await agent.load_session(info, wanted.cwd)
+        return (
+            None
+            if info is None
+            else await agent.load_session(info, wanted.cwd, mcp_servers=servers)
+        )
     if wanted.session_id is not None:
-        return await agent.load_session(await _named(agent, wanted.session_id), wanted.cwd)
+        info = await _named(agent, wanted.session_id)
+        return await agent.load_session(info, wanted.cwd, mcp_servers=servers)
     newest = await _first(agent.sessions(cwd=wanted.cwd))
     if wanted.newest and newest is not None:
-        return await agent.load_session(newest, wanted.cwd)
+        return await agent.load_session(newest, wanted.cwd, mcp_servers=servers)
     cwd = wanted.cwd
     if cwd is None:
         # Where a folder of ours is over there, too, it is likely to be meant.
@@ -113,7 +125,7 @@ async def _opened(agent: RemoteAgent, wanted: FarWanted, url: str) -> RemoteSess
     if on_terminal():
         told = f"A new session in {on_one_line(cwd)} on {origin_of(url)} …"
         print(told, file=sys.stderr)
-    return await agent.new_session(cwd)
+    return await agent.new_session(cwd, mcp_servers=servers)
 
 
 async def _named(agent: RemoteAgent, given: str) -> SessionInfo:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from acphold.cli.command_line import Exit
 from acphold.cli.journals import path_of
 from acphold.cli.screen_session import Seat
+from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import on_one_line, on_terminal, visible
 from acphold.errors import ConnectionLostError
 
@@ -20,7 +21,12 @@ class Left(NamedTuple):
 
 
 async def join(
-    session_id: str, journal: str | None, host: str, *, watch: bool = False
+    session_id: str,
+    journal: str | None,
+    host: str,
+    *,
+    watch: bool = False,
+    setup: SessionSetup = AS_IT_IS,
 ) -> tuple[int, Left | None]:
     """Attach to a session; where it is not live, say what to do. The exit code, and what was left.
 
@@ -34,6 +40,7 @@ async def join(
     try:
         async with connect(session=session_id, journal=path_of(journal), **options) as agent:
             session = await agent.load_session(session_id)
+            await setup.apply(session)
             code = await seat.sit(agent, session)
     except ConnectionLostError as error:
         if "is not live" not in str(error):

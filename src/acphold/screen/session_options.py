@@ -51,7 +51,7 @@ class SessionOptions:
         """The same for the model."""
         for option in self._session.options:
             if option.category == "model" and isinstance(option, SessionConfigSelect):
-                if (value := await self._value("model", _values(option), words)) is not None:
+                if (value := await self._value("model", values_of(option), words)) is not None:
                     await self._session.set_option(option.id, value)
                 return
         self._say("this agent has no models to choose from")
@@ -68,7 +68,7 @@ class SessionOptions:
         if option is None:
             return
         value = (
-            await picked_of(self._face, option.name, _values(option))
+            await picked_of(self._face, option.name, values_of(option))
             if isinstance(option, SessionConfigSelect)
             else not option.current_value
         )
@@ -77,16 +77,9 @@ class SessionOptions:
 
     async def _value(self, what: str, known: list[tuple[str, str]], words: str) -> str | None:
         """The one that the words name, by their beginning at least; else one that is picked."""
-        wanted = words.casefold()
-        whole = [value for value, name in known if wanted in (value.casefold(), name.casefold())]
-        begun = [
-            value
-            for value, name in known
-            if value.casefold().startswith(wanted) or name.casefold().startswith(wanted)
-        ]
-        if wanted and (fits := whole or begun):
-            return fits[0]
-        if wanted:
+        if words:
+            if (value := named(known, words)) is not None:
+                return value
             self._say(f"there is no {what} {on_one_line(words)!r}")
         return await picked_of(self._face, what.capitalize(), known)
 
@@ -130,18 +123,31 @@ def attributes(session: RemoteSession) -> tuple[str, ...]:
     return tuple(facts)
 
 
+def named(known: Sequence[tuple[str, str]], words: str) -> str | None:
+    """The value that the words name, or its name: whole, or else by its beginning."""
+    wanted = words.casefold()
+    whole = [value for value, name in known if wanted in (value.casefold(), name.casefold())]
+    begun = [
+        value
+        for value, name in known
+        if value.casefold().startswith(wanted) or name.casefold().startswith(wanted)
+    ]
+    return next(iter(whole or begun), None)
+
+
 def modes_of(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None:
     """The mode that is set, and all of them with their names; None where there are none."""
     for option in session.options:
         if option.category == "mode" and isinstance(option, SessionConfigSelect):
-            values = _values(option)
+            values = values_of(option)
             return (option.current_value, values) if values else None
     if (modes := session.modes) is None or not modes.available_modes:
         return None
     return modes.current_mode_id, [(mode.id, mode.name) for mode in modes.available_modes]
 
 
-def _values(option: SessionConfigSelect) -> list[tuple[str, str]]:
+def values_of(option: SessionConfigSelect) -> list[tuple[str, str]]:
+    """The values of an option, with their names."""
     values: list[tuple[str, str]] = []
     for item in option.options:
         inside = item.options if isinstance(item, SessionConfigSelectGroup) else (item,)
@@ -152,5 +158,5 @@ def _values(option: SessionConfigSelect) -> list[tuple[str, str]]:
 def _value_name(option: ConfigOption) -> str:
     if not isinstance(option, SessionConfigSelect):
         return "on" if option.current_value else "off"
-    names = dict(_values(option))
+    names = dict(values_of(option))
     return on_one_line(names.get(option.current_value, option.current_value))

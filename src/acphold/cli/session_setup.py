@@ -1,0 +1,166 @@
+"""How `ask` and `chat` set a session up: its MCP servers, its mode, its options."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.cli.command_line import UsageError
+from acphold.cli.jsonc import JsoncError, scan
+from acphold.cli.terminal_text import on_one_line
+from acphold.processes.program import on_path
+from acphold.schema import (
+    EnvVariable,
+    HttpHeader,
+    McpServerHttp,
+    McpServerSse,
+    McpServerStdio,
+    SessionConfigSelect,
+)
+from acphold.workspace.regular_files import contents
+
+if TYPE_CHECKING:
+    from acphold.client import RemoteSession
+
+Server = McpServerStdio | McpServerHttp | McpServerSse
+
+SWITCHED: Final = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
+"""The words for an option that is on or off."""
+
+LARGEST: Final = 1 << 20
+"""Bytes of a file of MCP servers."""
+
+LIVE_SERVERS: Final = (
+    "--mcp-config: this session is live, with the servers that it was opened with; `acphold stop` "
+    "ends it"
+)
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
+
+
+class SessionSetup(Struct, frozen=True):
+    """What a session is opened with, and set to before its first prompt; `options` by name."""
+
+    servers: tuple[Server, ...] = ()
+    mode: str | None = None
+    options: tuple[tuple[str, str], ...] = ()
+
+    async def apply(self, session: RemoteSession) -> None:
+        """Set its mode and options; UsageError for what it does not have."""
+        if self.mode is None and not self.options:
+            return
+        from acphold.screen.session_options import modes_of, named, values_of  # late: `ask` waits
+
+        if self.mode is not None:
+            _, modes = modes_of(session) or ("", [])
+            if (mode := named(modes, self.mode)) is None:
+                raise _lacks("--mode", self.mode, modes)
+            await session.set_mode(mode)
+        for name, words in self.options:
+            known = [(option.id, option.name) for option in session.options]
+            option = next((it for it in session.options if it.id == named(known, name)), None)
+            if option is None:
+                raise _lacks("--option", name, known)
+            if isinstance(option, SessionConfigSelect):
+                values = values_of(option)
+                value: str | bool | None = named(values, words)
+            else:
+                values = [("on", "on"), ("off", "off")]
+                value = SWITCHED.get(words.casefold())
+            if value is None:
+                raise _lacks(f"--option {name}", words, values)
+            await session.set_option(option.id, value)
+
+
+AS_IT_IS: Final = SessionSetup()
+"""Nothing is given, and nothing changed."""
+
+
+def _lacks(option: str, given: str, known: Sequence[tuple[str, str]]) -> UsageError:
+    there = ", ".join(on_one_line(value) for value, _ in known) or "nothing to choose from"
+    return UsageError(f"{option}: this session has no {given!r}; it has {there}")
+
+
+def setup_of(mcp_config: Sequence[str], mode: str | None, option: Sequence[str]) -> SessionSetup:
+    """What was given; reads files. Raises UsageError."""
+    servers: dict[str, Server] = {}
+    for given in mcp_config:
+        for server in _servers(given):
+            servers[server.name] = server
+    options: list[tuple[str, str]] = []
+    for given in option:
+        name, equals, value = given.partition("=")
+        if not (name and equals):
+            raise UsageError(f"--option {given!r}: NAME=VALUE, as in --option model=large")
+        options.append((name, value))
+    return SessionSetup(tuple(servers.values()), mode, tuple(options))
+
+
+class _Server(Struct):
+    """A server, as Claude Code, Cursor, VS Code and others have it in their files."""
+
+    type: str = ""
+    command: str = ""
+    args: list[str] = []
+    env: dict[str, str] = {}
+    url: str = ""
+    headers: dict[str, str] = {}
+
+
+class _Config(Struct):
+    mcpServers: dict[str, _Server] = {}
+    servers: dict[str, _Server] = {}
+
+
+def _servers(given: str) -> Iterator[Server]:
+    """The servers of one `--mcp-config`."""
+    text, told = given, "--mcp-config"
+    if not given.lstrip().startswith("{"):
+        told = f"--mcp-config {given}"
+        try:
+            text = contents(os.path.expanduser(given), LARGEST).decode()
+        except OSError as error:
+            raise UsageError(f"{told}: {error.strerror}") from None
+        except UnicodeDecodeError:
+            raise UsageError(f"{told}: it is no text") from None
+    try:
+        node = scan(text)
+        config = msgspec.convert(None if node is None else node.value, _Config)
+    except (JsoncError, msgspec.ValidationError) as error:
+        raise UsageError(f"{told}: {error}") from None
+    if not (found := {**config.servers, **config.mcpServers}):
+        raise UsageError(f'{told}: no servers; they are named in {{"mcpServers": {{…}}}}')
+    for name, server in found.items():
+        yield _server(name, server, f"{told}: {name}")
+
+
+def _server(name: str, given: _Server, told: str) -> Server:
+    """A server as the protocol has it; UsageError for one that cannot be reached."""
+
+    def filled(text: str) -> str:
+        def value(match: re.Match[str]) -> str:
+            found = os.environ.get(match[1], match[2])
+            if found is None:
+                raise UsageError(f"{told}: there is no variable {match[1]} in the environment")
+            return found
+
+        return _VARIABLE.sub(value, text)
+
+    if given.command:
+        command = filled(os.path.expanduser(given.command))
+        path = on_path(command)
+        if path is None:
+            raise UsageError(f"{told}: there is no program {command!r}")
+        args = tuple(map(filled, given.args))
+        env = tuple(EnvVariable(name=key, value=filled(text)) for key, text in given.env.items())
+        return McpServerStdio(name=name, command=os.path.abspath(path), args=args, env=env)
+    if not given.url:
+        raise UsageError(f"{told}: a server has a command, or a url")
+    made = McpServerSse if given.type == "sse" else McpServerHttp
+    headers = tuple(HttpHeader(name=key, value=filled(it)) for key, it in given.headers.items())
+    return made(name=name, url=filled(given.url), headers=headers)
