@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 CODE := src tests bench examples docs
 
-.PHONY: demo pictures test format lint types docs conformance check slow interop soak bench clean
+.PHONY: demo page pictures test format lint types docs conformance check slow interop soak bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -63,9 +63,19 @@ slow: export PYTHONDONTWRITEBYTECODE =
 slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow $(PYTEST)
 
+# What `serve` shows in a browser, from src/acphold/web/page: it takes packages of npm, and is no
+# part of the repository. A wheel has what was built last.
+PAGE := src/acphold/web/page
+page: $(PAGE)/node_modules/.package-lock.json
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PAGE) run --silent build
+
+$(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json | $(VENV)/.installed
+	PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PAGE) ci --ignore-scripts --silent
+	touch $@
+
 # Real agents and clients of others, some hundred megabytes of downloads, kept in .interop; and the
 # film of the README.
-interop: $(VENV)/.installed
+interop: $(VENV)/.installed page
 	$(BIN)/python -m pytest -m interop $(PYTEST)
 
 # kill -9 at random in a session that many share; `make soak ROUNDS=100` takes some minutes.
@@ -84,4 +94,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .interop .npm .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .interop .npm $(PAGE)/node_modules $(PAGE)/built .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,5 @@
-"""What a wheel has beside the code: the documents, for `acphold help`, and man pages of them."""
+"""What a wheel has beside the code: the documents, for `acphold help`, man pages of them, and the
+page in a browser, where `make page` has built it."""
 
 from __future__ import annotations
 
@@ -10,6 +11,8 @@ from typing import Any
 
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
+PAGE = "src/acphold/web/page/built"
+
 
 class Documents(BuildHookInterface[Any]):
     def initialize(self, version: str, build_data: dict[str, Any]) -> None:
@@ -20,6 +23,8 @@ class Documents(BuildHookInterface[Any]):
 
         for page in sorted(Path(self.root, "docs").glob("*.md")):
             build_data["force_include"][str(page)] = f"acphold/docs/{page.name}"
+        for file in sorted(Path(self.root, PAGE).glob("*")):
+            build_data["force_include"][str(file)] = f"acphold/web/page/built/{file.name}"
         self._made = Path(mkdtemp())
         for name, text in man_pages(self.metadata.version).items():
             file = self._made / name

@@ -24,6 +24,7 @@ from acphold.web.journal_pages import JournalPages
 from acphold.web.journal_reader import JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
+from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing
 from tests.journal.conversations import Pieces, append
 
@@ -147,7 +148,10 @@ class Site:
 
 @asynccontextmanager
 async def site(
-    folder: Path, *origins: str, services: Mapping[str, Service] | None = None
+    folder: Path,
+    *origins: str,
+    services: Mapping[str, Service] | None = None,
+    page: PageFiles | None = None,
 ) -> AsyncIterator[Site]:
     """The application for the block, with a journal of its own in the folder; of the services the
     first is the default one."""
@@ -163,7 +167,9 @@ async def site(
             ListFeed(reader, gate) as feed,
         ):
             metrics = Metrics(reader, http, feed)
-            app = application(endpoints, gate, pairing, http, JournalPages(reader), feed, metrics)
+            pages = JournalPages(reader)
+            shown = page or PageFiles(folder / "no page")
+            app = application(endpoints, gate, pairing, http, pages, feed, metrics, shown)
             found = Site(app, journal, gate, feed)
             found.token = await found.new_token()
             yield found

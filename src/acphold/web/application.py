@@ -7,8 +7,9 @@
     POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
     GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`;
                       the list as it changes: see `web.list_feed`
+    GET /             the page for a browser, and what it is made of: see `web.page_files`
     GET /metrics      figures for who watches over the server: see `web.metrics`
-    GET /health       {"status": "ok"}; the one thing that needs no token
+    GET /health       {"status": "ok"}; this and the page alone need no token
 
 Each request passes the gate (`web.gate`) first.
 """
@@ -37,6 +38,7 @@ from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import SEARCH, SESSIONS, JournalPages
 from acphold.web.list_feed import FEED, ListFeed
 from acphold.web.metrics import METRICS, Metrics
+from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
 
@@ -46,6 +48,9 @@ Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 LARGEST_PAIRING: Final = 4096
 """Bytes of a request to pair."""
+
+COOKIE_SECONDS: Final = 400 * 86_400
+"""How long a browser keeps its token: none takes more. Revoked, it opens nothing all the same."""
 
 NAME_LENGTH: Final = 60
 """Characters of the name of a device."""
@@ -73,6 +78,7 @@ def application(
     pages: JournalPages,
     feed: ListFeed,
     metrics: Metrics,
+    page: PageFiles,
 ) -> Application:
     """What an ASGI server serves, or another application mounts; ASGI 3.0."""
 
@@ -93,7 +99,7 @@ def application(
                 finally:
                     metrics.sockets -= 1
             elif scope["type"] == "http":
-                await _request(endpoints, gate, pairing, http, pages, feed, metrics, exchange)
+                await _request(endpoints, gate, pairing, http, pages, feed, metrics, page, exchange)
         except RefusedError as exc:
             metrics.refused[exc.status] += 1
             log.info("%s: %d %s", exchange.path, exc.status, exc)
@@ -155,6 +161,7 @@ async def _request(
     pages: JournalPages,
     feed: ListFeed,
     metrics: Metrics,
+    page: PageFiles,
     exchange: Exchange,
 ) -> None:
     """One request that is no upgrade."""
@@ -162,6 +169,8 @@ async def _request(
     match exchange.method, exchange.path:
         case "GET" | "HEAD", "/health":
             await exchange.answer(200, {"status": "ok"})
+        case _, path if page.has(path):
+            await page.answer(exchange)
         case "POST", "/pair":
             await _pair(gate, pairing, exchange)
         case "POST", "/codes":
@@ -229,6 +238,9 @@ async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     address = gate.address(exchange.headers, came)
     gate.audit.note("pair", None, name=name, token=id_, address=address, transport=came.transport)
     secure = "; Secure" if exchange.scope.get("scheme") == "https" else ""
-    cookie = f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/{secure}"
+    # Without an age a phone would forget it as soon as its browser is ended.
+    cookie = (
+        f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={COOKIE_SECONDS}{secure}"
+    )
     granted = {"token": token, "scopes": worth.scopes}
     await exchange.answer(200, granted, [(b"set-cookie", cookie.encode())])

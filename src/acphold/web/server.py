@@ -39,6 +39,7 @@ from acphold.web.journal_pages import JournalPages
 from acphold.web.journal_reader import JournalReader
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
+from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.protocols import Arrival, HttpProtocol
 from acphold.web.running_servers import Running, noted
@@ -165,9 +166,8 @@ async def serve(
                 ListFeed(reader, gate) as feed,
             ):
                 metrics = Metrics(reader, http, feed)
-                app = application(
-                    endpoints, gate, pairing, http, JournalPages(reader), feed, metrics
-                )
+                pages = JournalPages(reader)
+                app = application(endpoints, gate, pairing, http, pages, feed, metrics, PageFiles())
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):
                     with noted(listening.running(services[default].journal, origins)):

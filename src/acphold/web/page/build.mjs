@@ -1,0 +1,80 @@
+// Bundles the page into built/: one HTML file in which its script and its style stand, beside it
+// what is loaded later. `digests.json` has what the policy of the page names; see page_files.py.
+import { createHash } from "node:crypto";
+import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { gzipSync } from "node:zlib";
+import { build } from "esbuild";
+
+const here = dirname(fileURLToPath(import.meta.url));
+const out = join(here, "built");
+process.chdir(here);
+rmSync(out, { recursive: true, force: true });
+mkdirSync(out);
+
+/** @param {string} text @param {string} [how] */
+const digest = (text, how = "base64") => createHash("sha256").update(text).digest(/** @type {any} */ (how));
+/** @type {Set<string>} */
+const bundled = new Set();
+
+/** The text that an entry becomes. @param {string} entry @param {Record<string, string>} [define] */
+async function made(entry, define = {}) {
+  const done = await build({
+    entryPoints: [entry],
+    bundle: true,
+    write: false,
+    outdir: out,
+    minify: true,
+    metafile: true,
+    format: "esm",
+    target: ["es2022", "safari16", "chrome111", "firefox114"],
+    legalComments: "inline",
+    charset: "utf8",
+    external: ["/page/*"],
+    define,
+  });
+  for (const path of Object.keys(done.metafile.inputs)) {
+    const found = /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path);
+    if (found) bundled.add(found[1]);
+  }
+  return done.outputFiles[0].text;
+}
+
+const colours = await made("colours.js");
+const coloursName = `colours-${digest(colours, "hex").slice(0, 12)}.js`;
+writeFileSync(join(out, coloursName), colours);
+
+const style = await made("style/page.css");
+const told = { COLOURS: JSON.stringify(`/page/${coloursName}`) };
+const draft = await made("main.js", { ...told, BUILD: '""' });
+const number = digest(draft + style, "hex").slice(0, 12);
+// What ends a script element early would be text of ours, in a literal: there it means the same.
+const script = (await made("main.js", { ...told, BUILD: JSON.stringify(number) })).replaceAll("</script", "<\\/script");
+writeFileSync(join(out, "worker.js"), await made("worker.js", { ...told, BUILD: JSON.stringify(number) }));
+
+const html = readFileSync("index.html", "utf8")
+  .replace("<!-- style -->", () => `<style>${style}</style>`)
+  .replace("<!-- script -->", () => `<script type="module">${script}</script>`);
+writeFileSync(join(out, "index.html"), html);
+writeFileSync(
+  join(out, "digests.json"),
+  JSON.stringify({ script: `sha256-${digest(script)}`, style: `sha256-${digest(style)}` }),
+);
+
+for (const name of ["manifest.webmanifest", ...readdirSync("icons").map((each) => `icons/${each}`)]) {
+  cpSync(name, join(out, name.replace("icons/", "")));
+}
+
+const licences = [...bundled].sort().map((name) => {
+  const folder = join("node_modules", name);
+  const file = readdirSync(folder).find((each) => /^licen[cs]e/i.test(each));
+  const { version, license } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  if (!file || !existsSync(join(folder, file))) throw new Error(`${name} has no text of its licence`);
+  return `${name} ${version} (${license})\n\n${readFileSync(join(folder, file), "utf8").trim()}\n`;
+});
+writeFileSync(join(out, "licences.txt"), licences.join(`\n${"-".repeat(79)}\n\n`));
+
+/** @param {string} text */
+const kB = (text) => (gzipSync(text, { level: 9 }).length / 1000).toFixed(1);
+console.log(`page ${kB(html)} kB gz, code colours ${kB(colours)} kB gz, ${bundled.size} packages`);

@@ -1,0 +1,5 @@
+/** The address of `colours.js` as it was built; its name changes with it. */
+declare const COLOURS: string;
+
+/** What a later build has other than an earlier one. */
+declare const BUILD: string;

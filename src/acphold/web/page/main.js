@@ -1,0 +1,33 @@
+// The page of `acphold serve`: pairs this device where its address has a code, then connects.
+import { render } from "preact";
+import { Desk } from "./model/desk.js";
+import { App } from "./view/app.js";
+import { html } from "./view/html.js";
+import { codeIn, deviceName } from "./view/sign_in.js";
+import { pair } from "./wire/pages.js";
+
+async function start() {
+  let problem = "";
+  const code = codeIn(location.hash);
+  if (code) {
+    // Out of the address first: it is of no use twice, and stays in no history.
+    history.replaceState(null, "", "#/");
+    dispatchEvent(new HashChangeEvent("hashchange"));
+    await pair(code, deviceName()).catch((error) => (problem = error.message));
+  }
+  const desk = new Desk();
+  desk.start();
+  const page = document.getElementById("page");
+  if (page) render(html`<${App} desk=${desk} problem=${problem} />`, page);
+  await registered().catch(() => {});  // a private window has none: everything else is there
+}
+
+/** The service worker; its address is the one thing that the policy of the page lets become a script. */
+async function registered() {
+  if (!("serviceWorker" in navigator)) return;
+  const policies = /** @type {any} */ (window).trustedTypes;
+  const policy = policies?.createPolicy("acphold", { createScriptURL: () => "/worker.js" });
+  await navigator.serviceWorker.register(policy ? policy.createScriptURL("") : "/worker.js");
+}
+
+void start();

@@ -1,0 +1,182 @@
+// All that the page knows: the list of sessions, the sessions that are open here, what waits.
+import { computed, signal } from "@preact/signals";
+import { Feed } from "../wire/feed.js";
+import { read } from "../wire/pages.js";
+import { Server } from "../wire/server.js";
+import * as sends from "./sends.js";
+import { Session } from "./session.js";
+
+/** @typedef {import("../wire/pages.js").Row} Row */
+
+/**
+ * @typedef {object} Waiting  an open question as the inbox has it: see `web.inbox`
+ * @property {string} id
+ * @property {string} sessionId
+ * @property {number} seq
+ * @property {string} at
+ * @property {string} agent
+ * @property {string} cwd
+ * @property {string | null} title
+ * @property {string} asks
+ * @property {string} method
+ * @property {any} params
+ * @property {any} toolCall
+ */
+
+export class Desk {
+  /** @type {import("@preact/signals").Signal<Map<string, Row>>} */
+  rows = signal(new Map());
+  /** @type {import("@preact/signals").Signal<Waiting[]>} */
+  inbox = signal([]);
+  isListed = signal(false);
+  /** @type {Map<string, Session>} */
+  #sessions = new Map();
+  #current = "";
+  #reading = false;
+  #isStale = false;
+
+  server = new Server({
+    told: (method, params) => this.#told(method, params),
+    asked: (id, method, params) => this.#asked(id, method, params),
+    came: () => this.#came(),
+    left: () => this.#sessions.forEach((session) => session.detach()),
+  });
+
+  feed = new Feed({
+    snapshot: (rows) => {
+      this.rows.value = new Map(rows.map((row) => [row.sessionId, row]));
+      this.isListed.value = true;
+      void this.readInbox();
+    },
+    change: ({ session, gone }) => {
+      const rows = new Map(this.rows.value);
+      const was = rows.get(session?.sessionId ?? gone ?? "");
+      if (session) rows.set(session.sessionId, session);
+      else if (gone) rows.delete(gone);
+      this.rows.value = rows;
+      if (was?.live?.state === "waiting" || session?.live?.state === "waiting") void this.readInbox();
+    },
+  });
+
+  /** Rows that are no archived ones, the one that changed last first. */
+  listed = computed(() =>
+    [...this.rows.value.values()].filter((row) => !row.archived).sort((a, b) => b.updatedAt.localeCompare(a.updatedAt)),
+  );
+
+  /** Connect, and follow the list while somebody looks. */
+  start() {
+    this.server.start();
+    this.feed.start();
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState === "hidden") this.feed.stop();
+      else this.feed.start();
+    });
+    addEventListener("online", () => this.feed.start());
+    void this.#takeOver();
+  }
+
+  /** The session of this id, which is then open. @param {string} id */
+  session(id) {
+    let session = this.#sessions.get(id);
+    if (!session) {
+      session = new Session(id, this.rows.value.get(id)?.cwd ?? "/", this.server);
+      this.#sessions.set(id, session);
+    }
+    return session;
+  }
+
+  /** Somebody looks at this session. @param {string} id */
+  look(id) {
+    this.#current = id;
+    const session = this.session(id);
+    void session.open();
+    return session;
+  }
+
+  /** Begin a session. @param {string} agent @param {string} cwd */
+  async begin(agent, cwd) {
+    const told = await this.server.call("session/new", { cwd, mcpServers: [], _meta: { "acphold/agent": agent } });
+    const session = new Session(told.sessionId, cwd, this.server);
+    session.timeline.state.modes = told.modes ?? undefined;
+    session.timeline.state.options = told.configOptions ?? undefined;
+    session.introduction.value = told._meta?.["acphold/introduction"] ?? null;
+    session.isAttached.value = true;
+    session.status.value = "ready";
+    this.#sessions.set(told.sessionId, session);
+    return session;
+  }
+
+  /** Read what waits; who asks meanwhile has it read once more. */
+  async readInbox() {
+    this.#isStale = true;
+    if (this.#reading) return;
+    this.#reading = true;
+    try {
+      while (this.#isStale) {
+        this.#isStale = false;
+        const told = await read("/inbox").catch(() => null);
+        if (!told) return;
+        this.inbox.value = told.questions;
+        // What is answered here is asked of this page, so it has to be there.
+        for (const each of this.inbox.value) void this.#attend(each.sessionId, each.cwd);
+      }
+    } finally {
+      this.#reading = false;
+    }
+  }
+
+  /** @param {string} id @param {string} cwd */
+  async #attend(id, cwd) {
+    if (this.#sessions.get(id)?.isAttached.value) return;
+    const session = this.session(id);
+    session.cwd = cwd;
+    await session.open();
+  }
+
+  // -- the connection --------------------------------------------------------------------------
+
+  #came() {
+    this.feed.start();
+    for (const [id, session] of this.#sessions) {
+      const isWanted = id === this.#current || session.sending.value.length > 0 || session.asked.value.length > 0;
+      if (isWanted) void session.open();
+      else this.#sessions.delete(id);
+    }
+    void this.readInbox();
+  }
+
+  /** @param {string} method @param {any} params */
+  #told(method, params) {
+    if (method === "session/update" || method === "opencode/session/child_update") {
+      const meta = params._meta ?? {};
+      const id = meta["acphold/parent"] ?? params.rootSessionId ?? params.sessionId;
+      this.#sessions.get(id)?.told(params);
+    } else if (method === "$/cancel_request") {
+      for (const session of this.#sessions.values()) session.wasWithdrawn(params.id ?? params.requestId);
+    }
+  }
+
+  /** @param {number | string} request @param {string} method @param {any} params */
+  #asked(request, method, params) {
+    if (method !== "session/request_permission" && method !== "elicitation/create") {
+      this.server.refuse(request, -32601, "Method not found");
+      return;
+    }
+    const session = this.#sessions.get(params.sessionId) ?? this.#sessions.get(params._meta?.["acphold/parent"]);
+    if (session) session.wasAsked(request, method, params);
+    else this.server.refuse(request, -32601, "This page has no such session open");
+  }
+
+  /** What an earlier page has kept and nobody else is sending. */
+  async #takeOver() {
+    const kept = await sends.kept().catch(() => []);
+    for (const each of kept) {
+      const take = async () => {
+        const session = this.session(each.sessionId);
+        session.resumeSending(each);
+        await session.open();
+      };
+      void take();
+    }
+  }
+}

@@ -1,0 +1,370 @@
+// One session that somebody looks at, or that waits for them: its end is read first, then followed.
+//
+//   load     the last page of the journal, over HTTP (or as it was kept, where there is no network)
+//   attach   session/resume behind the last position: what was missed, then what comes
+//
+// After every loss of the connection it is attached again behind the last position. Where the
+// server cannot go on from there (a turn was put in order meanwhile), the end is read anew.
+import { signal } from "@preact/signals";
+import { LostError, RpcError } from "../wire/connection.js";
+import { entries } from "../wire/pages.js";
+import * as sends from "./sends.js";
+import { Timeline } from "./timeline.js";
+
+const INVALID_PARAMS = -32602;
+
+/** Items that are kept while somebody reads at the end: whoever goes up has them read again. */
+const MOST_ITEMS = 600;
+
+/**
+ * @typedef {object} Asked  a question that is open, and to which this page can answer
+ * @property {string} id  the one of the journal
+ * @property {number | string} request  the one of the connection
+ * @property {string} method
+ * @property {any} params
+ * @property {"open" | "answering"} state
+ * @property {object} [result]  what was answered
+ * @property {string} [sent]  our id of the answer
+ *
+ * @typedef {object} Sending
+ * @property {sends.Kept} kept
+ * @property {"kept" | "sent" | "arrived" | "begun" | "failed"} state
+ * @property {string} [error]
+ */
+
+export class Session {
+  timeline = new Timeline();
+  /** Counts changes: what shows the timeline looks at this. */
+  changes = signal(0);
+  /** @type {import("@preact/signals").Signal<"loading" | "ready" | "missing" | "failed">} */
+  status = signal("loading");
+  /** @type {import("@preact/signals").Signal<string>} */
+  problem = signal("");
+  /** @type {import("@preact/signals").Signal<Asked[]>} */
+  asked = signal([]);
+  /** @type {import("@preact/signals").Signal<Sending[]>} */
+  sending = signal([]);
+  /** What its agent has answered to `initialize`. @type {import("@preact/signals").Signal<any>} */
+  introduction = signal(null);
+  isAttached = signal(false);
+  /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
+  before = signal(null);
+  /** Whether what comes may push out what was before: somebody reads at the end. */
+  isAtEnd = true;
+
+  #position = 0;
+  #server;
+  /** @type {any[]} */
+  #pending = [];
+  #flushing = false;
+  #isLoadingOlder = false;
+  /** @type {Promise<void> | null} */
+  #attaching = null;
+  /** @type {Promise<void> | null} */
+  #loading = null;
+
+  /** @param {string} id @param {string} cwd @param {import("../wire/server.js").Server} server */
+  constructor(id, cwd, server) {
+    this.id = id;
+    this.cwd = cwd;
+    this.#server = server;
+  }
+
+  /** Read the end, and follow it. */
+  async open() {
+    try {
+      await (this.#loading ??= this.#load());
+    } catch (error) {
+      this.#loading = null;
+      this.status.value = /** @type {any} */ (error).status === 404 ? "missing" : "failed";
+      this.problem.value = String(/** @type {any} */ (error).message);
+      return;
+    }
+    await this.attach();
+  }
+
+  /** Take the connection that there is now. */
+  attach() {
+    if (!this.#server.isHere || this.status.value === "missing") return Promise.resolve();
+    return (this.#attaching ??= this.#attach().finally(() => (this.#attaching = null)));
+  }
+
+  /** The connection is lost: nothing is asked over it any more, nothing was told to have arrived. */
+  detach() {
+    this.isAttached.value = false;
+    this.asked.value = this.asked.value.filter((each) => each.state === "answering");
+    this.sending.value = this.sending.value.map((each) => (each.state === "failed" ? each : { ...each, state: "kept" }));
+  }
+
+  /** Read the page before the first one. */
+  async loadOlder() {
+    const before = this.before.value;
+    if (before === null || this.#isLoadingOlder) return;
+    this.#isLoadingOlder = true;
+    try {
+      const page = await entries(this.id, before);
+      if (this.before.value !== before) return;
+      const older = new Timeline();
+      for (const entry of page.entries.reverse()) older.addEntry(entry);
+      this.timeline.prepend(older);
+      this.before.value = page.before;
+      this.#changed();
+    } catch (error) {
+      // Put in order since: what is read now fits together, and nothing else does.
+      if (/** @type {any} */ (error).status === 409) await this.#load();
+    } finally {
+      this.#isLoadingOlder = false;
+    }
+  }
+
+  /** Read older pages until an entry is there; whether it is. @param {number} seq */
+  async reach(seq) {
+    const has = () => this.timeline.items.some((item) => item.seq > 0 && item.seq <= seq);
+    while (!has() && this.before.value !== null && this.before.value > 0) {
+      const before = this.before.value;
+      await this.loadOlder();
+      if (this.before.value === before) break;
+    }
+    return has();
+  }
+
+  // -- what comes ------------------------------------------------------------------------------
+
+  /** @param {any} params  of session/update, or of what opencode tells of a child */
+  told(params) {
+    this.#pending.push(params);
+    if (this.#flushing) return;
+    this.#flushing = true;
+    const flush = () => {
+      this.#flushing = false;
+      this.#flush();
+    };
+    // A page that nobody sees has no frames.
+    if (document.visibilityState === "hidden") setTimeout(flush, 200);
+    else requestAnimationFrame(flush);
+  }
+
+  #flush() {
+    const due = this.#pending;
+    this.#pending = [];
+    const at = new Date().toISOString();
+    for (const params of due) {
+      const seq = params._meta?.["acphold/seq"] ?? 0;
+      const place = { seq, at };
+      if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
+      else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
+      else if (params.update?._meta?.["acphold/begun"]) this.#begun(place);
+      else this.timeline.add(params.update ?? {}, place);
+      if (seq) this.#position = seq;
+    }
+    if (this.isAtEnd && this.timeline.items.length > MOST_ITEMS * 1.5) {
+      const first = this.timeline.trim(MOST_ITEMS);
+      if (first) this.before.value = first;
+    }
+    this.#changed();
+  }
+
+  #changed() {
+    this.changes.value++;
+  }
+
+  /** The agent asks a person. @param {number | string} request @param {string} method @param {any} params */
+  wasAsked(request, method, params) {
+    const id = params._meta?.["acphold/question"] ?? String(request);
+    const earlier = this.asked.value.find((each) => each.id === id);
+    if (earlier?.result) {
+      // It was answered, and the answer was lost on its way: it is given again, nobody is asked.
+      this.#server.answer(request, earlier.result);
+      this.#put({ ...earlier, request });
+    } else this.#put({ id, request, method, params, state: "open" });
+  }
+
+  /** A question is not asked any more: somebody else has answered, or it is over. @param {number | string} request */
+  wasWithdrawn(request) {
+    this.asked.value = this.asked.value.filter((each) => each.request !== request);
+  }
+
+  /** @param {Asked} asked */
+  #put(asked) {
+    this.asked.value = [...this.asked.value.filter((each) => each.id !== asked.id), asked];
+  }
+
+  /** @param {Asked} asked @param {object} result */
+  answer(asked, result) {
+    const sent = sends.newId();
+    const marked = { ...result, _meta: { "acphold/sent": { id: sent } } };
+    this.#put({ ...asked, state: "answering", result: marked, sent });
+    this.#server.answer(asked.request, marked);
+    // Whoever reads in order has read it once it answers what was asked behind it.
+    void this.#server.ping().then((isHeard) => {
+      if (isHeard) this.asked.value = this.asked.value.filter((each) => each.id !== asked.id);
+    });
+  }
+
+  // -- what is sent ----------------------------------------------------------------------------
+
+  /** Keep a prompt, and send it as soon as that can be. @param {any[]} content */
+  async prompt(content) {
+    const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null };
+    await sends.keep(kept).catch(() => {});  // a private window keeps nothing; it is sent all the same
+    this.sending.value = [...this.sending.value, { kept, state: "kept" }];
+    await this.attach();
+    this.#send(kept);
+  }
+
+  /** Take over what was kept before this page was loaded. @param {sends.Kept} kept */
+  resumeSending(kept) {
+    if (this.sending.value.some((each) => each.kept.id === kept.id)) return;
+    this.sending.value = [...this.sending.value, { kept, state: "kept" }];
+    this.#send(kept);
+  }
+
+  /** Do without a prompt that was not sent, or was refused. @param {sends.Kept} kept */
+  async giveUp(kept) {
+    this.#over(kept);
+  }
+
+  /** End the turn that runs. */
+  cancel() {
+    this.#server.tell("session/cancel", { sessionId: this.id });
+  }
+
+  /** @param {sends.Kept} kept */
+  #send(kept) {
+    const sending = this.sending.value.find((each) => each.kept.id === kept.id);
+    if (!this.isAttached.value || !this.#server.isHere || sending?.state !== "kept") return;
+    const after = kept.after;
+    if (after === null) {
+      kept.after = this.#position;
+      void sends.keep(kept).catch(() => {});
+    }
+    this.#state(kept, "sent");
+    this.#server
+      .call("session/prompt", {
+        sessionId: this.id,
+        prompt: kept.content,
+        _meta: { "acphold/sent": after === null ? { id: kept.id } : { id: kept.id, after } },
+      })
+      .then(
+        (result) => this.#ended(kept, result.stopReason),
+        (error) => {
+          if (error instanceof LostError) return;
+          this.#state(kept, "failed", error.message);
+        },
+      );
+    void this.#server.ping().then((isHeard) => {
+      const now = this.sending.value.find((each) => each.kept.id === kept.id);
+      if (isHeard && now?.state === "sent") this.#state(kept, "arrived");
+    });
+  }
+
+  /** The turn of our oldest prompt that waits has begun. @param {import("./timeline.js").Place} place */
+  #begun(place) {
+    const sending = this.sending.value.find((each) => each.state === "sent" || each.state === "arrived");
+    if (!sending) return;
+    this.#state(sending.kept, "begun");
+    for (const content of sending.kept.content) {
+      this.timeline.add({ sessionUpdate: "user_message_chunk", messageId: `acphold-${sending.kept.id}`, content }, place);
+    }
+  }
+
+  /** @param {sends.Kept} kept @param {string} stopReason */
+  #ended(kept, stopReason) {
+    this.#flush();  // what was told before the answer stands before the end
+    const sending = this.sending.value.find((each) => each.kept.id === kept.id);
+    if (sending?.state === "begun") {
+      const outcomes = /** @type {Record<string, string>} */ ({ cancelled: "cancelled", refusal: "refused", max_tokens: "limited", max_turn_requests: "limited" });
+      this.timeline.endTurn(outcomes[stopReason] ?? "completed", undefined, { seq: 0, at: new Date().toISOString() });
+    }
+    this.#over(kept);
+    this.#changed();
+  }
+
+  /** @param {sends.Kept} kept */
+  #over(kept) {
+    void sends.forget(kept.id).catch(() => {});
+    this.sending.value = this.sending.value.filter((each) => each.kept.id !== kept.id);
+  }
+
+  /** @param {sends.Kept} kept @param {Sending["state"]} state @param {string} [error] */
+  #state(kept, state, error) {
+    this.sending.value = this.sending.value.map((each) => (each.kept.id === kept.id ? { ...each, state, error } : each));
+  }
+
+  // -- modes and options -----------------------------------------------------------------------
+
+  /** @param {string} modeId */
+  async setMode(modeId) {
+    await this.#server.call("session/set_mode", { sessionId: this.id, modeId });
+    if (this.timeline.state.modes) this.timeline.state.modes = { ...this.timeline.state.modes, currentModeId: modeId };
+    this.#changed();
+  }
+
+  /** @param {string} configId @param {string | boolean} value */
+  async setOption(configId, value) {
+    const type = typeof value === "boolean" ? { type: "boolean" } : {};
+    const told = await this.#server.call("session/set_config_option", { sessionId: this.id, configId, value, ...type });
+    if (told?.configOptions) this.timeline.state.options = told.configOptions;
+    this.#changed();
+  }
+
+  // -- reading and following -------------------------------------------------------------------
+
+  async #load() {
+    const page = await entries(this.id);
+    const timeline = new Timeline();
+    for (const entry of page.entries.toReversed()) timeline.addEntry(entry);
+    this.#pending = [];
+    this.timeline = timeline;
+    this.#position = page.entries[0]?.seq ?? 0;
+    this.before.value = page.before;
+    this.status.value = "ready";
+    this.#changed();
+  }
+
+  async #attach() {
+    if (this.isAttached.value) return;
+    const answering = this.asked.value.filter((each) => each.state === "answering");
+    const params = {
+      sessionId: this.id,
+      cwd: this.cwd,
+      mcpServers: [],
+      _meta: {
+        "acphold/after": this.#position,
+        "acphold/sent": this.sending.value.filter((each) => each.kept.after !== null).map((each) => each.kept.id),
+        "acphold/answered": answering.map((each) => each.sent),
+      },
+    };
+    try {
+      const told = await this.#server.call("session/resume", params);
+      this.#attached(told);
+    } catch (error) {
+      if (error instanceof LostError) return;
+      if (error instanceof RpcError && error.code === INVALID_PARAMS && params._meta["acphold/after"] === this.#position) {
+        await this.#load();
+        params._meta["acphold/after"] = this.#position;
+        try {
+          this.#attached(await this.#server.call("session/resume", params));
+          return;
+        } catch (again) {
+          if (again instanceof LostError) return;
+          error = again;
+        }
+      }
+      this.problem.value = String(/** @type {any} */ (error).message);
+    }
+  }
+
+  /** @param {any} told  the answer of session/resume */
+  #attached(told) {
+    this.problem.value = "";
+    this.isAttached.value = true;
+    this.introduction.value = told._meta?.["acphold/introduction"] ?? null;
+    if (told.modes) this.timeline.state.modes = told.modes;
+    if (told.configOptions) this.timeline.state.options = told.configOptions;
+    const taken = told._meta?.["acphold/answered"] ?? [];
+    this.asked.value = this.asked.value.filter((each) => !taken.includes(each.sent));
+    for (const each of this.sending.value) this.#send(each.kept);
+    this.#changed();
+  }
+}

@@ -1,0 +1,38 @@
+// Texts of others, made fit to be shown: nothing in them moves what stands beside it.
+
+// Characters that reorder, hide or colour what is around them: controls but for line breaks and
+// tabs, marks of direction (the tricks of "Trojan Source"), invisible ones, tags.
+const TREACHEROUS =
+  /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u061c\u180e\u200b\u200e\u200f\u202a-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb]|\udb40[\udc00-\udc7f]/g;
+
+/** The text with treacherous characters written as `\u…`. @param {unknown} text @returns {string} */
+export function visible(text) {
+  return String(text ?? "")
+    .replace(/\r\n?/g, "\n")
+    .replace(TREACHEROUS, (each) => `\\u${(each.codePointAt(0) ?? 0).toString(16).padStart(4, "0")}`);
+}
+
+/** The same on one line. @param {unknown} text @param {number} [most] @returns {string} */
+export function line(text, most = 300) {
+  const whole = visible(String(text ?? "").slice(0, most * 4)).replace(/\s+/g, " ").trim();
+  return whole.length > most ? `${whole.slice(0, most - 1)}…` : whole;
+}
+
+/** The last part of a path, and the one before it. @param {string} path */
+export function shortPath(path) {
+  return line(path.split("/").filter(Boolean).slice(-2).join("/") || path, 80);
+}
+
+/** The last part of a path. @param {string} path */
+export function baseName(path) {
+  return line(path.split("/").filter(Boolean).at(-1) ?? path, 60);
+}
+
+/** @param {number} bytes */
+export function size(bytes) {
+  if (bytes < 1000) return `${bytes} bytes`;
+  return bytes < 1e6 ? `${Math.round(bytes / 1000)} kB` : `${(bytes / 1e6).toFixed(1)} MB`;
+}
+
+/** @param {number} number @param {string} one @param {string} [many] */
+export const counted = (number, one, many = `${one}s`) => `${number} ${number === 1 ? one : many}`;

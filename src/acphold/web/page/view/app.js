@@ -1,0 +1,33 @@
+// The page: what waits and the sessions on one side, what is open on the other; on a narrow screen
+// one of the two.
+import { useEffect } from "preact/hooks";
+import { Away } from "./away.js";
+import { Conversation } from "./conversation.js";
+import { Home } from "./home.js";
+import { html } from "./html.js";
+import { NewSession } from "./new_session.js";
+import { place } from "./places.js";
+import { SignIn } from "./sign_in.js";
+
+/** @param {{desk: import("../model/desk.js").Desk, problem: string}} props */
+export function App({ desk, problem }) {
+  const { name, id, seq } = place.value;
+  const waiting = desk.inbox.value.length;
+  useEffect(() => {
+    if (name !== "session") document.title = waiting ? `(${waiting}) acphold` : "acphold";
+    /** @type {any} */ (navigator).setAppBadge?.(waiting).catch(() => {});
+  }, [name, waiting]);
+  if (desk.server.link.value.state === "stranger") {
+    return html`<${SignIn} problem=${problem} done=${() => desk.server.connectNow()} />`;
+  }
+  return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => (event.preventDefault(), document.getElementById("main")?.focus())}>Skip to the conversation</a>
+    <${Away} server=${desk.server} />
+    <div class=${`panes ${name ? "has-open" : ""}`}>
+      <${Home} desk=${desk} current=${name === "session" ? id : ""} />
+      ${name === "session"
+        ? html`<${Conversation} key=${id} desk=${desk} id=${id} seq=${seq} />`
+        : name === "new"
+          ? html`<${NewSession} desk=${desk} />`
+          : html`<main class="plain nothing" id="main" tabindex="-1"><p class="aside">Choose a session, or begin one.</p></main>`}
+    </div>`;
+}

@@ -1,0 +1,147 @@
+// Where the next prompt is written: commands behind `/`, files behind `@`, pictures and files of
+// this device, modes and options. A draft is kept as it is typed.
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { attachment } from "../model/attachments.js";
+import { draft, keepDraft } from "../model/sends.js";
+import { line } from "../model/text.js";
+import { html } from "./html.js";
+
+const coarse = matchMedia("(pointer: coarse)");
+
+/** @param {{session: import("../model/session.js").Session, isRunning: boolean, paths: () => string[]}} props */
+export function Composer({ session, isRunning, paths }) {
+  const [text, setText] = useState("");
+  const [files, setFiles] = useState(/** @type {{name: string, content: any}[]} */ ([]));
+  const [problem, setProblem] = useState("");
+  const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const state = session.timeline.state;
+  const can = session.introduction.value?.agentCapabilities?.promptCapabilities ?? {};
+
+  useEffect(() => {
+    let isWanted = true;
+    setText("");
+    setFiles([]);
+    void draft(session.id).then((kept) => isWanted && kept && setText((now) => now || kept)).catch(() => {});
+    return () => void (isWanted = false);
+  }, [session.id]);
+  useLayoutEffect(() => {
+    if (!area.current) return;
+    area.current.style.height = "auto";
+    area.current.style.height = `${Math.min(area.current.scrollHeight, innerHeight * 0.4)}px`;
+  }, [text]);
+
+  /** @param {string} next */
+  const write = (next) => {
+    setText(next);
+    void keepDraft(session.id, next).catch(() => {});
+  };
+  const send = () => {
+    if (!text.trim() && files.length === 0) return;
+    void session.prompt([...files.map((each) => each.content), ...blocks(text.trim(), session.cwd)]);
+    write("");
+    setFiles([]);
+    setProblem("");
+  };
+  /** @param {Iterable<File>} chosen */
+  const attach = async (chosen) => {
+    for (const file of chosen) {
+      try {
+        const content = await attachment(file, can);
+        setFiles((was) => [...was, { name: file.name, content }]);
+      } catch (error) {
+        setProblem(String(/** @type {Error} */ (error).message));
+      }
+    }
+  };
+  /** @param {KeyboardEvent} event */
+  const onKey = (event) => {
+    if (event.key !== "Enter" || event.isComposing || event.shiftKey) return;
+    // On a keyboard of glass Enter is a new line: there the button sends.
+    if (coarse.matches && !event.ctrlKey && !event.metaKey) return;
+    event.preventDefault();
+    send();
+  };
+  /** @param {string} whole */
+  const complete = (whole) => {
+    write(text.replace(/(^|\s)[/@][^\s]*$/, `$1${whole} `));
+    area.current?.focus();
+  };
+  const found = suggestions(text, state.commands ?? [], paths);
+
+  return html`<form class="composer" onSubmit=${(/** @type {Event} */ event) => (event.preventDefault(), send())}
+    onDragOver=${(/** @type {Event} */ event) => event.preventDefault()}
+    onDrop=${(/** @type {DragEvent} */ event) => (event.preventDefault(), void attach(event.dataTransfer?.files ?? []))}>
+    ${found.length > 0 && html`<ul class="suggestions" aria-label="Suggestions">${found.map(
+      ([whole, about]) => html`<li><button type="button" onClick=${() => complete(whole)}><b>${line(whole, 120)}</b> <span>${line(about, 120)}</span></button></li>`,
+    )}</ul>`}
+    ${files.length > 0 && html`<ul class="attached">${files.map(
+      (each, at) => html`<li>${line(each.name, 40)} <button type="button" aria-label=${`Leave out ${line(each.name)}`} onClick=${() => setFiles((was) => was.filter((_, other) => other !== at))}>×</button></li>`,
+    )}</ul>`}
+    ${problem && html`<p class="bad" role="alert">${problem}</p>`}
+    <div class="row">
+      <label class="attach" title="Add a picture or a file"><span class="away">Add a picture or a file</span>
+        <input type="file" multiple class="away" onChange=${(/** @type {any} */ event) => (void attach([...event.target.files]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
+      <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
+        onInput=${(/** @type {any} */ event) => write(event.target.value)} onKeyDown=${onKey}
+        onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
+      ${isRunning && html`<button type="button" class="stop" onClick=${() => session.cancel()} title="Stop the turn that runs"><span class="away">Stop</span></button>`}
+      ${(!isRunning || text.trim() || files.length > 0) && html`<button type="submit" class="send" disabled=${!text.trim() && files.length === 0} title="Send"><span class="away">Send</span></button>`}
+    </div>
+    <${Choices} session=${session} />
+  </form>`;
+}
+
+/** Text, and a link for each file that is named behind an `@`. @param {string} text @param {string} cwd */
+function blocks(text, cwd) {
+  if (!text) return [];
+  const links = [...text.matchAll(/(?:^|\s)@([\w./~+-]+[\w/])/g)].map(([, path]) => ({
+    type: "resource_link",
+    name: path,
+    uri: `file://${encodeURI(path.startsWith("/") ? path : `${cwd.replace(/\/$/, "")}/${path}`)}`,
+  }));
+  return [{ type: "text", text }, ...links];
+}
+
+/** @param {string} text @param {any[]} commands @param {() => string[]} paths @returns {[string, string][]} */
+function suggestions(text, commands, paths) {
+  const command = /^\/(\S*)$/.exec(text);
+  if (command) {
+    return commands.filter((each) => String(each.name).startsWith(command[1])).slice(0, 8)
+      .map((each) => [`/${each.name}`, String(each.description ?? "")]);
+  }
+  const file = /(?:^|\s)@(\S*)$/.exec(text);
+  if (!file) return [];
+  const sought = file[1].toLowerCase();
+  return paths().filter((path) => path.toLowerCase().includes(sought)).slice(0, 8).map((path) => [`@${path}`, ""]);
+}
+
+/** Modes and options. @param {{session: import("../model/session.js").Session}} props */
+function Choices({ session }) {
+  const [problem, setProblem] = useState("");
+  const { modes, options = [] } = session.timeline.state;
+  /** @param {Promise<void>} choosing */
+  const tell = (choosing) => choosing.then(() => setProblem(""), (error) => setProblem(error.message));
+  const isOff = !session.isAttached.value;
+  // Modes are an older way to say what the options say: where both are there, they are one choice.
+  const hasMode = options.some((/** @type {any} */ each) => each.category === "mode" || each.id === "mode");
+  if (!(modes && !hasMode) && options.length === 0) return null;
+  return html`<div class="choices">
+    ${modes && !hasMode && html`<${Choice} name="Mode" value=${modes.currentModeId} isOff=${isOff}
+      choices=${modes.availableModes.map((/** @type {any} */ each) => [each.id, each.name])} choose=${(/** @type {string} */ id) => tell(session.setMode(id))} />`}
+    ${options.map((/** @type {any} */ each) =>
+      each.type === "boolean"
+        ? html`<label class="check"><input type="checkbox" checked=${each.currentValue} disabled=${isOff} onChange=${(/** @type {any} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, 40)}</label>`
+        : html`<${Choice} name=${line(each.name, 40)} value=${each.currentValue} isOff=${isOff}
+            choices=${(each.options ?? []).flatMap((/** @type {any} */ one) => one.options ?? [one]).map((/** @type {any} */ one) => [one.value, one.name])}
+            choose=${(/** @type {string} */ value) => tell(session.setOption(each.id, value))} />`,
+    )}
+    ${problem && html`<span class="bad" role="alert">${line(problem)}</span>`}
+  </div>`;
+}
+
+/** @param {{name: string, value: string, isOff: boolean, choices: [string, string][], choose: (value: string) => void}} props */
+function Choice({ name, value, isOff, choices, choose }) {
+  return html`<label class="choice"><span class="away">${name}</span><select title=${name} value=${value} disabled=${isOff} onChange=${(/** @type {any} */ event) => choose(event.target.value)}>
+    ${choices.map(([id, title]) => html`<option value=${id} selected=${id === value}>${line(title, 60)}</option>`)}
+  </select></label>`;
+}

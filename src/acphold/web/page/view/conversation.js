@@ -1,0 +1,147 @@
+// A session: what was said, at its end; what it asks; where one writes.
+import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
+import { baseName, line, visible } from "../model/text.js";
+import { Composer } from "./composer.js";
+import { Entries } from "./entries.js";
+import { html } from "./html.js";
+import { SessionMenu } from "./session_menu.js";
+import { QuestionView } from "./question.js";
+import { State } from "./rows.js";
+
+/** Pixels from the end within which somebody is taken to read there. */
+const NEAR = 120;
+
+/** @param {{desk: import("../model/desk.js").Desk, id: string, seq: number}} props */
+export function Conversation({ desk, id, seq }) {
+  const [session, setSession] = useState(() => desk.session(id));
+  useEffect(() => setSession(desk.look(id)), [id]);
+  const row = desk.rows.value.get(id);
+  const status = session.status.value;
+  const title = line(session.timeline.state.title ?? row?.title ?? "") || "New session";
+  useEffect(() => {
+    document.title = `${title} · acphold`;
+  }, [title]);
+  const isRunning = row?.live?.state === "running" || row?.live?.state === "waiting" || session.sending.value.some((each) => each.state === "begun");
+  const who = line(row?.agent ?? session.introduction.value?.agentInfo?.title ?? "The agent", 40);
+  return html`<main class="conversation" id="main" tabindex="-1">
+    <header class="bar">
+      <a class="back" href="#/" aria-label="All sessions"></a>
+      <div class="name"><h1>${title}</h1><p><${State} row=${row} /> ${who} · <span title=${row?.cwd}>${baseName(row?.cwd ?? session.cwd)}</span></p></div>
+      <${SessionMenu} desk=${desk} id=${id} row=${row} title=${title} session=${session} />
+    </header>
+    ${status === "missing" && html`<p class="empty">There is no such session, or it is not for this device.</p>`}
+    ${status === "failed" && html`<p class="empty">It cannot be read now: ${line(session.problem.value)}</p>`}
+    <${Reading} key=${id} session=${session} seq=${seq} />
+    ${session.status.value === "ready" && html`<footer class="asking">
+      <${Questions} session=${session} who=${who} />
+      <${Sending} session=${session} />
+      ${session.problem.value && status === "ready" && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
+      <${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />
+    </footer>`}
+  </main>`;
+}
+
+/** @param {{session: import("../model/session.js").Session, who: string}} props */
+function Questions({ session, who }) {
+  const [later, setLater] = useState(/** @type {string[]} */ ([]));
+  void session.changes.value;  // what is asked about may be told a moment after the question
+  return session.asked.value.map((asked) =>
+    later.includes(asked.id)
+      ? html`<button type="button" class="later" key=${asked.id} onClick=${() => setLater((was) => was.filter((each) => each !== asked.id))}>${who} waits for your answer</button>`
+      : html`<${QuestionView} key=${asked.id} asked=${asked} who=${who} call=${session.timeline.tool(asked.params.toolCall?.toolCallId)?.fields}
+          answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined}
+          later=${() => setLater((was) => [...was, asked.id])} />`,
+  );
+}
+
+const STATES = /** @type {Record<string, string>} */ ({ kept: "Kept on this device; it is sent when the connection is there", sent: "On its way", arrived: "Arrived; it waits for its turn" });
+
+/** Prompts whose turn has not begun. @param {{session: import("../model/session.js").Session}} props */
+function Sending({ session }) {
+  const waiting = session.sending.value.filter((each) => each.state !== "begun");
+  return waiting.length > 0 && html`<ul class="sending" aria-label="Prompts that wait">${waiting.map(
+    ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
+      <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, 300))}</p>
+      <p class="aside" role="status">${state === "failed" ? line(error, 500) : STATES[state]}
+        ${(state === "failed" || state === "kept") && html` <button type="button" class="quiet" onClick=${() => session.giveUp(kept)}>${state === "failed" ? "Dismiss" : "Do not send"}</button>`}</p>
+    </li>`,
+  )}</ul>`;
+}
+
+/** @param {{session: import("../model/session.js").Session, seq: number}} props */
+function Reading({ session, seq }) {
+  const box = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const top = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const [isAtEnd, setAtEnd] = useState(true);
+  const changes = session.changes.value;
+  const before = session.before.value;
+  const toEnd = () => box.current?.scrollTo({ top: box.current.scrollHeight });
+
+  useLayoutEffect(() => {
+    session.isAtEnd = isAtEnd;
+    if (isAtEnd && !seq) toEnd();
+  }, [changes, session.asked.value, isAtEnd]);
+  // What is above is read before anybody gets there.
+  useEffect(() => {
+    if (!top.current || before === null) return undefined;
+    const seen = new IntersectionObserver((found) => found.some((each) => each.isIntersecting) && void session.loadOlder(), {
+      root: box.current,
+      rootMargin: "1500px 0px 0px",
+    });
+    seen.observe(top.current);
+    return () => seen.disconnect();
+  }, [before, session]);
+  // The space for what is written below changes: who reads the end still reads it.
+  useEffect(() => {
+    if (!box.current) return undefined;
+    const watch = new ResizeObserver(() => session.isAtEnd && toEnd());
+    watch.observe(box.current);
+    return () => watch.disconnect();
+  }, []);
+  useEffect(() => {
+    if (!seq || session.status.value !== "ready") return;
+    setAtEnd(false);
+    void session.reach(seq).then(() => requestAnimationFrame(() => show(seq)));
+  }, [seq, session.status.value]);
+
+  const onScroll = () => {
+    const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
+    setAtEnd(scrollHeight - scrollTop - clientHeight < NEAR);
+  };
+  /** The prompt above what is seen. */
+  const toPrompt = () => {
+    const prompts = [...(box.current?.querySelectorAll(".of-prompt") ?? [])];
+    const edge = (box.current?.getBoundingClientRect().top ?? 0) - 4;
+    (prompts.findLast((each) => each.getBoundingClientRect().top < edge) ?? prompts[0])?.scrollIntoView({ block: "start" });
+  };
+  return html`<div class="reading">
+    <div class="entries" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
+      <div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
+      <${Entries} items=${session.timeline.items} version=${changes} />
+    </div>
+    <div class="jumps">
+      <button type="button" onClick=${toPrompt} title="To the prompt before" aria-label="To the prompt before">↑</button>
+      ${!isAtEnd && html`<button type="button" onClick=${() => (setAtEnd(true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
+    </div>
+  </div>`;
+}
+
+/** @param {number} seq */
+function show(seq) {
+  const entries = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".entries > .entry[data-seq]"))];
+  const found = entries.findLast((each) => Number(each.dataset.seq) <= seq) ?? entries[0];
+  found?.scrollIntoView({ block: "center" });
+  found?.classList.add("found");
+}
+
+/** Files that were spoken of, the last ones first. @param {import("../model/session.js").Session} session */
+function pathsIn(session) {
+  const found = new Set();
+  for (const item of session.timeline.items.toReversed()) {
+    if (item.kind !== "tool") continue;
+    for (const each of [...(item.fields.locations ?? []), ...(item.fields.content ?? [])]) {
+      if (typeof each?.path === "string") found.add(each.path.startsWith(`${session.cwd}/`) ? each.path.slice(session.cwd.length + 1) : each.path);
+    }
+  }
+  return /** @type {string[]} */ ([...found]);
+}

@@ -1,0 +1,120 @@
+// What was said and done, one under the other; each is drawn again only when it has changed.
+import { Component } from "preact";
+import { useState } from "preact/hooks";
+import { line, visible } from "../model/text.js";
+import { exactly, moment } from "../model/times.js";
+import { ContentView } from "./content.js";
+import { html } from "./html.js";
+import { ProseView } from "./prose.js";
+import { ChildView, ToolView } from "./tool_call.js";
+
+/** @typedef {import("../model/timeline.js").Item} Item */
+
+/** @param {{items: Item[], version: number, isInside?: boolean}} props */
+export function Entries({ items, isInside = false }) {
+  return items.map((item) => html`<${Entry} key=${item.key} item=${item} version=${item.version} isInside=${isInside} />`);
+}
+
+class Entry extends Component {
+  /** @param {any} next */
+  shouldComponentUpdate(next) {
+    const { item, version } = /** @type {any} */ (this.props);
+    return next.item !== item || next.version !== version;
+  }
+
+  render() {
+    const { item, isInside } = /** @type {{item: Item, isInside: boolean}} */ (/** @type {any} */ (this.props));
+    // A place in a sub-agent is one of the session around it.
+    const id = item.seq && !isInside ? `e${item.seq}` : undefined;
+    return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined}>${drawn(item)}</div>`;
+  }
+}
+
+/** @param {Item} item */
+function drawn(item) {
+  switch (item.kind) {
+    case "prompt":
+      return html`<${PromptView} item=${item} version=${item.version} />`;
+    case "said":
+      return item.role === "thought" ? html`<${ThoughtView} item=${item} version=${item.version} />` : html`<${SaidView} item=${item} version=${item.version} />`;
+    case "tool":
+      return html`<${ToolView} tool=${item} version=${item.version} />`;
+    case "plan":
+      return html`<${PlanView} entries=${item.entries} />`;
+    case "child":
+      return html`<${ChildView} child=${item} version=${item.version} />`;
+    case "question":
+      return html`<${DecisionView} item=${item} version=${item.version} />`;
+    case "note":
+      return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${line(item.description, 1000)}</p>`;
+    case "compaction":
+      return html`<details class="thought"><summary>Context ${item.status === "completed" ? "was shortened" : line(item.error ?? item.status.replace("_", " "))}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
+    case "end":
+      return html`<${EndView} end=${item} />`;
+  }
+}
+
+/** @param {{item: import("../model/timeline.js").Prompt, version: number}} props */
+function PromptView({ item }) {
+  const whose = item.isTold ? "The agent says that you said" : "You";
+  return html`<article class=${`prompt ${item.isTold ? "told" : ""}`}>
+    <header><h2>${whose}</h2>${item.author && html` <span>in ${line(item.author, 40)}</span>`} <${When} item=${item} /></header>
+    ${item.content.map((content) => html`<${ContentView} content=${content} />`)}
+  </article>`;
+}
+
+/** @param {{item: Item}} props */
+function When({ item }) {
+  return item.at && html`<time datetime=${item.at} title=${exactly(item.at)}>${moment(item.at)}</time>`;
+}
+
+/** @param {{item: import("../model/timeline.js").Said, version: number}} props */
+function SaidView({ item, version }) {
+  return html`<article class="said">
+    <${ProseView} prose=${item.prose} version=${version} />
+    ${item.others.map((content) => html`<${ContentView} content=${content} />`)}
+  </article>`;
+}
+
+/** @param {{item: import("../model/timeline.js").Said, version: number}} props */
+function ThoughtView({ item, version }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<details class="thought" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
+    <summary>Thought${isOpen ? "" : html` <span>${line(item.prose.text.replace(/[*#\u0060]+/g, ""), 140)}</span>`}</summary>
+    ${isOpen && html`<${ProseView} prose=${item.prose} version=${version} />`}
+  </details>`;
+}
+
+const STEPS = /** @type {Record<string, string>} */ ({ completed: "done", in_progress: "now", pending: "to do" });
+
+/** @param {{entries: any[]}} props */
+export function PlanView({ entries }) {
+  const done = entries.filter((each) => each.status === "completed").length;
+  return html`<details class="plan" open=${done < entries.length}>
+    <summary>Plan <span>${done} of ${entries.length}</span></summary>
+    <ol>${entries.map((each) => html`<li class=${STEPS[each.status] ? each.status : "pending"}><span class="mark" role="img" aria-label=${STEPS[each.status] ?? "to do"}></span>${line(each.content, 1000)}</li>`)}</ol>
+  </details>`;
+}
+
+const HOW = /** @type {Record<string, string>} */ ({ allow_once: "Allowed", allow_always: "Allowed always", reject_once: "Refused", reject_always: "Refused always", accept: "Answered", decline: "Declined", cancel: "Dismissed" });
+
+/** What came of a question. An open one is asked outside of the conversation. @param {{item: import("../model/timeline.js").Question, version: number}} props */
+function DecisionView({ item }) {
+  const { answer, params } = item;
+  const asked = line(params.toolCall?.title ?? params.message ?? "", 200);
+  if (!answer) return html`<p class="decision open"><b>Asks</b> ${asked || "for leave"}</p>`;
+  const chosen = answer.result?.outcome?.optionId;
+  const option = params.options?.find((/** @type {any} */ each) => each.optionId === chosen);
+  const how = HOW[option?.kind ?? answer.result?.action] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
+  const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
+  return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${asked} ${answer.client && html`<span>in ${line(answer.client, 40)}</span>`}</p>`;
+}
+
+const ENDS = /** @type {Record<string, string>} */ ({ cancelled: "Stopped", limited: "Ended at a limit", refused: "The agent refused", failed: "Failed", interrupted: "Broke off" });
+
+/** @param {{end: import("../model/timeline.js").End}} props */
+function EndView({ end }) {
+  const words = ENDS[end.outcome];
+  if (!words) return html`<hr class="end" />`;
+  return html`<p class=${`ending ${end.outcome}`}><b>${words}</b>${end.message ? html`<br />${visible(end.message).slice(0, 2000)}` : ""}</p>`;
+}

@@ -1,0 +1,90 @@
+// What waits, and the sessions: by project, or what a search has found.
+import { useEffect, useState } from "preact/hooks";
+import { search } from "../wire/pages.js";
+import { counted, line } from "../model/text.js";
+import { ago } from "../model/times.js";
+import { html } from "./html.js";
+import { Inbox } from "./inbox.js";
+import { sessionPlace } from "./places.js";
+import { byProject, RowView, standing } from "./rows.js";
+
+const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Live"], ["running", "Running"], ["waiting", "Waiting"], ["unseen", "Done since you looked"]]);
+
+/** Sessions of a project that are shown before somebody asks for more. */
+const FIRST = 6;
+
+/** @param {{desk: import("../model/desk.js").Desk, current: string}} props */
+export function Home({ desk, current }) {
+  const [filter, setFilter] = useState("");
+  const [words, setWords] = useState("");
+  const rows = desk.listed.value;
+  /** @param {import("../wire/pages.js").Row} row */
+  const fits = (row) => !filter || (filter === "live" ? row.live !== null : standing(row)[0] === filter);
+  const sought = words.trim().toLowerCase();
+  /** @param {import("../wire/pages.js").Row} row */
+  const isNamed = (row) => `${row.title} ${row.agent} ${row.cwd}`.toLowerCase().includes(sought);
+  const shown = rows.filter((row) => fits(row) && (!sought || isNamed(row)));
+  return html`<nav class="home" aria-label="Sessions">
+    <header class="bar"><a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>
+      <a class="button" href="#/usage">Usage</a><a class="button main" href="#/new">New</a></header>
+    <div class="scroll">
+      <${Inbox} desk=${desk} />
+      <search><input type="search" placeholder="Search all that was said" aria-label="Search sessions and all that was said" value=${words} onInput=${(/** @type {any} */ event) => setWords(event.target.value)} /></search>
+      <div class="filters" role="group" aria-label="Which sessions">${FILTERS.map(([name, title]) => {
+        const number = name ? rows.filter((row) => (name === "live" ? row.live !== null : standing(row)[0] === name)).length : rows.length;
+        return (!name || number > 0) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title} <span>${number}</span></button>`;
+      })}</div>
+      ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} current=${current} isAll=${Boolean(sought || filter)} />`)}
+      ${sought.length > 1 && html`<${Hits} words=${words} />`}
+      ${desk.isListed.value && rows.length === 0 && html`<p class="empty">No session yet. <a href="#/new">Begin one</a>, or start an agent in your editor.</p>`}
+      ${!desk.isListed.value && html`<p class="empty aside">Reading the sessions…</p>`}
+    </div>
+  </nav>`;
+}
+
+/** @param {{group: ReturnType<typeof byProject>[0], current: string, isAll: boolean}} props */
+function Project({ group, current, isAll }) {
+  const [isOpen, setOpen] = useState(false);
+  const rows = isAll || isOpen ? group.rows : group.rows.slice(0, FIRST);
+  const rest = group.rows.length - rows.length;
+  return html`<section class="project">
+    <h2 title=${group.cwd}>${group.name}</h2>
+    <ul>${rows.map((row) => html`<${RowView} key=${row.sessionId} row=${row} isCurrent=${row.sessionId === current} />`)}</ul>
+    ${rest > 0 && html`<button type="button" class="quiet" onClick=${() => setOpen(true)}>${counted(rest, "more session")}</button>`}
+  </section>`;
+}
+
+/** What was said that has the words; each hit leads to its place. @param {{words: string}} props */
+function Hits({ words }) {
+  const [hits, setHits] = useState(/** @type {import("../wire/pages.js").Hit[] | null} */ (null));
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    const over = new AbortController();
+    const pause = setTimeout(() => {
+      search({ q: words }, over.signal).then(
+        (found) => (setHits(found.hits), setProblem("")),
+        (error) => over.signal.aborted || setProblem(error.message),
+      );
+    }, 200);
+    return () => (clearTimeout(pause), over.abort());
+  }, [words]);
+  return html`<section class="hits" aria-live="polite"><h2>Said</h2>
+    ${problem ? html`<p class="empty">${problem}</p>` : hits === null ? html`<p class="empty aside">Searching…</p>` : hits.length === 0 ? html`<p class="empty">Nobody has said that.</p>` : ""}
+    <ul>${(hits ?? []).map((hit) => html`<li key=${`${hit.sessionId}@${hit.seq}`}><a class="session" href=${sessionPlace(hit.sessionId, hit.seq)}>
+      <span class="excerpt">${marked(hit)}</span>
+      <span class="about"><span>${line(hit.title, 60) || "New session"}</span><time datetime=${hit.at}>${ago(hit.at)}</time></span></a></li>`)}</ul>
+  </section>`;
+}
+
+/** @param {import("../wire/pages.js").Hit} hit */
+function marked({ excerpt, marks }) {
+  const parts = [];
+  // Places are in characters, and what a browser counts is UTF-16.
+  const characters = [...excerpt];
+  let at = 0;
+  for (const [begin, end] of marks) {
+    parts.push(characters.slice(at, begin).join(""), html`<mark>${characters.slice(begin, end).join("")}</mark>`);
+    at = end;
+  }
+  return [...parts, characters.slice(at).join("")];
+}

@@ -1,0 +1,44 @@
+// What waits for an answer, over all sessions; it is answered here.
+import { useState } from "preact/hooks";
+import { baseName, line } from "../model/text.js";
+import { ago } from "../model/times.js";
+import { html } from "./html.js";
+import { sessionPlace } from "./places.js";
+import { QuestionView } from "./question.js";
+
+const LATER = "acphold later";
+
+/** Questions that somebody has put off on this device. */
+const putOff = () => /** @type {string[]} */ (JSON.parse(localStorage.getItem(LATER) ?? "[]"));
+
+/** @param {{desk: import("../model/desk.js").Desk}} props */
+export function Inbox({ desk }) {
+  const [later, setLater] = useState(putOff);
+  const waiting = desk.inbox.value;
+  if (waiting.length === 0) return null;
+  /** @param {string} id */
+  const toggle = (id) => {
+    const next = later.includes(id) ? later.filter((each) => each !== id) : [...later, id].slice(-200);
+    localStorage.setItem(LATER, JSON.stringify(next));
+    setLater(next);
+  };
+  const now = waiting.filter((each) => !later.includes(each.id));
+  const others = waiting.filter((each) => later.includes(each.id));
+  return html`<section class="inbox" aria-labelledby="waits">
+    <h2 id="waits">Waits for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
+    <ul>${now.map((each) => html`<li key=${each.id}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /></li>`)}</ul>
+    ${others.length > 0 && html`<details><summary>Later <span>${others.length}</span></summary><ul>${others.map(
+      (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, 120)} · ${line(each.title, 60)}</button></li>`,
+    )}</ul></details>`}
+  </section>`;
+}
+
+/** @param {{desk: import("../model/desk.js").Desk, waiting: import("../model/desk.js").Waiting, later: () => void}} props */
+function Waiting({ desk, waiting, later }) {
+  const session = desk.session(waiting.sessionId);
+  const asked = session.asked.value.find((each) => each.id === waiting.id);
+  const who = line(waiting.agent, 40);
+  return html`<${QuestionView} who=${who} asked=${asked ?? waiting} call=${waiting.toolCall} later=${later}
+      answer=${asked && session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined} />
+    <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${line(waiting.title, 80) || "New session"}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;
+}

@@ -1,0 +1,30 @@
+// Where in the page somebody is, as the fragment of its address has it: it can be linked to, goes
+// back and forth with the browser, and is never sent to a server.
+//
+//   #/                      what waits, and the sessions
+//   #/session/ID[@SEQ]      a session, at its end or at an entry
+//   #/new  #/usage          …
+//   #pair=CODE              what `acphold serve` prints
+import { signal } from "@preact/signals";
+
+/** @typedef {{name: string, id: string, seq: number}} Place */
+
+/** @returns {Place} */
+function read() {
+  const [, name = "", rest = ""] = /^#\/([a-z]*)\/?(.*)$/.exec(location.hash) ?? [];
+  const [, id = "", seq = "0"] = /^(.*?)(?:@(\d+))?$/.exec(rest) ?? [];
+  try {
+    return { name, id: decodeURIComponent(id), seq: Number(seq) };
+  } catch {
+    return { name: "", id: "", seq: 0 };
+  }
+}
+
+export const place = signal(read());
+addEventListener("hashchange", () => (place.value = read()));
+
+/** @param {string} id @param {number} [seq] */
+export const sessionPlace = (id, seq) => `#/session/${encodeURIComponent(id)}${seq ? `@${seq}` : ""}`;
+
+/** @param {string} to */
+export const go = (to) => (location.hash = to);

@@ -1,0 +1,153 @@
+// Tokens of Markdown as elements: see `model/prose.js`.
+import { Component } from "preact";
+import { useEffect, useState } from "preact/hooks";
+import { Copy } from "./copy.js";
+import { html } from "./html.js";
+
+/** @param {{prose: import("../model/prose.js").Prose, version: number}} props */
+export function ProseView({ prose }) {
+  return html`<div class="prose">${prose.blocks().map((block, at) => html`<${Settled} key=${at} block=${block} />`)}</div>`;
+}
+
+/** One block, which is drawn again only when it is another one. */
+class Settled extends Component {
+  /** @param {{block: import("../model/prose.js").Block}} next */
+  shouldComponentUpdate(next) {
+    return next.block !== /** @type {any} */ (this.props).block;
+  }
+
+  render() {
+    const { block } = /** @type {{block: import("../model/prose.js").Block}} */ (/** @type {any} */ (this.props));
+    if (block.kind === "code") return html`<${CodeView} ...${block} />`;
+    return block.kind === "plain" ? html`<p>${block.text}</p>` : tokens(block.tokens);
+  }
+}
+
+/** @param {{language: string, pieces: string[], isOpen: boolean}} code */
+export function CodeView({ language, pieces, isOpen }) {
+  const text = pieces.join("");
+  const [coloured, setColoured] = useState(/** @type {any} */ (null));
+  useEffect(() => {
+    if (isOpen || !language || text.length > 60_000) return undefined;
+    let isWanted = true;
+    void import(COLOURS)
+      .then(({ colour }) => isWanted && setColoured(colour(text, language)))
+      .catch(() => {});  // offline, and never loaded: it is read without colours
+    return () => void (isWanted = false);
+  }, [text, language, isOpen]);
+  return html`<div class="code">
+    <pre tabindex="0"><code>${coloured ? coloured.map(run) : pieces}</code></pre>
+    <${Copy} text=${text} />
+  </div>`;
+}
+
+/** @param {{text: string, scope?: string, inside?: any[]}} each @returns {any} */
+const run = (each) =>
+  each.scope ? html`<span class=${`hl-${each.scope}`}>${each.inside?.map(run)}</span>` : each.text;
+
+/** @param {any[] | undefined} list @returns {any} */
+function tokens(list) {
+  return (list ?? []).map(token);
+}
+
+/** @param {any} token @returns {any} */
+function token(token) {
+  switch (token.type) {
+    case "paragraph":
+      return html`<p>${tokens(token.tokens)}</p>`;
+    case "heading":
+      // Below the headings of the page, whatever an agent thinks of its own words.
+      return html`<div class="heading" role="heading" aria-level=${Math.min(6, token.depth + 2)}>${tokens(token.tokens)}</div>`;
+    case "list":
+      return token.ordered
+        ? html`<ol start=${token.start || 1}>${token.items.map(item)}</ol>`
+        : html`<ul>${token.items.map(item)}</ul>`;
+    case "blockquote":
+      return html`<blockquote>${tokens(token.tokens)}</blockquote>`;
+    case "code":
+      return html`<${CodeView} language=${(token.lang ?? "").split(/\s/, 1)[0]} pieces=${[token.text]} isOpen=${false} />`;
+    case "table":
+      return table(token);
+    case "hr":
+      return html`<hr />`;
+    case "strong":
+      return html`<strong>${tokens(token.tokens)}</strong>`;
+    case "em":
+      return html`<em>${tokens(token.tokens)}</em>`;
+    case "del":
+      return html`<del>${tokens(token.tokens)}</del>`;
+    case "codespan":
+      return html`<code>${token.text}</code>`;
+    case "br":
+      return html`<br />`;
+    case "link":
+      return html`<${Link} to=${token.href}>${tokens(token.tokens)}<//>`;
+    case "image":
+      // Nothing is loaded from anywhere: that would tell them that it is read.
+      return html`<${Link} to=${token.href}>${decoded(token.text) || "image"}<//>`;
+    case "escape":
+      return token.text;
+    case "text":
+      return token.tokens ? tokens(token.tokens) : decoded(token.text);
+    case "space":
+    case "def":
+    case "checkbox":
+      return null;
+    default:
+      return token.raw;  // HTML, as it is written
+  }
+}
+
+/** @param {any} item */
+function item(item) {
+  if (!item.task) return html`<li>${tokens(item.tokens)}</li>`;
+  const mark = html`<span class="box" role="img" aria-label=${item.checked ? "done" : "open"}>${item.checked ? "☑" : "☐"}</span>`;
+  return html`<li class="task">${mark} <div>${tokens(item.tokens)}</div></li>`;
+}
+
+/** @param {any} table */
+function table(table) {
+  /** @param {any} cell @param {number} at */
+  const side = (cell, at) => (table.align[at] ? `to-${table.align[at]}` : "");
+  return html`<div class="table" tabindex="0">
+    <table>
+      <thead><tr>${table.header.map((/** @type {any} */ cell, /** @type {number} */ at) => html`<th class=${side(cell, at)}>${tokens(cell.tokens)}</th>`)}</tr></thead>
+      <tbody>${table.rows.map((/** @type {any[]} */ row) => html`<tr>${row.map((cell, at) => html`<td class=${side(cell, at)}>${tokens(cell.tokens)}</td>`)}</tr>`)}</tbody>
+    </table>
+  </div>`;
+}
+
+const NAMED = /** @type {Record<string, string>} */ ({ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", hellip: "…", mdash: "—", ndash: "–" });
+
+/** A text in which Markdown has entities. @param {string} text */
+function decoded(text) {
+  return text.replace(/&(#\d{1,6}|[a-z]{2,6});/g, (whole, name) => {
+    if (name[0] !== "#") return NAMED[name] ?? whole;
+    const point = Number(name.slice(1));
+    return point >= 32 && point < 0x2000 ? String.fromCodePoint(point) : whole;
+  });
+}
+
+/** A link that leads out of the page says where to; what is no address of the web is a text. @param {{to: string, children: any}} props */
+export function Link({ to, children }) {
+  let url;
+  try {
+    url = new URL(to);
+  } catch {
+    url = null;
+  }
+  const said = typeof children === "string" ? children : textOf(children);
+  if (!url || !["http:", "https:", "mailto:"].includes(url.protocol)) {
+    return html`<span class="path" title=${to}>${children}${said === to || !to ? "" : html` <span class="target">(${to})</span>`}</span>`;
+  }
+  const target = url.protocol === "mailto:" ? url.pathname : url.host;
+  const isSaid = said === to || said === url.href || said === url.host;
+  return html`<a href=${url.href} target="_blank" rel="noopener noreferrer nofollow" title=${url.href}>${children}</a>${isSaid ? "" : html` <span class="target">(${target})</span>`}`;
+}
+
+/** @param {any} node @returns {string} */
+function textOf(node) {
+  if (Array.isArray(node)) return node.map(textOf).join("");
+  if (typeof node === "string" || typeof node === "number") return String(node);
+  return node?.props ? textOf(node.props.children) : "";
+}

@@ -1,0 +1,76 @@
+// What is read with plain requests: see `web.journal_pages`.
+
+/** The server has answered with something else than what was asked for. */
+export class PageError extends Error {
+  /** @param {number} status @param {string} told */
+  constructor(status, told) {
+    super(told);
+    this.status = status;
+  }
+}
+
+/** @param {string} path @param {Record<string, string | number | undefined>} [query] @param {AbortSignal} [signal] */
+export async function read(path, query = {}, signal) {
+  const address = new URL(path, location.origin);
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== undefined && value !== "") address.searchParams.set(name, String(value));
+  }
+  const answer = await fetch(address, { signal });
+  if (!answer.ok) {
+    const told = await answer.json().catch(() => ({}));
+    throw new PageError(answer.status, told.error ?? `The server has answered with ${answer.status}.`);
+  }
+  return answer.json();
+}
+
+/**
+ * @typedef {object} Row  a session as the list has it: see `list --json`
+ * @property {string} sessionId
+ * @property {string} agent
+ * @property {string} cwd
+ * @property {string | null} title
+ * @property {string} createdAt
+ * @property {string} updatedAt
+ * @property {number} messageCount
+ * @property {string | null} outcome
+ * @property {boolean} unseen
+ * @property {boolean} archived
+ * @property {{state: "live" | "running" | "waiting", clients: number, background: boolean} | null} live
+ */
+
+/** @typedef {{seq: number, kind: string, at: string, update: any}} Entry */
+
+/**
+ * @typedef {object} Hit
+ * @property {string} sessionId
+ * @property {number} seq
+ * @property {string} at
+ * @property {string} speaker
+ * @property {string | null} title
+ * @property {string} agent
+ * @property {string} cwd
+ * @property {string | null} tool
+ * @property {string} excerpt
+ * @property {[number, number][]} marks
+ */
+
+/** @param {{q?: string, archived?: string, cursor?: string, limit?: number}} query @returns {Promise<{sessions: Row[], nextCursor?: string}>} */
+export const sessions = (query) => read("/sessions", query);
+
+/** Entries of a session, the newest first. @param {string} id @param {number} [before] @param {number} [limit] @returns {Promise<{entries: Entry[], before: number | null}>} */
+export const entries = (id, before, limit = 200) =>
+  read(`/sessions/${encodeURIComponent(id)}/entries`, { before, limit });
+
+/** @param {{q: string, in?: string, cursor?: string}} query @param {AbortSignal} [signal] @returns {Promise<{hits: Hit[], nextCursor?: string}>} */
+export const search = (query, signal) => read("/search", query, signal);
+
+/** Exchange a code for a cookie. @param {string} code @param {string} name */
+export async function pair(code, name) {
+  const answer = await fetch("/pair", {
+    method: "POST",
+    headers: { "Content-Type": "application/json" },
+    body: JSON.stringify({ code, name }),
+  });
+  const told = await answer.json().catch(() => ({}));
+  if (!answer.ok) throw new PageError(answer.status, told.error ?? "The code was not taken.");
+}

@@ -1,0 +1,226 @@
+// The server, over one connection that is made again whenever it is lost, by whatever way.
+//
+//   here      connected
+//   coming    being connected, for the first time or again; `since` says how long we are without it
+//   away      the last try has failed; another one follows
+//   stranger  this device is not, or no longer, paired: nothing is tried until it is
+//
+// A page that was suspended finds its socket open, and dead. So it is not believed: whoever comes
+// back from the background, from a network that was away, or to a silent socket, gets a new one.
+import { signal } from "@preact/signals";
+import { Connection, LostError } from "./connection.js";
+
+/** @typedef {{state: "here" | "coming" | "away" | "stranger", since: number}} Link */
+
+const PING_MS = 15_000;
+const LATE_MS = 8_000;
+/** How long nothing has been heard when who comes back is given a new socket without asking. */
+const STALE_MS = 20_000;
+/** How long a page nobody sees keeps its socket: it costs a phone's battery. */
+const HIDDEN_MS = 5 * 60_000;
+const AGAIN_MS = [300, 1000, 2000, 4000, 8000];
+
+/** Nothing has this folder, so that the answer is as short as an answer can be. */
+const NOWHERE = "/nowhere";
+
+const OFFER = {
+  auth: {},
+  elicitation: { form: {}, url: {} },
+  session: { notices: {}, compaction: {}, configOptions: { boolean: {} } },
+  subagents: {},
+  _meta: {
+    "acphold/allAgents": true,
+    "acphold/positions": true,
+    "acphold/begun": true,
+    "opencode/child-session-updates": true,
+  },
+};
+
+/**
+ * @typedef {object} Client  who wants to know what comes
+ * @property {(id: number | string, method: string, params: any) => void} asked
+ * @property {(method: string, params: any) => void} told
+ * @property {() => void} came  a new connection is ready
+ * @property {() => void} left  it is lost: what was asked is not asked any more
+ */
+
+export class Server {
+  /** @type {import("@preact/signals").Signal<Link>} */
+  link = signal({ state: "coming", since: Date.now() });
+  /** The agents that are served, the default one first. @type {import("@preact/signals").Signal<string[]>} */
+  agents = signal([]);
+  /** @type {any} */
+  capabilities = {};
+  /** @type {Connection | null} */
+  #connection = null;
+  #tries = 0;
+  #again = 0;
+  #hiddenAt = 0;
+  /** @type {Client} */
+  #client;
+
+  /** @param {Client} client */
+  constructor(client) {
+    this.#client = client;
+  }
+
+  /** Connect, and stay so until the page ends. */
+  start() {
+    this.#connect();
+    setInterval(() => this.#look(), PING_MS);
+    document.addEventListener("visibilitychange", () => {
+      if (document.visibilityState === "hidden") this.#hiddenAt = Date.now();
+      else this.#wake();
+    });
+    for (const sign of ["pageshow", "focus", "online"]) addEventListener(sign, () => this.#wake());
+    addEventListener("offline", () => this.#connection?.end());
+  }
+
+  /** Whether requests can be sent now. */
+  get isHere() {
+    return this.link.value.state === "here";
+  }
+
+  /** @param {string} method @param {object} params @returns {Promise<any>} */
+  call(method, params) {
+    if (!this.#connection || !this.isHere) return Promise.reject(new LostError());
+    return this.#connection.call(method, params);
+  }
+
+  /** @param {string} method @param {object} params */
+  tell(method, params) {
+    if (this.isHere) this.#connection?.tell(method, params);
+  }
+
+  /** @param {number | string} id @param {object} result */
+  answer(id, result) {
+    this.#connection?.answer(id, result);
+  }
+
+  /** @param {number | string} id @param {number} code @param {string} message */
+  refuse(id, code, message) {
+    this.#connection?.refuse(id, code, message);
+  }
+
+  /** This device has just been paired, or somebody does not want to wait for the next try. */
+  connectNow() {
+    clearTimeout(this.#again);
+    this.#tries = 0;
+    this.#connection?.end();
+    clearTimeout(this.#again);
+    this.#connect();
+  }
+
+  #connect() {
+    this.#again = 0;
+    const since = this.link.value.since;
+    this.link.value = { state: "coming", since };
+    const address = new URL("/acp", location.href);
+    address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
+    const connection = (this.#connection = new Connection(address.href, {
+      asked: (id, method, params) => this.#client.asked(id, method, params),
+      told: (method, params) => this.#client.told(method, params),
+      ended: () => this.#lost(connection),
+    }));
+    const late = setTimeout(() => connection.end(), LATE_MS);
+    this.#introduce(connection).then(
+      () => clearTimeout(late),
+      () => {
+        clearTimeout(late);
+        connection.end();
+      },
+    );
+  }
+
+  /** @param {Connection} connection */
+  async #introduce(connection) {
+    await connection.opened;
+    const told = await connection.call("initialize", {
+      protocolVersion: 1,
+      clientInfo: { name: "acphold-page", title: "acphold page", version: BUILD },
+      clientCapabilities: OFFER,
+    });
+    if (connection !== this.#connection) return;
+    this.capabilities = told.agentCapabilities ?? {};
+    this.agents.value = this.capabilities._meta?.["acphold/allAgents"] ?? [];
+    this.#tries = 0;
+    this.link.value = { state: "here", since: Date.now() };
+    this.#client.came();
+  }
+
+  /** @param {Connection} connection */
+  #lost(connection) {
+    if (connection !== this.#connection) return;
+    this.#connection = null;
+    const was = this.link.value;
+    if (was.state === "here") this.#client.left();
+    this.link.value = { state: "away", since: was.state === "here" ? Date.now() : was.since };
+    if (this.#tries > 0) void this.#askWhy();
+    const pause = AGAIN_MS[Math.min(this.#tries++, AGAIN_MS.length - 1)];
+    clearTimeout(this.#again);
+    this.#again = setTimeout(() => this.#connect(), pause * (0.8 + Math.random() * 0.4));
+  }
+
+  /** A WebSocket that is refused does not tell why; a plain request does. */
+  async #askWhy() {
+    try {
+      const answer = await fetch("/sessions?limit=1", { cache: "no-store" });
+      if (answer.status === 401) this.#isStranger();
+    } catch {
+      // It is not reached either: the next try says more.
+    }
+  }
+
+  #isStranger() {
+    clearTimeout(this.#again);
+    this.link.value = { state: "stranger", since: Date.now() };
+    const connection = this.#connection;
+    this.#connection = null;
+    connection?.end();
+  }
+
+  /** Somebody looks at the page again, or the network says it is there. */
+  #wake() {
+    if (document.visibilityState === "hidden" || this.link.value.state === "stranger") return;
+    const hidden = this.#hiddenAt;
+    this.#hiddenAt = 0;
+    const connection = this.#connection;
+    if (!connection) {
+      if (this.#again) this.connectNow();
+      return;
+    }
+    const silent = Date.now() - connection.heardAt;
+    const wasAway = hidden !== 0 && Date.now() - hidden > STALE_MS;
+    if (this.isHere && (silent > STALE_MS || wasAway)) this.connectNow();
+    else if (this.isHere) void this.#ping(connection);
+  }
+
+  /** Whether the server is heard behind all that was sent before: it reads in order. */
+  async ping() {
+    const connection = this.#connection;
+    if (!connection || !this.isHere) return false;
+    return this.#ping(connection);
+  }
+
+  /** Ask for a sign of life; a frozen page has not asked for long, which is not believed either. */
+  #look() {
+    const connection = this.#connection;
+    if (!connection || !this.isHere) return;
+    const isHidden = document.visibilityState === "hidden";
+    if (isHidden && this.#hiddenAt && Date.now() - this.#hiddenAt > HIDDEN_MS) {
+      connection.end();
+      clearTimeout(this.#again);  // until somebody looks
+      this.#again = -1;
+    } else if (Date.now() - connection.heardAt > PING_MS * 2 + LATE_MS) connection.end();
+    else void this.#ping(connection);
+  }
+
+  /** @param {Connection} connection */
+  #ping(connection) {
+    const late = setTimeout(() => connection.end(), LATE_MS);
+    return connection
+      .call("session/list", { cwd: NOWHERE })
+      .then(() => true, (error) => !(error instanceof LostError))
+      .finally(() => clearTimeout(late));
+  }
+}

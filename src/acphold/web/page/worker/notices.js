@@ -1,0 +1,2 @@
+// Notices that are pushed to this device.
+export {};
