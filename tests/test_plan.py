@@ -44,6 +44,7 @@ ROWS = {
     "client": 9,
     "conformance": 12,
     "otel": 12,
+    "stores": 12,
     "sync": 12,
     "testing": 12,
     "types": 12,

@@ -33,7 +33,8 @@ PUBLIC = {
         UnknownSessionError Visit Visitor WorkspaceError __version__ connect connect_over
     """,
     "acphold.testing": """
-        MakePair Promise Received TRANSPORT_PROMISES WatchedAgent WatchedSession WatchedTurn connect
+        JOURNAL_PROMISES JournalPromise MakePair OpenJournal Promise Received TRANSPORT_PROMISES
+        WatchedAgent WatchedSession WatchedTurn connect
     """,
     "acphold.types": """
         AcceptedSocket Admit AskForm AskPage AskPermission AuthHandler ConfigOption Content
@@ -42,6 +43,16 @@ PUBLIC = {
         PlainSocket MessageRole MethodHandler Middleware Mounted Options
         Outcome PermissionAnswer Policy Replay Rule Scope SessionHook Severity SignedIn StepKind
         TurnOutcome TurnState UpdateStream Value
+    """,
+    "acphold.stores": """
+        Access AccessToken AmbiguousIdError Append Archived Arrivals At Deed Entries Entry
+        Free Grouping HeldElsewhereError Here IllegibleNameError InFile Index Journal
+        JournalBusyError JournalUnavailableError Large Lease LeaseLostError Links ListFilter
+        ListKey Listed NewSession NewerJournalError NotAJournalError OpenStore Origin Owner
+        Owners PageBack Part PastEntry RENEW_SECONDS ReadOnlyJournalError ReadTranscript
+        Repaired RewrittenError RowChange RowChanges Run SILENT_SECONDS SearchHit Segment
+        SessionExistsError SessionRow Sessions Share Silent Sizes Sought Speaker Summary Tokens
+        TranscriptError Transcripts UsageSum UsageSums Whose open_journal register
     """,
     "acphold.sync": """
         ConnectOptions RemoteAgent RemoteSession RemoteTurn connect
@@ -106,6 +117,7 @@ MODULES = (
     "acphold.bridges.openai",
     "acphold.bridges.pydantic_ai",
     "acphold.otel",
+    "acphold.stores",
     "acphold.sync",
     "acphold.testing",
     "acphold.types",

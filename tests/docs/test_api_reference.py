@@ -49,7 +49,18 @@ def test_every_type_in_a_signature_is_on_a_page_or_the_protocols() -> None:
     mentioned = {word for block in blocks for word in re.findall(r"\b[A-Z]\w*[a-z]\w*\b", block)}
     known = {name.rpartition(".")[2] for name in names()}
     python = {"Any", "AsyncIterator", "Awaitable", "Callable", "Iterator", "Literal", "Mapping"}
-    python |= {"Path", "Sequence", "Event", "Task", "PathLike", "True", "False", "None", "Raw"}
+    python |= {
+        "Path",
+        "Sequence",
+        "Collection",
+        "Event",
+        "Task",
+        "PathLike",
+        "True",
+        "False",
+        "None",
+        "Raw",
+    }
     python |= {
         "AbstractAsyncContextManager",
         "StreamReader",

@@ -2,19 +2,47 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
 
 from hypothesis import strategies as st
 
-from acphold.history.entries import Entry, PastEntry, Segment
-from acphold.journal import Journal, Lease, NewSession
+from acphold.history.entries import Segment
 from acphold.journal.sqlite import token_usage
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.sqlite.token_usage import SessionUsage
-
-Json = dict[str, object]
+from acphold.testing.journal_promises.scenes import (
+    Json as Json,
+)
+from acphold.testing.journal_promises.scenes import (
+    Pieces as Pieces,
+)
+from acphold.testing.journal_promises.scenes import (
+    append as append,
+)
+from acphold.testing.journal_promises.scenes import (
+    begun as begun,
+)
+from acphold.testing.journal_promises.scenes import (
+    chunk as chunk,
+)
+from acphold.testing.journal_promises.scenes import (
+    cost as cost,
+)
+from acphold.testing.journal_promises.scenes import (
+    encode as encode,
+)
+from acphold.testing.journal_promises.scenes import (
+    entries_of as entries_of,
+)
+from acphold.testing.journal_promises.scenes import (
+    past as past,
+)
+from acphold.testing.journal_promises.scenes import (
+    turn as turn,
+)
+from acphold.testing.journal_promises.scenes import (
+    used as used,
+)
 
 TEXTS = st.one_of(
     st.sampled_from(["a", "Hello ", "", "\n", '"', "né", "🙂", "x" * 20_000]),
@@ -24,15 +52,6 @@ MESSAGE_IDS = st.sampled_from([None, None, "m1", "m2", "acphold-1"])
 TOOL_IDS = st.sampled_from(["t1", "t2", "t3"])
 STATUSES = st.sampled_from(["pending", "in_progress", "completed", "failed", None, 7])
 PATHS = st.sampled_from(["/a.py", "/b.py"])
-
-
-def chunk(role: str, text: str, **more: object) -> Json:
-    """A chunk of plain text by `role` ("user_message", "agent_message", "agent_thought")."""
-    return {
-        "sessionUpdate": f"{role}_chunk",
-        "content": {"type": "text", "text": text},
-        **{name: value for name, value in more.items() if value is not None},
-    }
 
 
 @st.composite
@@ -158,11 +177,6 @@ BROKEN = st.sampled_from(
 )
 
 
-def encode(value: object) -> bytes:
-    """JSON on one line."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
-
-
 UPDATES = st.one_of(
     chunks().map(encode), chunks().map(encode), tools().map(encode), OTHERS.map(encode), BROKEN
 )
@@ -224,53 +238,6 @@ def segments_of(pieces: Sequence[tuple[str, list[bytes]]], first_seq: int = 1) -
         segments.append(Segment(first_seq, last_seq, kind, at // 2, b"\n".join(raws)))
         first_seq = last_seq + 1
     return segments
-
-
-def entries_of(segments: Sequence[Segment]) -> list[Entry]:
-    """All entries of these segments, in order."""
-    return [entry for segment in segments for entry in segment.entries()]
-
-
-Pieces = list[tuple[str, list[bytes]]]
-
-
-def turn(prompt: str, *updates: object) -> Pieces:
-    """A whole turn, each update appended by itself."""
-    return [
-        ("prompt", [encode([{"type": "text", "text": prompt}])]),
-        *[("update", [encode(update)]) for update in updates],
-        ("turn_end", [b'{"stopReason":"end_turn"}']),
-    ]
-
-
-async def append(journal: Journal, lease: Lease, pieces: Pieces) -> int:
-    """Append all; the number of the last entry."""
-    for kind, raws in pieces:
-        await journal.append(lease, [(kind, raws)])
-    return lease.next_seq - 1
-
-
-async def begun(journal: Journal, session_id: str = "s1", agent: str = "a") -> Lease:
-    """A new session."""
-    return await journal.create(NewSession(session_id, agent, "/w"))
-
-
-def past(pieces: Pieces) -> list[PastEntry]:
-    """What happened, a second apart."""
-    raws = [(kind, raw) for kind, raws in pieces for raw in raws]
-    return [PastEntry(kind, 1000 * n, raw) for n, (kind, raw) in enumerate(raws, 1)]
-
-
-def used(total: int, **more: int) -> dict[str, Any]:
-    """The `usage` of an answer."""
-    return {"usage": {"inputTokens": total - 10, "outputTokens": 10, "totalTokens": total, **more}}
-
-
-def cost(amount: float, currency: str = "USD") -> tuple[str, bytes]:
-    """A `usage_update`."""
-    paid = {"amount": amount, "currency": currency}
-    update = {"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": paid}
-    return "update", encode(update)
 
 
 async def usage_reports(

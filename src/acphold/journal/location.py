@@ -31,6 +31,12 @@ def default_location() -> str:
     return os.path.join(folder, "acphold", "journal.db")
 
 
+def scheme_of(location: str) -> str | None:
+    """The scheme of a URL, in small letters; None for a path."""
+    scheme, separator, _ = location.partition("://")
+    return scheme.lower() if separator and _SCHEME.fullmatch(scheme) else None
+
+
 def journal_path(location: str | os.PathLike[str]) -> str:
     """The absolute path of the journal file at `location`.
 
@@ -38,14 +44,18 @@ def journal_path(location: str | os.PathLike[str]) -> str:
     home folder, and no character is escaped. Raises JournalUnavailableError for other URLs.
     """
     text = os.fspath(location)
-    scheme, separator, rest = text.partition("://")
-    if separator and _SCHEME.fullmatch(scheme):
-        if scheme.lower() in ("postgres", "postgresql"):
+    if (scheme := scheme_of(text)) is not None:
+        rest = text.partition("://")[2]
+        if scheme in ("postgres", "postgresql"):
             raise JournalUnavailableError(
-                f"{scheme.lower()}:// journals are not in this release; name a file: "
-                "sqlite:///journal.db"
+                f"{scheme}:// journals are not in this release; name a file: sqlite:///journal.db"
             )
-        if scheme.lower() != "sqlite" or not rest.startswith("/"):
+        if scheme != "sqlite":  # which may have a password in it
+            raise JournalUnavailableError(
+                f"no store for {scheme}:// journals is installed; give a path, or "
+                "sqlite:////absolute/path.db"
+            )
+        if not rest.startswith("/"):
             raise JournalUnavailableError(
                 f"{text!r} names no journal; give a path, or sqlite:////absolute/path.db"
             )

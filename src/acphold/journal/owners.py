@@ -72,3 +72,4 @@ class Silent(Struct, frozen=True):
 
 
 Whose: TypeAlias = Free | Here | At | Silent
+"""Who owns a session: see the module."""

@@ -1,25 +1,52 @@
 """Stores are made here alone, from what names a journal.
 
     sqlite:////absolute.db, sqlite:///relative.db, or a path    one file: `journal.sqlite`
+    any other URL                                               who has claimed its scheme
 
-A new one gets a folder beside `journal.sqlite`, a scheme here, and a fixture in
-tests/journal/contract/conftest.py.
+A new one of ours gets a folder beside `journal.sqlite`, a scheme here, and a line in STORES of
+tests/journal/contract/conftest.py. One of others claims its scheme with `register`, or in the
+metadata of its package, as an entry point of the group `acphold.stores`.
 """
 
 from __future__ import annotations
 
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final, Protocol
 
-from acphold.errors import JournalBusyError
-from acphold.journal.location import default_location, journal_path
+from acphold.errors import JournalBusyError, JournalUnavailableError
+from acphold.journal.location import default_location, journal_path, scheme_of
 from acphold.journal.sqlite import engine
 from acphold.journal.sqlite.store import SqliteJournal
 
 if TYPE_CHECKING:
     from acphold.journal.journal import Journal
     from acphold.journal.transcripts import ReadTranscript
+
+ENTRY_POINTS: Final = "acphold.stores"
+"""The group of entry points by which packages offer stores: a scheme, and its OpenStore."""
+
+
+class OpenStore(Protocol):
+    """What opens the journals at URLs of a scheme."""
+
+    def __call__(
+        self, url: str, *, create: bool, read_transcript: ReadTranscript | None
+    ) -> Journal:
+        """The journal at this URL, made if it is missing and `create` is set.
+
+        `read_transcript` reads what an import has only listed: it is given the URL and the id of
+        the session. What takes time is left to the first use of it. Raises
+        JournalUnavailableError.
+        """
+
+
+_registered: dict[str, OpenStore] = {}
+
+
+def register(scheme: str, open_store: OpenStore) -> None:
+    """Have `open_store` open the journals at URLs of this scheme, in this process."""
+    _registered[scheme.lower()] = open_store
 
 
 def open_journal(
@@ -36,6 +63,9 @@ def open_journal(
     JournalUnavailableError, also for a URL of an unknown kind, NotAJournalError and
     NewerJournalError.
     """
+    url = os.fspath(location)
+    if (open_store := _store(scheme_of(url))) is not None:
+        return open_store(url, create=create, read_transcript=read_transcript)
     journal = SqliteJournal(location, create=create, read_transcript=read_transcript)
     with suppress(*() if at_once else (JournalBusyError,)):
         journal.connect()
@@ -47,12 +77,35 @@ def named(location: str | os.PathLike[str] | None) -> str:
 
     Raises JournalUnavailableError.
     """
-    return journal_path(location or default_location())
+    url = os.fspath(location or default_location())
+    return journal_path(url) if _store(scheme_of(url)) is None else url
 
 
 def exists(location: str | os.PathLike[str] | None) -> bool:
-    """Whether there is a journal to read, so that looking does not make one."""
-    return os.path.exists(named(location))
+    """Whether there is a journal to read, so that looking does not make one.
+
+    Of one that is in no file its store tells, which makes none unless it is to.
+    """
+    name = named(location)
+    return scheme_of(name) is not None or os.path.exists(name)
+
+
+def _store(scheme: str | None) -> OpenStore | None:
+    """What opens URLs of this scheme; None where `journal.sqlite` does, or says that nobody can."""
+    if scheme in (None, "sqlite"):
+        return None
+    assert scheme is not None
+    if scheme not in _registered:
+        from importlib.metadata import entry_points  # late: next to nobody has such a store
+
+        for point in entry_points(group=ENTRY_POINTS, name=scheme):
+            try:
+                register(scheme, point.load())
+            except Exception as error:
+                raise JournalUnavailableError(
+                    f"the store for {scheme}:// journals ({point.value}) cannot be loaded: {error}"
+                ) from error
+    return _registered.get(scheme)
 
 
 def rewrite(location: str | os.PathLike[str] | None) -> None:

@@ -27,6 +27,8 @@ from acphold.client.uplink import Settings
 from acphold.library.agent import definition_of
 from acphold.schema import ClientCapabilities, FileSystemCapabilities, Implementation
 from acphold.serve_options import AgentOptions
+from acphold.testing.journal_promises.promise import JournalPromise, OpenJournal
+from acphold.testing.journal_promises.suite import JOURNAL_PROMISES
 from acphold.testing.person import decides
 from acphold.testing.person import handlers as editor
 from acphold.testing.received import Received
@@ -42,8 +44,11 @@ if TYPE_CHECKING:
     from acphold.library.agent import Agent
 
 __all__ = [
+    "JOURNAL_PROMISES",
     "TRANSPORT_PROMISES",
+    "JournalPromise",
     "MakePair",
+    "OpenJournal",
     "Promise",
     "Received",
     "WatchedAgent",

@@ -11,6 +11,8 @@ import pytest_asyncio
 from acphold.journal import Journal
 from acphold.journal.stores import open_journal
 
+pytest.register_assert_rewrite("acphold.testing.journal_promises")
+
 STORES: dict[str, Callable[[Path], str]] = {
     "sqlite": lambda folder: f"sqlite:///{folder}/journal.db",
 }
@@ -27,13 +29,5 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 async def journal(location: str) -> AsyncIterator[Journal]:
     """A new journal."""
     opened = open_journal(location)
-    yield opened
-    await opened.aclose()
-
-
-@pytest_asyncio.fixture
-async def other(journal: Journal, location: str) -> AsyncIterator[Journal]:
-    """The same one, as another owner has it."""
-    opened = open_journal(location, create=False)
     yield opened
     await opened.aclose()

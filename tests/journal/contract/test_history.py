@@ -1,9 +1,8 @@
-"""What is read of a session: all of it, each entry once, whoever settles it meanwhile."""
+"""What is read of a session that is put in order meanwhile, or is of any kind."""
 
 from __future__ import annotations
 
 import asyncio
-import re
 
 import pytest
 from hypothesis import given, settings
@@ -11,67 +10,11 @@ from hypothesis import strategies as st
 
 from acphold.errors import RewrittenError
 from acphold.history import Segment
-from acphold.journal import Journal, Lease, history
+from acphold.journal import Journal, history
 from acphold.journal import journal as interface
 from acphold.journal.stores import open_journal
-from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun, chunk, encode, turn
-
-TEXT = "x" * 20_000
-
-
-async def long_turn(journal: Journal, chunks: int = 80) -> Lease:
-    """A session with a turn that is over, and is longer than one read brings."""
-    lease = await begun(journal)
-    pieces = [chunk("agent_message", f"<{number}>{TEXT}") for number in range(chunks)]
-    await append(journal, lease, turn("Go", *pieces))
-    return lease
-
-
-def said(found: list[Segment]) -> list[int]:
-    """The numbers of the chunks, in the order in which they are told."""
-    text = b"".join(segment.raw for segment in found if segment.kind == "update").decode()
-    return [int(number) for number in re.findall("<([0-9]+)>", text)]
-
-
-async def test_a_turn_that_is_settled_between_two_pages_is_read_once(journal: Journal) -> None:
-    lease = await long_turn(journal)
-    found: list[Segment] = []
-    async for segment in history(journal, "s1"):
-        found.append(segment)
-        if len(found) == 20:  # within the first megabyte
-            await journal.settle(lease, lease.next_seq - 1)
-    assert said(found) == [*range(80)]
-    again = [segment async for segment in history(journal, "s1")]
-    assert said(again) == [*range(80)]
-    assert len(again) < len(found)
-
-
-async def test_a_turn_that_begins_while_a_session_is_read_is_not_read_in_part(
-    journal: Journal,
-) -> None:
-    lease = await long_turn(journal)
-    await journal.settle(lease, lease.next_seq - 1)
-    found: list[Segment] = []
-    async for segment in history(journal, "s1"):
-        if not found:
-            end = lease.next_seq - 1
-            await append(journal, lease, turn("More", chunk("agent_message", "<99>")))
-        found.append(segment)
-    assert found[-1].last_seq == end
-    assert said(found) == [*range(80)]
-
-
-@pytest.mark.parametrize("through", [1, 3, 5])
-async def test_history_ends_where_it_is_to_end_also_inside_a_segment(
-    journal: Journal, through: int
-) -> None:
-    lease = await begun(journal)
-    await journal.append(
-        lease, [("update", [encode(chunk("agent_message", f"<{n}>")) for n in range(5)])]
-    )
-    found = [segment async for segment in history(journal, "s1", through=through)]
-    assert said(found) == [*range(through)]
-    assert found[-1].last_seq == through
+from acphold.testing.journal_promises.history import TEXT, long_turn, numbers
+from tests.journal.conversations import CONVERSATIONS, Pieces, append, begun
 
 
 async def test_what_is_too_long_to_be_read_at_once_is_never_told_twice(
@@ -89,7 +32,7 @@ async def test_what_is_too_long_to_be_read_at_once_is_never_told_twice(
 
     with pytest.raises(RewrittenError, match="try again"):
         await read()
-    assert said(found) == [0]
+    assert numbers(found) == [0]
 
 
 @settings(max_examples=60)

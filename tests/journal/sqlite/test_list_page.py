@@ -13,7 +13,7 @@ from acphold.journal import ListFilter, ListKey, RowChange, SessionRow, cursor
 from acphold.journal.sqlite.file import JournalFile
 from acphold.journal.sqlite.list_page import page
 from acphold.journal.sqlite.store import SqliteJournal
-from tests.journal.listing import put
+from acphold.testing.journal_promises.scenes import put
 
 SESSIONS = st.lists(
     st.tuples(

@@ -23,9 +23,9 @@ from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.migrations import MIGRATIONS, take_step
 from acphold.journal.sqlite.search import search
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.testing.journal_promises.scenes import found, running, said, told
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, segments_of
 from tests.journal.earlier_release import taken_back
-from tests.journal.searching import found, running, said, told
 
 
 async def test_messages_thoughts_and_tools_are_found(journal: SqliteJournal) -> None:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import time
 
-import pytest
-
 from acphold.errors import LeaseLostError
 from acphold.history import Entry
 from acphold.history.fold import fold
 from acphold.history.timeline import Message
 from acphold.journal import Journal, RowChange, state_of
-from tests.journal.conversations import (
+from acphold.testing.journal_promises.promise import promised, raises
+from acphold.testing.journal_promises.scenes import (
     append,
     begun,
     chunk,
@@ -22,7 +21,8 @@ from tests.journal.conversations import (
 )
 
 
-async def test_messages_are_prompts_and_what_the_agent_said(journal: Journal) -> None:
+@promised
+async def messages_are_prompts_and_what_the_agent_said(journal: Journal) -> None:
     lease = await begun(journal)
     first = turn(
         "One",
@@ -38,7 +38,8 @@ async def test_messages_are_prompts_and_what_the_agent_said(journal: Journal) ->
     assert (await journal.session("s1", counted=True)).message_count == 4
 
 
-async def test_a_chunk_that_comes_late_is_not_counted_as_another_message(
+@promised
+async def a_chunk_that_comes_late_is_not_counted_as_another_message(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -51,7 +52,8 @@ async def test_a_chunk_that_comes_late_is_not_counted_as_another_message(
     assert (await journal.session("s1", counted=True)).message_count == 2
 
 
-async def test_what_comes_after_the_settled_turn_is_left_alone(journal: Journal) -> None:
+@promised
+async def what_comes_after_the_settled_turn_is_left_alone(journal: Journal) -> None:
     lease = await begun(journal)
     last = await append(journal, lease, turn("One", chunk("agent_message", "a")))
     await append(journal, lease, turn("Two", chunk("agent_message", "b")))
@@ -61,7 +63,8 @@ async def test_what_comes_after_the_settled_turn_is_left_alone(journal: Journal)
     assert (await journal.session("s1", counted=True)).message_count == 2
 
 
-async def test_appends_go_on_while_a_turn_settles(journal: Journal) -> None:
+@promised
+async def appends_go_on_while_a_turn_settles(journal: Journal) -> None:
     settled, live = await begun(journal, "s1"), await begun(journal, "s2")
     said = [chunk("agent_message", f"word {n} " * 20) for n in range(2000)]
     last = await append(journal, settled, turn("Hi", *said))
@@ -76,7 +79,8 @@ async def test_appends_go_on_while_a_turn_settles(journal: Journal) -> None:
     assert (await journal.session("s2")).last_seq == appended
 
 
-async def test_messages_of_a_turn_that_is_not_settled_count_too(journal: Journal) -> None:
+@promised
+async def messages_of_a_turn_that_is_not_settled_count_too(journal: Journal) -> None:
     lease = await begun(journal)
     last = await append(journal, lease, turn("One", chunk("agent_message", "first")))
     await journal.settle(lease, last)
@@ -88,7 +92,8 @@ async def test_messages_of_a_turn_that_is_not_settled_count_too(journal: Journal
     assert (await journal.session("s1", counted=True)).message_count == 4
 
 
-async def test_half_a_surrogate_pair_of_an_earlier_release_does_not_keep_a_turn_from_settling(
+@promised
+async def half_a_surrogate_pair_of_an_earlier_release_does_not_keep_a_turn_from_settling(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -100,7 +105,8 @@ async def test_half_a_surrogate_pair_of_an_earlier_release_does_not_keep_a_turn_
     assert [hit.seq for hit in await journal.search("found")] == [2]
 
 
-async def test_twenty_thousand_open_tool_calls_take_seconds_at_most(
+@promised
+async def twenty_thousand_open_tool_calls_take_seconds_at_most(
     journal: Journal,
 ) -> None:
     calls = [
@@ -118,7 +124,8 @@ async def test_twenty_thousand_open_tool_calls_take_seconds_at_most(
     assert len(state.open_tools) == len(state.timeline) == 20_000
 
 
-async def test_what_happened_earlier_folds_as_if_it_had_been_journalled_then(
+@promised
+async def what_happened_earlier_folds_as_if_it_had_been_journalled_then(
     journal: Journal,
 ) -> None:
     usage = {"sessionUpdate": "usage_update", "used": 1, "size": 2}
@@ -138,17 +145,19 @@ async def test_what_happened_earlier_folds_as_if_it_had_been_journalled_then(
     assert (await journal.session("s1")).last_seq == 2 * len(past(pieces))
 
 
-async def test_who_lost_the_session_takes_nothing_in(journal: Journal) -> None:
+@promised
+async def who_lost_the_session_takes_nothing_in(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
-    with pytest.raises(LeaseLostError):
+    with raises(LeaseLostError):
         await journal.take_in(lease, past(turn("Hi")), RowChange(title="T"), ("a", "d1"))
     assert await journal.read("s1", 0) == []
     assert await journal.linked("a", ["d1"]) == {}
     assert lease.next_seq == 1
 
 
-async def test_what_was_left_unsettled_by_much_is_summed_up_beside_the_loop(
+@promised
+async def what_was_left_unsettled_by_much_is_summed_up_beside_the_loop(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)

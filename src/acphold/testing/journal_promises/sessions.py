@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from collections.abc import Awaitable, Callable
 
 from acphold.errors import (
     AmbiguousIdError,
@@ -19,13 +19,14 @@ from acphold.journal import (
     Sought,
     state_of,
 )
-from acphold.journal.stores import open_journal
-from tests.journal.conversations import begun, chunk, encode
+from acphold.testing.journal_promises.promise import promised, raises
+from acphold.testing.journal_promises.scenes import begun, chunk, encode
 
 PROMPT = b'[{"type":"text","text":"Hi"}]'
 
 
-async def test_a_new_session_is_as_it_was_created(journal: Journal) -> None:
+@promised
+async def a_new_session_is_as_it_was_created(journal: Journal) -> None:
     new = NewSession("s1", "gemini", "/home/me/project", ("/lib", "/a b"), "Title", created_at=1234)
     lease = await journal.create(new)
     row = await journal.session("s1")
@@ -39,14 +40,16 @@ async def test_a_new_session_is_as_it_was_created(journal: Journal) -> None:
     assert (lease.session_id, lease.epoch, lease.next_seq) == ("s1", 1, 1)
 
 
-async def test_an_id_is_taken_once(journal: Journal) -> None:
+@promised
+async def an_id_is_taken_once(journal: Journal) -> None:
     await begun(journal)
-    with pytest.raises(SessionExistsError, match="'s1'"):
+    with raises(SessionExistsError, match="'s1'"):
         await begun(journal)
     assert (await journal.session("s1")).last_seq == 0
 
 
-async def test_what_was_appended_is_read_in_order_byte_for_byte(journal: Journal) -> None:
+@promised
+async def what_was_appended_is_read_in_order_byte_for_byte(journal: Journal) -> None:
     lease = await begun(journal)
     raws = [encode(chunk("agent_message", f"né {n} 🙂")) for n in range(5)]
     [one] = await journal.append(lease, [("prompt", [PROMPT])])
@@ -58,7 +61,8 @@ async def test_what_was_appended_is_read_in_order_byte_for_byte(journal: Journal
     assert [entry.seq for entry in many.entries()] == [2, 3, 4, 5, 6]
 
 
-async def test_reading_on_begins_after_the_given_entry_also_inside_a_segment(
+@promised
+async def reading_on_begins_after_the_given_entry_also_inside_a_segment(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -72,7 +76,8 @@ async def test_reading_on_begins_after_the_given_entry_also_inside_a_segment(
     assert await journal.read("s1", 4) == []
 
 
-async def test_one_read_brings_no_more_than_asked_for_but_never_nothing(
+@promised
+async def one_read_brings_no_more_than_asked_for_but_never_nothing(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -83,7 +88,8 @@ async def test_one_read_brings_no_more_than_asked_for_but_never_nothing(
     assert len(await journal.read("s1", 2, 10_000)) == 2
 
 
-async def test_sessions_never_see_each_others_entries(journal: Journal) -> None:
+@promised
+async def sessions_never_see_each_others_entries(journal: Journal) -> None:
     leases = [await begun(journal, f"s{n}") for n in range(3)]
     for n, lease in enumerate(leases):
         await journal.append(lease, [("update", [b"%d" % n] * (n + 1))])
@@ -93,18 +99,21 @@ async def test_sessions_never_see_each_others_entries(journal: Journal) -> None:
         assert (await journal.session(f"s{n}")).last_seq == n + 1
 
 
-async def test_json_laid_out_over_lines_is_kept_on_one(journal: Journal) -> None:
+@promised
+async def json_laid_out_over_lines_is_kept_on_one(journal: Journal) -> None:
     lease = await begun(journal)
     [segment] = await journal.append(lease, [("update", [b'{\n "a": 1\n}', b"{}"])])
     assert [entry.raw for entry in segment.entries()] == [b'{  "a": 1 }', b"{}"]
 
 
-async def test_appending_nothing_is_our_own_mistake(journal: Journal) -> None:
-    with pytest.raises(ValueError, match="nothing to append"):
+@promised
+async def appending_nothing_is_our_own_mistake(journal: Journal) -> None:
+    with raises(ValueError, match="nothing to append"):
         await journal.append(await begun(journal), [("update", [])])
 
 
-async def test_a_change_of_a_row_changes_what_is_given_and_nothing_else(journal: Journal) -> None:
+@promised
+async def a_change_of_a_row_changes_what_is_given_and_nothing_else(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.change(lease, RowChange(title="T", updated_at=99))
     await journal.change(lease, RowChange(prompted=True))
@@ -115,15 +124,17 @@ async def test_a_change_of_a_row_changes_what_is_given_and_nothing_else(journal:
     assert (await journal.session("s1")).title is None
 
 
-async def test_a_session_can_be_renamed_from_outside(journal: Journal) -> None:
+@promised
+async def a_session_can_be_renamed_from_outside(journal: Journal) -> None:
     await begun(journal)
     await journal.change("s1", RowChange(given="half a smile: \ud83d"))
     assert (await journal.session("s1")).title == "half a smile: ?"
-    with pytest.raises(UnknownSessionError):
+    with raises(UnknownSessionError):
         await journal.change("s2", RowChange(given="T"))
 
 
-async def test_a_title_that_a_person_gave_is_changed_by_a_person_alone(
+@promised
+async def a_title_that_a_person_gave_is_changed_by_a_person_alone(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -140,7 +151,8 @@ async def test_a_title_that_a_person_gave_is_changed_by_a_person_alone(
     assert (row.title, row.renamed) == ("The agent's", False)
 
 
-async def test_a_session_remembers_where_it_came_from(journal: Journal) -> None:
+@promised
+async def a_session_remembers_where_it_came_from(journal: Journal) -> None:
     first, second = Origin("s0", "a", 7), Origin("s1", "b", 9)
     lease = await journal.create(NewSession("s1", "b", "/", renamed=True, origins=(first,)))
     assert (await journal.session("s1")).origins == (first,)
@@ -149,7 +161,8 @@ async def test_a_session_remembers_where_it_came_from(journal: Journal) -> None:
     assert (row.agent, row.origins, row.renamed) == ("c", (first, second), True)
 
 
-async def test_an_id_may_be_given_as_any_prefix_that_fits_one_session(
+@promised
+async def an_id_may_be_given_as_any_prefix_that_fits_one_session(
     journal: Journal,
 ) -> None:
     for session_id in ("abc", "abcd", "abX", "x%", "é1"):
@@ -158,27 +171,29 @@ async def test_an_id_may_be_given_as_any_prefix_that_fits_one_session(
     assert (await journal.resolve("abcd")).session_id == "abcd"
     assert (await journal.resolve("x")).session_id == "x%"
     assert (await journal.resolve("é")).session_id == "é1"
-    with pytest.raises(AmbiguousIdError) as caught:
+    with raises(AmbiguousIdError) as caught:
         await journal.resolve("ab")
     assert set(caught.value.matches) == {"abc", "abcd", "abX"}
     for nothing in ("", "abcde", "%", "AB"):
-        with pytest.raises(UnknownSessionError):
+        with raises(UnknownSessionError):
             await journal.resolve(nothing)
 
 
-async def test_what_is_not_there_is_said_to_be_unknown(journal: Journal) -> None:
+@promised
+async def what_is_not_there_is_said_to_be_unknown(journal: Journal) -> None:
     for question in (journal.session, journal.owner, journal.summary):
-        with pytest.raises(UnknownSessionError) as caught:
+        with raises(UnknownSessionError) as caught:
             await question("nobody")
         assert caught.value.session_id == "nobody"
-    with pytest.raises(UnknownSessionError):
+    with raises(UnknownSessionError):
         await journal.read("nobody", 0)
-    with pytest.raises(UnknownSessionError):
+    with raises(UnknownSessionError):
         await journal.acquire("nobody")
     assert await journal.delete("nobody") == []
 
 
-async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
+@promised
+async def names_that_are_no_text_are_refused_and_leave_nothing_open(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -199,7 +214,7 @@ async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
         journal.search(Sought("word", cwd=half)),
         journal.append(lease, [("prompt", [b"[]"])], RowChange(cwd=half)),
     ):
-        with pytest.raises(IllegibleNameError, match="half"):
+        with raises(IllegibleNameError, match="half"):
             await attempt
     assert (await journal.append(lease, [("update", [b"{}"])]))[0].first_seq == 1
     assert [row.session_id for row in await journal.page(ListFilter(include_unprompted=True))] == [
@@ -207,22 +222,24 @@ async def test_names_that_are_no_text_are_refused_and_leave_nothing_open(
     ]
 
 
-async def test_a_journal_opened_again_has_everything(location: str) -> None:
-    journal = open_journal(location)
+@promised
+async def a_journal_opened_again_has_everything(
+    journal: Journal, again: Callable[[], Awaitable[Journal]]
+) -> None:
     secret = await journal.cursor_secret()
     lease = await begun(journal)
     [segment] = await journal.append(lease, [("prompt", [PROMPT])])
     row = await journal.session("s1")
     await journal.aclose()
-    again = open_journal(location, create=False)
-    assert await again.session("s1") == row
-    assert await again.read("s1", 0) == [segment]
-    assert await again.cursor_secret() == secret
+    reopened = await again()
+    assert await reopened.session("s1") == row
+    assert await reopened.read("s1", 0) == [segment]
+    assert await reopened.cursor_secret() == secret
     assert len(secret) == 32
-    await again.aclose()
 
 
-async def test_the_mark_of_how_the_agent_was_started_stays_until_another_takes_its_place(
+@promised
+async def the_mark_of_how_the_agent_was_started_stays_until_another_takes_its_place(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)

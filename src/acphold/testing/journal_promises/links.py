@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from acphold.journal import Journal, ListFilter, NewSession, is_forgotten, session_of
+from acphold.testing.journal_promises.promise import promised
 
 
-async def test_the_newest_link_is_the_one_to_use(journal: Journal) -> None:
+@promised
+async def the_newest_link_is_the_one_to_use(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
     assert (await journal.session("s1")).downstream_id is None
     await journal.link(lease, "a", "d1")
@@ -18,7 +20,8 @@ async def test_the_newest_link_is_the_one_to_use(journal: Journal) -> None:
     assert await journal.page(ListFilter(include_unprompted=True)) == [await journal.session("s1")]
 
 
-async def test_linked_tells_ours_from_the_agents_own(journal: Journal) -> None:
+@promised
+async def linked_tells_ours_from_the_agents_own(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
     await journal.link(lease, "a", "d1")
     await journal.link(None, "a", "gone")
@@ -28,7 +31,8 @@ async def test_linked_tells_ours_from_the_agents_own(journal: Journal) -> None:
     assert await journal.linked("a", []) == {}
 
 
-async def test_deleting_a_session_leaves_tombstones_for_its_links(journal: Journal) -> None:
+@promised
+async def deleting_a_session_leaves_tombstones_for_its_links(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
     await journal.link(lease, "a", "d1")
     assert not await is_forgotten(journal, "a", "d1")
@@ -38,7 +42,8 @@ async def test_deleting_a_session_leaves_tombstones_for_its_links(journal: Journ
     assert await journal.linked("a", ["d1"]) == {"d1": None}
 
 
-async def test_an_id_that_was_never_ours_can_be_forgotten(journal: Journal) -> None:
+@promised
+async def an_id_that_was_never_ours_can_be_forgotten(journal: Journal) -> None:
     await journal.link(None, "a", "theirs")
     assert await is_forgotten(journal, "a", "theirs")
     assert not await is_forgotten(journal, "b", "theirs")

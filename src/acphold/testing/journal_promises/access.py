@@ -6,9 +6,11 @@ from msgspec.structs import replace
 
 from acphold.journal import Journal
 from acphold.journal.access import Deed, new_token, token_id
+from acphold.testing.journal_promises.promise import promised
 
 
-async def test_tokens_are_kept_oldest_first_and_their_use_and_end_are_noted(
+@promised
+async def tokens_are_kept_oldest_first_and_their_use_and_end_are_noted(
     journal: Journal, other: Journal
 ) -> None:
     _, second = new_token("phone", ("watch", "prompt"), 2)
@@ -41,7 +43,8 @@ def test_a_token_opens_nothing_once_it_is_revoked_or_over() -> None:
     assert replace(kept, expires_at=None).is_good(10**18)
 
 
-async def test_deeds_are_read_oldest_first_and_one_token_takes_no_room_of_another(
+@promised
+async def deeds_are_read_oldest_first_and_one_token_takes_no_room_of_another(
     journal: Journal, other: Journal
 ) -> None:
     def deeds(token: str, *times: int) -> list[Deed]:

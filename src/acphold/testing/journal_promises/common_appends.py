@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-
 from acphold.errors import LeaseLostError
 from acphold.journal import Append, Journal, RowChange
-from tests.journal.conversations import begun, entries_of
+from acphold.testing.journal_promises.promise import promised, raises
+from acphold.testing.journal_promises.scenes import begun, entries_of
 
 
-async def test_what_several_sessions_append_together_stands_in_each_of_them(
+@promised
+async def what_several_sessions_append_together_stands_in_each_of_them(
     journal: Journal,
 ) -> None:
     leases = [await begun(journal, name) for name in ("s1", "s2", "s3")]
@@ -31,7 +31,8 @@ async def test_what_several_sessions_append_together_stands_in_each_of_them(
         assert entries_of(read) == entries_of(told)
 
 
-async def test_who_lost_a_session_is_told_and_the_others_are_appended_to(
+@promised
+async def who_lost_a_session_is_told_and_the_others_are_appended_to(
     journal: Journal, other: Journal
 ) -> None:
     kept, lost = await begun(journal, "s1"), await begun(journal, "s2")
@@ -50,9 +51,10 @@ async def test_who_lost_a_session_is_told_and_the_others_are_appended_to(
     assert ((await journal.session("s2")).title, lost.next_seq) == (None, 1)
 
 
-async def test_what_cannot_be_written_for_one_is_written_for_none(journal: Journal) -> None:
+@promised
+async def what_cannot_be_written_for_one_is_written_for_none(journal: Journal) -> None:
     leases = [await begun(journal, name) for name in ("s1", "s2")]
-    with pytest.raises(OverflowError):
+    with raises(OverflowError):
         await journal.append_all(
             [
                 Append(leases[0], [("update", [b"1"])]),

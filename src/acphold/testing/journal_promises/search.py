@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import pytest
-
 from acphold.journal import Journal, NewSession, Sought
-from tests.journal.conversations import chunk, encode
-from tests.journal.searching import found, running, said, text, told
+from acphold.testing.journal_promises.promise import each, promised
+from acphold.testing.journal_promises.scenes import chunk, encode, found, running, said, text, told
 
 
-async def test_the_newest_are_found_first_whatever_session_they_are_in(
+@promised
+async def the_newest_are_found_first_whatever_session_they_are_in(
     journal: Journal,
 ) -> None:
     old = await journal.create(NewSession("old", "a", "/w"))
@@ -21,7 +20,8 @@ async def test_the_newest_are_found_first_whatever_session_they_are_in(
     assert [hit.session_id for hit in hits] == ["old"]
 
 
-async def test_all_words_must_be_there_in_any_order(journal: Journal) -> None:
+@promised
+async def all_words_must_be_there_in_any_order(journal: Journal) -> None:
     await said(journal, "s1", chunk("agent_message", "The Quick brown fox"))
     await said(journal, "s2", chunk("agent_message", "The quick dog"))
     assert await found(journal, "fox QUICK") == [("s1", 1)]
@@ -30,22 +30,25 @@ async def test_all_words_must_be_there_in_any_order(journal: Journal) -> None:
     assert await found(journal, "bro*") == [("s1", 1)]
 
 
-@pytest.mark.parametrize(
+@each(
     "words",
     ["", "   ", '"', "*", "--", "AND", "NOT x", "a OR", "(", "^", "text:", "né*", "a\0b", "\ud83d"],
 )
-async def test_no_words_are_taken_for_operators(journal: Journal, words: str) -> None:
+@promised
+async def no_words_are_taken_for_operators(journal: Journal, words: str) -> None:
     await said(journal, "s1", chunk("agent_message", "nothing of that"))
     assert await journal.search(words) == []
 
 
-async def test_punctuation_between_words_does_not_hide_them(journal: Journal) -> None:
+@promised
+async def punctuation_between_words_does_not_hide_them(journal: Journal) -> None:
     await said(journal, "s1", chunk("agent_message", "see foo.bar(baz) -- twice"))
     for words in ("foo.bar", "foo.bar(baz)", "-- twice", '"baz"', "bar*"):
         assert await found(journal, words) == [("s1", 1)], words
 
 
-async def test_search_can_keep_to_an_agent_and_a_folder(journal: Journal) -> None:
+@promised
+async def search_can_keep_to_an_agent_and_a_folder(journal: Journal) -> None:
     await said(journal, "s1", chunk("agent_message", "word"), agent="a", cwd="/x")
     await said(journal, "s2", chunk("agent_message", "word"), agent="b", cwd="/x")
     await said(journal, "s3", chunk("agent_message", "word"), agent="b", cwd="/y")
@@ -58,7 +61,8 @@ async def test_search_can_keep_to_an_agent_and_a_folder(journal: Journal) -> Non
         assert [hit.session_id for hit in await journal.search(sought)] == sessions
 
 
-async def test_an_excerpt_is_one_line_around_the_word(journal: Journal) -> None:
+@promised
+async def an_excerpt_is_one_line_around_the_word(journal: Journal) -> None:
     text = "before " * 50 + "\nthe\tNeedle here\n" + "after " * 50
     await said(journal, "s1", chunk("agent_message", text))
     (hit,) = await journal.search("needle")
@@ -68,7 +72,8 @@ async def test_an_excerpt_is_one_line_around_the_word(journal: Journal) -> None:
     assert (hit.kind, len(hit.excerpt) < 200) == ("update", True)
 
 
-async def test_a_hit_names_the_entry_even_when_it_shares_its_segment(
+@promised
+async def a_hit_names_the_entry_even_when_it_shares_its_segment(
     journal: Journal,
 ) -> None:
     lease = await journal.create(NewSession("s1", "a", "/w"))
@@ -79,7 +84,7 @@ async def test_a_hit_names_the_entry_even_when_it_shares_its_segment(
     assert (hit.seq, hit.excerpt) == (4, "word3")
 
 
-@pytest.mark.parametrize(
+@each(
     ("text", "words"),
     [
         ("see max_retry_count here", "max_retry_count"),
@@ -107,7 +112,8 @@ async def test_a_hit_names_the_entry_even_when_it_shares_its_segment(
         ("use Python入門 now", "Python入門"),
     ],
 )
-async def test_names_in_code_and_text_without_spaces_are_found(
+@promised
+async def names_in_code_and_text_without_spaces_are_found(
     journal: Journal, text: str, words: str
 ) -> None:
     await said(journal, "s1", chunk("agent_message", text))
@@ -115,14 +121,16 @@ async def test_names_in_code_and_text_without_spaces_are_found(
     assert hit.marks, hit.excerpt
 
 
-@pytest.mark.parametrize("words", ["user_max", "気天", "复修", "eruser", "names"])
-async def test_what_is_not_in_a_row_is_no_such_name(journal: Journal, words: str) -> None:
+@each("words", ["user_max", "気天", "复修", "eruser", "names"])
+@promised
+async def what_is_not_in_a_row_is_no_such_name(journal: Journal, words: str) -> None:
     text = "max_retry getUserName 今日は良い天気です 请修复这个测试"
     await said(journal, "s1", chunk("agent_message", text))
     assert await journal.search(words) == []
 
 
-async def test_a_phrase_is_words_in_a_row(journal: Journal) -> None:
+@promised
+async def a_phrase_is_words_in_a_row(journal: Journal) -> None:
     await said(journal, "s1", chunk("agent_message", "the flaky test was retried"))
     await said(journal, "s2", chunk("agent_message", "a test that is flaky"))
     assert await found(journal, "flaky test") == [("s2", 1), ("s1", 1)]
@@ -131,7 +139,8 @@ async def test_a_phrase_is_words_in_a_row(journal: Journal) -> None:
     assert await found(journal, '"flaky tes"') == []
 
 
-async def test_the_best_come_first_by_rank(journal: Journal) -> None:
+@promised
+async def the_best_come_first_by_rank(journal: Journal) -> None:
     await said(journal, "best", chunk("agent_message", "flaky flaky"))
     await said(journal, "long", chunk("agent_message", "flaky " + "and more words " * 20))
     assert [hit.session_id for hit in await journal.search("flaky")] == ["long", "best"]
@@ -140,7 +149,8 @@ async def test_the_best_come_first_by_rank(journal: Journal) -> None:
     assert len(await journal.search(Sought("flaky", rank=True, limit=1))) == 1
 
 
-async def test_what_is_indexed_later_stands_where_it_was_said(journal: Journal) -> None:
+@promised
+async def what_is_indexed_later_stands_where_it_was_said(journal: Journal) -> None:
     await told(journal, "new", 9_000, 19_000)
     await journal.catch_up(9)
     await told(journal, "old", 1_000, 15_000)
@@ -151,7 +161,8 @@ async def test_what_is_indexed_later_stands_where_it_was_said(journal: Journal) 
     assert [(hit.session_id, hit.at) for hit in hits] == [("new", 19_000), ("old", 15_000)]
 
 
-async def test_entries_of_one_moment_stay_in_their_order(journal: Journal) -> None:
+@promised
+async def entries_of_one_moment_stay_in_their_order(journal: Journal) -> None:
     for session in ("a", "b", "c"):
         await told(journal, session, *[5_000] * 40, 1_000)
         await journal.catch_up(9)
@@ -162,14 +173,16 @@ async def test_entries_of_one_moment_stay_in_their_order(journal: Journal) -> No
         assert seqs == [*range(41, 0, -1)]
 
 
-async def test_each_turn_that_settles_catches_up_with_a_piece(journal: Journal) -> None:
+@promised
+async def each_turn_that_settles_catches_up_with_a_piece(journal: Journal) -> None:
     await told(journal, "imported", 1)
     await said(journal, "live", chunk("agent_message", "now"))
     assert await journal.catch_up(0) == 0
     assert await found(journal, "word0") == [("imported", 1)]
 
 
-async def test_what_is_not_settled_is_found_too_as_it_will_be_settled(
+@promised
+async def what_is_not_settled_is_found_too_as_it_will_be_settled(
     journal: Journal,
 ) -> None:
     await said(journal, "old", chunk("agent_message", "a flaky test"))
@@ -184,7 +197,8 @@ async def test_what_is_not_settled_is_found_too_as_it_will_be_settled(
     assert [hit.session_id for hit in hits] == ["old"]
 
 
-async def test_what_is_not_settled_obeys_the_filters(journal: Journal) -> None:
+@promised
+async def what_is_not_settled_obeys_the_filters(journal: Journal) -> None:
     await running(journal, "s1", text("word"), cwd="/x")
     await running(journal, "s2", text("other"), chunk("agent_message", "word"), cwd="/y")
     for sought, places in (
@@ -198,7 +212,8 @@ async def test_what_is_not_settled_obeys_the_filters(journal: Journal) -> None:
         assert [(hit.session_id, hit.seq) for hit in hits] == places
 
 
-async def test_a_hit_tells_whose_words_they_are_and_where(journal: Journal) -> None:
+@promised
+async def a_hit_tells_whose_words_they_are_and_where(journal: Journal) -> None:
     new = NewSession("s1", "claude", "/home/me/project", title="A title")
     lease = await journal.create(new)
     await journal.append(lease, [("prompt", [b'[{"type":"text","text":"A word, or Two words"}]'])])
@@ -209,7 +224,8 @@ async def test_a_hit_tells_whose_words_they_are_and_where(journal: Journal) -> N
     assert [hit.excerpt[start:end] for start, end in hit.marks] == ["word", "Two"]
 
 
-async def test_an_excerpt_has_as_many_of_the_words_as_can_be(journal: Journal) -> None:
+@promised
+async def an_excerpt_has_as_many_of_the_words_as_can_be(journal: Journal) -> None:
     text = f"one {'x ' * 200} other {'y ' * 200} one more and the other {'z ' * 200}"
     await said(journal, "s1", chunk("agent_message", text))
     (hit,) = await journal.search("other one")
@@ -217,7 +233,8 @@ async def test_an_excerpt_has_as_many_of_the_words_as_can_be(journal: Journal) -
     assert [hit.excerpt[start:end] for start, end in hit.marks] == ["one", "other"]
 
 
-async def test_whole_words_are_marked_before_parts_of_others(journal: Journal) -> None:
+@promised
+async def whole_words_are_marked_before_parts_of_others(journal: Journal) -> None:
     await said(journal, "s1", chunk("agent_message", "other the there"))
     (hit,) = await journal.search("the")
     assert hit.marks == ((6, 9),)

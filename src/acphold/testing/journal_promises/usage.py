@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from acphold.history import PastEntry
 from acphold.journal import Journal, NewSession, RowChange
-from tests.journal.conversations import cost, encode, used
+from acphold.testing.journal_promises.promise import promised
+from acphold.testing.journal_promises.scenes import cost, encode, used
 
 DAY = 24 * 3600 * 1000
 
@@ -22,7 +23,8 @@ async def used_in(journal: Journal, name: str, agent: str, cwd: str, *days: int)
     await journal.catch_up(9)
 
 
-async def test_what_was_reported_is_added_up_by_agent_folder_and_session(journal: Journal) -> None:
+@promised
+async def what_was_reported_is_added_up_by_agent_folder_and_session(journal: Journal) -> None:
     await used_in(journal, "s1", "a", "/one", 100, 50)
     await used_in(journal, "s2", "a", "/two", 7)
     await used_in(journal, "s3", "b", "/two", 30)
@@ -36,7 +38,8 @@ async def test_what_was_reported_is_added_up_by_agent_folder_and_session(journal
     assert {of.name: of.tokens.total for of in by_session.groups} == {"s1": 150, "s2": 7}
 
 
-async def test_only_what_was_reported_since_then_in_the_folder_is_added_up(
+@promised
+async def only_what_was_reported_since_then_in_the_folder_is_added_up(
     journal: Journal,
 ) -> None:
     await used_in(journal, "s1", "a", "/one", 100, 50)
@@ -46,7 +49,8 @@ async def test_only_what_was_reported_since_then_in_the_folder_is_added_up(
     assert (await journal.usage("agent", cwd="/two/.")).total.tokens.total == 7
 
 
-async def test_who_told_no_tokens_is_counted_as_such(journal: Journal) -> None:
+@promised
+async def who_told_no_tokens_is_counted_as_such(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/w"))
     answer = b'{"stopReason":"end_turn"}'
     await journal.append(lease, [("turn_end", [answer])], RowChange(prompted=True))

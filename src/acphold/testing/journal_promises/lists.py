@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from acphold.errors import CursorError, UnknownSessionError
 from acphold.journal import (
     Journal,
@@ -12,7 +10,8 @@ from acphold.journal import (
     RowChange,
     cursor,
 )
-from tests.journal.listing import put
+from acphold.testing.journal_promises.promise import promised, raises
+from acphold.testing.journal_promises.scenes import put
 
 EVERYTHING = ListFilter(include_unprompted=True)
 
@@ -24,13 +23,15 @@ async def ids(
     return [row.session_id for row in await journal.page(filter, after, limit)]
 
 
-async def test_the_newest_come_first(journal: Journal) -> None:
+@promised
+async def the_newest_come_first(journal: Journal) -> None:
     for session_id, at in (("b", 2), ("a", 1), ("d", 3), ("c", 3)):
         await put(journal, session_id, at)
     assert await ids(journal, ListFilter()) == ["d", "c", "b", "a"]
 
 
-async def test_agent_and_folder_narrow_the_list(journal: Journal) -> None:
+@promised
+async def agent_and_folder_narrow_the_list(journal: Journal) -> None:
     await put(journal, "1", 1, agent="a", cwd="/x")
     await put(journal, "2", 2, agent="a", cwd="/y")
     await put(journal, "3", 3, agent="b", cwd="/x")
@@ -40,7 +41,8 @@ async def test_agent_and_folder_narrow_the_list(journal: Journal) -> None:
     assert await ids(journal, ListFilter(agents=("b",), cwd="/y")) == []
 
 
-async def test_a_session_never_prompted_is_listed_only_while_it_is_held(
+@promised
+async def a_session_never_prompted_is_listed_only_while_it_is_held(
     journal: Journal,
 ) -> None:
     await put(journal, "new", 2, prompted=False)
@@ -56,7 +58,8 @@ async def test_a_session_never_prompted_is_listed_only_while_it_is_held(
     assert await ids(journal, EVERYTHING) == ["other", "new", "old", "older"]
 
 
-async def test_pages_stay_whole_while_the_list_changes(journal: Journal) -> None:
+@promised
+async def pages_stay_whole_while_the_list_changes(journal: Journal) -> None:
     for n in range(5):
         await put(journal, f"s{n}", n)
     first = await journal.page(ListFilter(), None, 2)
@@ -66,7 +69,8 @@ async def test_pages_stay_whole_while_the_list_changes(journal: Journal) -> None
     assert await ids(journal, ListFilter(), first[-1].key, 2) == ["s1", "s0"]
 
 
-async def test_archived_sessions_are_left_out_or_in_or_alone(journal: Journal) -> None:
+@promised
+async def archived_sessions_are_left_out_or_in_or_alone(journal: Journal) -> None:
     for number in range(4):
         await put(journal, f"s{number}", number)
     await journal.change("s1", RowChange(archived=True))
@@ -77,19 +81,21 @@ async def test_archived_sessions_are_left_out_or_in_or_alone(journal: Journal) -
     await journal.change("s2", RowChange(archived=False))
     assert await ids(journal, ListFilter()) == ["s3", "s2", "s0"]
     assert [row.archived for row in await journal.page(ListFilter(archived="only"))] == [True]
-    with pytest.raises(UnknownSessionError):
+    with raises(UnknownSessionError):
         await journal.change("nobody", RowChange(archived=True))
 
 
-async def test_a_cursor_is_refused_by_a_list_with_another_archive_filter(
+@promised
+async def a_cursor_is_refused_by_a_list_with_another_archive_filter(
     journal: Journal,
 ) -> None:
     text = cursor.encode(ListKey(1, "s"), ListFilter(), await journal.cursor_secret())
-    with pytest.raises(CursorError, match="another filter"):
+    with raises(CursorError, match="another filter"):
         cursor.decode(text, ListFilter(archived="include"), await journal.cursor_secret())
 
 
-async def test_sessions_of_several_agents_stand_in_one_list(journal: Journal) -> None:
+@promised
+async def sessions_of_several_agents_stand_in_one_list(journal: Journal) -> None:
     for n in range(6):
         await put(journal, str(n), n, agent="abc"[n % 3])
     wanted = ListFilter(agents=("a", "c", "a"))

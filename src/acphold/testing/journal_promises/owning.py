@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import os
 
-import pytest
-import pytest_asyncio
-
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.journal import At, Free, Here, Journal, Listed, NewSession, RowChange, Silent
-from tests.journal.conversations import begun
+from acphold.testing.journal_promises.promise import promised, raises
+from acphold.testing.journal_promises.scenes import begun
 
 
-async def test_the_old_owner_writes_nothing_after_a_takeover(journal: Journal) -> None:
+@promised
+async def the_old_owner_writes_nothing_after_a_takeover(journal: Journal) -> None:
     old = await begun(journal)
     [kept] = await journal.append(old, [("update", [b"1"])])
     new = await journal.acquire("s1")
     assert (new.epoch, new.next_seq) == (2, 2)
-    with pytest.raises(LeaseLostError):
+    with raises(LeaseLostError):
         await journal.append(old, [("update", [b"2"])])
-    with pytest.raises(LeaseLostError):
+    with raises(LeaseLostError):
         await journal.change(old, RowChange(title="mine"))
     [lost] = await journal.renew([old, new])
     assert (lost.session_id, lost.deleted) == ("s1", False)
@@ -32,7 +31,8 @@ async def test_the_old_owner_writes_nothing_after_a_takeover(journal: Journal) -
     assert (await journal.append(new, [("update", [b"2"])]))[0].first_seq == 2
 
 
-async def test_taking_over_repairs_the_time_that_a_crash_kept_from_being_written(
+@promised
+async def taking_over_repairs_the_time_that_a_crash_kept_from_being_written(
     journal: Journal,
 ) -> None:
     lease = await journal.create(NewSession("s1", "a", "/", created_at=5))
@@ -42,7 +42,8 @@ async def test_taking_over_repairs_the_time_that_a_crash_kept_from_being_written
     assert (await journal.session("s1")).updated_at == segment.at
 
 
-async def test_an_entry_and_what_it_changes_in_the_row_are_written_together_or_not_at_all(
+@promised
+async def an_entry_and_what_it_changes_in_the_row_are_written_together_or_not_at_all(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -51,25 +52,27 @@ async def test_an_entry_and_what_it_changes_in_the_row_are_written_together_or_n
     row = await journal.session("s1")
     assert (row.title, row.updated_at, row.prompted, row.cwd) == ("T", 99, True, "/v")
     await journal.acquire("s1")
-    with pytest.raises(LeaseLostError):
+    with raises(LeaseLostError):
         await journal.append(lease, [("prompt", [b"[]"])], RowChange(title="lost"))
     assert (await journal.session("s1")).title == "T"
     assert (await journal.session("s1")).last_seq == 1
     assert lease.next_seq == 2
 
 
-async def test_what_cannot_be_written_to_the_row_takes_the_entry_back(
+@promised
+async def what_cannot_be_written_to_the_row_takes_the_entry_back(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
     too_large = RowChange(updated_at=1 << 70)
-    with pytest.raises(OverflowError):
+    with raises(OverflowError):
         await journal.append(lease, [("prompt", [b"[]"])], too_large)
     assert await journal.read("s1", 0) == []
     assert (await journal.append(lease, [("prompt", [b"[]"])]))[0].first_seq == 1
 
 
-async def test_folders_of_a_session_can_be_corrected(journal: Journal) -> None:
+@promised
+async def folders_of_a_session_can_be_corrected(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.change(lease, RowChange(additional_directories=("/a", "/b")))
     assert (await journal.session("s1")).additional_directories == ("/a", "/b")
@@ -77,16 +80,18 @@ async def test_folders_of_a_session_can_be_corrected(journal: Journal) -> None:
     assert (await journal.session("s1")).additional_directories == ()
 
 
-async def test_who_lost_the_session_cannot_link_it(journal: Journal) -> None:
+@promised
+async def who_lost_the_session_cannot_link_it(journal: Journal) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
-    with pytest.raises(LeaseLostError) as caught:
+    with raises(LeaseLostError) as caught:
         await journal.link(lease, "a", "d1")
     assert not caught.value.deleted
     assert await journal.linked("a", ["d1"]) == {}
 
 
-async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_first(
+@promised
+async def an_id_that_is_given_out_again_is_another_session_to_who_held_the_first(
     journal: Journal, other: Journal
 ) -> None:
     lease = await begun(journal)
@@ -100,7 +105,7 @@ async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_
         journal.link(lease, "a", "d1"),
         journal.delete(lease),
     ):
-        with pytest.raises(LeaseLostError) as caught:
+        with raises(LeaseLostError) as caught:
             await attempt
         assert caught.value.deleted
     await journal.settle(lease, 9)
@@ -111,7 +116,8 @@ async def test_an_id_that_is_given_out_again_is_another_session_to_who_held_the_
     assert await other.read("s1", 0) == []
 
 
-async def test_a_session_that_its_owner_deletes_leaves_no_tombstone(
+@promised
+async def a_session_that_its_owner_deletes_leaves_no_tombstone(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
@@ -124,12 +130,13 @@ async def test_a_session_that_its_owner_deletes_leaves_no_tombstone(
     assert again.next_seq == 1
 
 
-async def test_a_session_is_not_deleted_under_a_lease_that_another_process_has_taken_over(
+@promised
+async def a_session_is_not_deleted_under_a_lease_that_another_process_has_taken_over(
     journal: Journal,
 ) -> None:
     lease = await begun(journal)
     await journal.acquire("s1")
-    with pytest.raises(LeaseLostError):
+    with raises(LeaseLostError):
         await journal.delete(lease)
     assert (await journal.session("s1")).session_id == "s1"
 
@@ -137,8 +144,7 @@ async def test_a_session_is_not_deleted_under_a_lease_that_another_process_has_t
 # -- who owns it ------------------------------------------------------------------------------
 
 
-@pytest_asyncio.fixture
-async def session(journal: Journal) -> str:
+async def free(journal: Journal) -> str:
     """A session that nobody owns."""
     await journal.release(await begun(journal))
     return "s1"
@@ -150,9 +156,11 @@ async def owner_of(journal: Journal, session: str) -> At | Silent:
     return whose
 
 
-async def test_a_session_belongs_to_its_owner_and_is_free_again_when_that_lets_go(
-    journal: Journal, other: Journal, session: str
+@promised
+async def a_session_belongs_to_its_owner_and_is_free_again_when_that_lets_go(
+    journal: Journal, other: Journal
 ) -> None:
+    session = await free(journal)
     before = await journal.owner(session)
     assert isinstance(before, Free)
     lease = await journal.acquire(session, before.epoch)
@@ -163,9 +171,9 @@ async def test_a_session_belongs_to_its_owner_and_is_free_again_when_that_lets_g
     assert await other.owner(session) == Free(lease.epoch)
 
 
-async def test_two_owners_of_one_process_are_two(
-    journal: Journal, other: Journal, session: str
-) -> None:
+@promised
+async def two_owners_of_one_process_are_two(journal: Journal, other: Journal) -> None:
+    session = await free(journal)
     await journal.acquire(session)
     await other.create(NewSession("s2", "a", "/w"))
     one, two = await owner_of(other, session), await owner_of(journal, "s2")
@@ -173,18 +181,20 @@ async def test_two_owners_of_one_process_are_two(
     assert one.owner.pid == two.owner.pid
 
 
-async def test_one_of_two_that_take_what_is_free_gets_it(
-    journal: Journal, other: Journal, session: str
-) -> None:
+@promised
+async def one_of_two_that_take_what_is_free_gets_it(journal: Journal, other: Journal) -> None:
+    session = await free(journal)
     seen = (await journal.owner(session)).epoch
     await other.acquire(session, seen)
-    with pytest.raises(HeldElsewhereError):
+    with raises(HeldElsewhereError):
         await journal.acquire(session, seen)
 
 
-async def test_an_owner_tells_where_it_is_reached_also_when_that_changes(
-    journal: Journal, other: Journal, session: str
+@promised
+async def an_owner_tells_where_it_is_reached_also_when_that_changes(
+    journal: Journal, other: Journal
 ) -> None:
+    session = await free(journal)
     await other.renew(addresses=["unix:/one"])
     await other.acquire(session)
     assert (await owner_of(journal, session)).owner.addresses == ("unix:/one",)
@@ -192,9 +202,11 @@ async def test_an_owner_tells_where_it_is_reached_also_when_that_changes(
     assert (await owner_of(journal, session)).owner.addresses == ("unix:/two", "wss://far")
 
 
-async def test_what_an_import_works_on_and_what_a_retired_owner_has_may_be_taken(
-    journal: Journal, other: Journal, session: str
+@promised
+async def what_an_import_works_on_and_what_a_retired_owner_has_may_be_taken(
+    journal: Journal, other: Journal
 ) -> None:
+    session = await free(journal)
     await other.acquire(session, yields=True)
     assert (await owner_of(journal, session)).yields
     lease = await other.acquire(session)
@@ -204,18 +216,20 @@ async def test_what_an_import_works_on_and_what_a_retired_owner_has_may_be_taken
     assert await other.append(lease, [("update", [b"1"])])  # until somebody does take it
 
 
-async def test_two_processes_can_use_one_journal(journal: Journal, other: Journal) -> None:
+@promised
+async def two_processes_can_use_one_journal(journal: Journal, other: Journal) -> None:
     ours, theirs = await begun(journal, "s1"), await begun(other, "s2")
     await journal.append(ours, [("update", [b"1"])])
     await other.append(theirs, [("update", [b"2"])])
     assert await other.read("s1", 0) == await journal.read("s1", 0)
     taken = await other.acquire("s1")
-    with pytest.raises(LeaseLostError):
+    with raises(LeaseLostError):
         await journal.append(ours, [("update", [b"3"])])
     assert await other.append(taken, [("update", [b"3"])]) == await journal.read("s1", 1)
 
 
-async def test_what_another_has_taken_or_deleted_is_found_lost_by_the_next_look(
+@promised
+async def what_another_has_taken_or_deleted_is_found_lost_by_the_next_look(
     journal: Journal, other: Journal
 ) -> None:
     taken, gone = await begun(journal), await begun(journal, "s2")
@@ -226,11 +240,12 @@ async def test_what_another_has_taken_or_deleted_is_found_lost_by_the_next_look(
     assert (type(now), now.epoch) == (At, theirs.epoch)
     assert await journal.owner("s2") == Here(gone.epoch)
     await other.delete("s2")
-    with pytest.raises(UnknownSessionError):
+    with raises(UnknownSessionError):
         await journal.owner("s2")
 
 
-async def test_what_was_let_go_or_taken_again_here_is_known_at_once(journal: Journal) -> None:
+@promised
+async def what_was_let_go_or_taken_again_here_is_known_at_once(journal: Journal) -> None:
     lease = await begun(journal)
     assert await journal.owner("s1") == Here(lease.epoch)
     again = await journal.acquire("s1")
@@ -239,16 +254,17 @@ async def test_what_was_let_go_or_taken_again_here_is_known_at_once(journal: Jou
     assert await journal.owner("s1") == Free(again.epoch)
     await journal.acquire("s1")
     await journal.delete("s1")
-    with pytest.raises(UnknownSessionError):
+    with raises(UnknownSessionError):
         await journal.owner("s1")
 
 
-async def test_a_session_that_an_import_has_only_listed_is_free_to_whoever_saw_that(
+@promised
+async def a_session_that_an_import_has_only_listed_is_free_to_whoever_saw_that(
     journal: Journal,
 ) -> None:
     await journal.enlist([Listed(NewSession("s1", "a", "/"), "d1", 1000, b"there")])
     assert await journal.owner("s1") == Free(0)
     lease = await journal.acquire("s1", 0)
     assert await journal.owner("s1") == Here(lease.epoch)
-    with pytest.raises(HeldElsewhereError):
+    with raises(HeldElsewhereError):
         await journal.acquire("s1", 0)

@@ -1,0 +1,146 @@
+"""A journal that is kept in a place of your own.
+
+What is kept of sessions goes through seven seams, which together are a `Journal`. A class of yours
+that fulfils them is a store; `acphold.testing.JOURNAL_PROMISES` tells whether it keeps what acphold
+relies on. It is opened for the URLs of a scheme that it claims:
+
+    acphold.stores.register("mine", open_mine)
+    agent.run(journal="mine://somewhere")
+
+or, for the commands too, by an entry point of its package:
+
+    [project.entry-points."acphold.stores"]
+    mine = "my_package:open_mine"
+
+The classes are as `acphold` itself uses them. Experimental: they may change with any release.
+"""
+
+from __future__ import annotations
+
+from acphold.errors import (
+    AmbiguousIdError,
+    HeldElsewhereError,
+    IllegibleNameError,
+    JournalBusyError,
+    JournalUnavailableError,
+    LeaseLostError,
+    NewerJournalError,
+    NotAJournalError,
+    ReadOnlyJournalError,
+    RewrittenError,
+    SessionExistsError,
+    TranscriptError,
+)
+from acphold.history.entries import Entry, PastEntry, Run, Segment
+from acphold.history.fold import Summary
+from acphold.journal.access import Access, AccessToken, Deed, Share
+from acphold.journal.in_file import InFile, Large, Repaired, Sizes
+from acphold.journal.journal import (
+    Append,
+    Archived,
+    Arrivals,
+    Entries,
+    Grouping,
+    Index,
+    Journal,
+    Lease,
+    Links,
+    Listed,
+    ListFilter,
+    ListKey,
+    NewSession,
+    Origin,
+    Owners,
+    PageBack,
+    Part,
+    RowChange,
+    RowChanges,
+    SearchHit,
+    SessionRow,
+    Sessions,
+    Sought,
+    Speaker,
+    Tokens,
+    UsageSum,
+    UsageSums,
+)
+from acphold.journal.owners import (
+    RENEW_SECONDS,
+    SILENT_SECONDS,
+    At,
+    Free,
+    Here,
+    Owner,
+    Silent,
+    Whose,
+)
+from acphold.journal.stores import OpenStore, open_journal, register
+from acphold.journal.transcripts import ReadTranscript, Transcripts
+
+__all__ = [
+    "RENEW_SECONDS",
+    "SILENT_SECONDS",
+    "Access",
+    "AccessToken",
+    "AmbiguousIdError",
+    "Append",
+    "Archived",
+    "Arrivals",
+    "At",
+    "Deed",
+    "Entries",
+    "Entry",
+    "Free",
+    "Grouping",
+    "HeldElsewhereError",
+    "Here",
+    "IllegibleNameError",
+    "InFile",
+    "Index",
+    "Journal",
+    "JournalBusyError",
+    "JournalUnavailableError",
+    "Large",
+    "Lease",
+    "LeaseLostError",
+    "Links",
+    "ListFilter",
+    "ListKey",
+    "Listed",
+    "NewSession",
+    "NewerJournalError",
+    "NotAJournalError",
+    "OpenStore",
+    "Origin",
+    "Owner",
+    "Owners",
+    "PageBack",
+    "Part",
+    "PastEntry",
+    "ReadOnlyJournalError",
+    "ReadTranscript",
+    "Repaired",
+    "RewrittenError",
+    "RowChange",
+    "RowChanges",
+    "Run",
+    "SearchHit",
+    "Segment",
+    "SessionExistsError",
+    "SessionRow",
+    "Sessions",
+    "Share",
+    "Silent",
+    "Sizes",
+    "Sought",
+    "Speaker",
+    "Summary",
+    "Tokens",
+    "TranscriptError",
+    "Transcripts",
+    "UsageSum",
+    "UsageSums",
+    "Whose",
+    "open_journal",
+    "register",
+]
