@@ -165,7 +165,7 @@ def list_sessions(
     With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt
     (ISO 8601, UTC), messageCount, outcome (of the last turn), unseen (whether it ended with nobody
     there), unread, archived, origins and live: null, or an object with state (live, running or
-    waiting), clients, background and pid.
+    waiting), clients, questions (ids of what waits for you), background and pid.
 
     With --follow lines are added as sessions begin, run, wait for you, end, and go, whichever
     process has them. With --json each is an event then: the first line has all `sessions` there

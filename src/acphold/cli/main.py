@@ -49,6 +49,7 @@ COMMANDS = {
     "resume": Entry("resume", "Find a conversation, and go on with it."),
     "chat": Entry("chat", "Talk to an agent in the terminal."),
     "attach": Entry("attach", "Join a session that is live in some acphold process."),
+    "inbox": Entry("inbox", "See what waits for you in all sessions, and answer it."),
     "ask": Entry("ask", "Ask an agent one thing, without an editor."),
     "sign-in": Entry("sign_in", "Sign in with an agent."),
     "sign-out": Entry("sign_in", "Sign out with an agent.", "sign_out_parser"),

@@ -98,6 +98,14 @@ class _Hits(Struct, rename="camel"):
     next_cursor: str | None = None
 
 
+class _Inbox(Struct):
+    questions: list[Raw]
+
+
+class _Decided(Struct):
+    decisions: list[Raw]
+
+
 class FarSession(NamedTuple):
     """A session there; `line` is its JSON as it came, here and below."""
 
@@ -195,6 +203,17 @@ class ServerPages:
                 break
             asked["cursor"] = page.next_cursor
         return found
+
+    async def inbox(self) -> list[str]:
+        """What waits for a person there, as lines of JSON: see `acphold inbox --json`."""
+        return [_line(raw) for raw in (await self._get("/inbox", {}, _Inbox)).questions]
+
+    async def decisions(self, limit: int) -> list[str]:
+        """What was decided there last, the newest first, as lines of JSON."""
+        asked = {"limit": str(min(limit, AT_ONCE))}
+        return [
+            _line(raw) for raw in (await self._get("/inbox/history", asked, _Decided)).decisions
+        ]
 
     async def _get(self, path: str, asked: dict[str, str], kind: type[T]) -> T:
         try:

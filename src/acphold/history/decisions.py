@@ -38,7 +38,7 @@ class AskedQuestion(Struct, frozen=True):
     def title(self) -> str:
         """What is asked, for people, as far as the request itself says it."""
         if self.method == _PERMISSION:
-            return string(self._tool_call.get("title")) or "a tool call"
+            return string(self.tool_call.get("title")) or "a tool call"
         return string(members(self.params).get("message")) or self.method
 
     @property
@@ -47,12 +47,13 @@ class AskedQuestion(Struct, frozen=True):
 
         Then an earlier `tool_call` has (schema, `RequestPermissionRequest`: an update of it).
         """
-        if self.method != _PERMISSION or string(self._tool_call.get("title")):
+        if self.method != _PERMISSION or string(self.tool_call.get("title")):
             return None
-        return string(self._tool_call.get("toolCallId"))
+        return string(self.tool_call.get("toolCallId"))
 
     @property
-    def _tool_call(self) -> dict[str, bytes]:
+    def tool_call(self) -> dict[str, bytes]:
+        """What a permission request says of the call that it is about."""
         return members(members(self.params).get("toolCall", b""))
 
     @property

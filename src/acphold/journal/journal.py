@@ -412,11 +412,18 @@ class Entries(Protocol):
         """
 
     async def read_back(
-        self, session_id: str, before: int | None, limit: int, limit_bytes: int = READ_BYTES
+        self,
+        session_id: str,
+        before: int | None,
+        limit: int,
+        limit_bytes: int = READ_BYTES,
+        *,
+        kinds: Sequence[str] = (),
     ) -> PageBack:
         """The last `limit` entries below `before`, or of all, without those that are void.
 
-        About `limit_bytes` of them at most, but one at least when there is one. Raises
+        With `kinds`, those of these kinds alone; the others are passed over unread. About
+        `limit_bytes` of them at most, but one at least when there is one. Raises
         UnknownSessionError, and RewrittenError when `before` is inside of what was put together
         since somebody read it: only from the end on can be read then.
         """

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
+from msgspec import Raw
 
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
@@ -18,6 +19,7 @@ from acphold.journal import SearchHit, SessionRow
 from acphold.presentation.visible_text import iso, visible_json
 
 if TYPE_CHECKING:
+    from acphold.server.inbox import InboxQuestion
     from acphold.server.neighbours import Live
 
 
@@ -53,6 +55,7 @@ def session_json(row: SessionRow, live: Live, outcomes: Outcomes) -> str:
         else {
             "state": session.state,
             "clients": session.clients,
+            "questions": session.questions,
             "background": process.is_background,
             "pid": process.pid,
         },
@@ -63,6 +66,36 @@ def session_json(row: SessionRow, live: Live, outcomes: Outcomes) -> str:
 def entry_json(entry: Entry) -> str:
     """An entry; its update is as it was journalled."""
     return visible_json(exact_entry_json(entry))
+
+
+def question_json(found: InboxQuestion) -> str:
+    """A question of the inbox; one that is not open any more has what came of it beside it."""
+    question, answer = found.question, found.answer
+    facts = {
+        "id": question.id,
+        "sessionId": found.row.session_id,
+        "seq": found.seq,
+        "place": place_name(found.row.session_id, found.seq),
+        "at": iso(found.at),
+        "agent": found.row.agent,
+        "cwd": found.row.cwd,
+        "title": found.row.title,
+        "asks": found.asks,
+        "method": question.method,
+    }
+    if answer is None:
+        call = {name: Raw(value) for name, value in found.call.items()}
+        facts |= {"params": Raw(question.params), "toolCall": call or None}
+    else:
+        came = answer.came(question)
+        facts |= {
+            "answeredAt": iso(found.answered_at),
+            "outcome": answer.outcome,
+            "how": came.how,
+            "said": came.said,
+            "client": answer.client,
+        }
+    return visible_json(msgspec.json.encode(facts).decode(errors="replace"))
 
 
 def exact_entry_json(entry: Entry) -> str:

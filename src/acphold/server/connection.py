@@ -398,6 +398,7 @@ class Connection:
                     it.client.only_watches(conversation.id)
                     for it in conversation.session.attachments
                 ),
+                tuple(question.entry.id for question in conversation.questions.waiting),
             )
             for conversation in self._hub.conversations
             if principal.owns(conversation.session.tenant)

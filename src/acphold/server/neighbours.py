@@ -45,7 +45,8 @@ class LiveSession(Struct, frozen=True, rename="camel"):
     """A session in the memory of a process.
 
     `clients` have it open, of which `watching` only look on; `running` while a turn runs,
-    `waiting` while the agent waits for a person's answer.
+    `waiting` while the agent waits for a person's answer; `questions` are the ids of what it has
+    asked (one of an earlier release does not tell them).
     """
 
     session_id: str
@@ -53,6 +54,7 @@ class LiveSession(Struct, frozen=True, rename="camel"):
     running: bool = False
     waiting: bool = False
     watching: int = 0
+    questions: tuple[str, ...] = ()
 
     @property
     def state(self) -> str:

@@ -7,6 +7,7 @@
     POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
     GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`;
                       the list as it changes: see `web.list_feed`
+    GET /inbox …      what waits for a person in all sessions, and what was decided: see there
     GET /             the page for a browser, and what it is made of: see `web.page_files`
     GET /metrics      figures for who watches over the server: see `web.metrics`
     GET /health       {"status": "ok"}; this and the page alone need no token
@@ -35,7 +36,7 @@ from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import Exchange
 from acphold.web.gate import COOKIE, SUBPROTOCOL, Admitted, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
-from acphold.web.journal_pages import SEARCH, SESSIONS, JournalPages
+from acphold.web.journal_pages import INBOX, SEARCH, SESSIONS, JournalPages
 from acphold.web.list_feed import FEED, ListFeed
 from acphold.web.metrics import METRICS, Metrics
 from acphold.web.page_files import PageFiles
@@ -185,7 +186,7 @@ async def _request(
         case _, path if path == METRICS:
             admitted = await _admitted(gate, exchange)
             await metrics.answer(exchange, admitted.principal)
-        case _, path if path.startswith((SESSIONS, SEARCH)):
+        case _, path if path.startswith((SESSIONS, SEARCH, INBOX)):
             admitted = await _admitted(gate, exchange)
             await pages.answer(exchange, admitted.principal)
         case _:

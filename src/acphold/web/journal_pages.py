@@ -3,9 +3,13 @@
     GET /sessions             {"sessions": [ROW…], "nextCursor"}, the newest first
     GET /sessions/ID/entries  {"entries": [ENTRY…], "before"}, the newest first
     GET /search               {"hits": [HIT…], "nextCursor"}
+    GET /inbox                {"questions": [QUESTION…]}, open ones, what has waited longest first
+    GET /inbox/history        {"decisions": [DECISION…], "nextCursor"}, the newest first
 
-ROW, ENTRY and HIT are what `acphold list`, `show` and `search` print with --json. All of it needs
-the scope watch; what is not there for somebody (`server.principals`) is not there here.
+ROW, ENTRY and HIT are what `acphold list`, `show` and `search` print with --json, QUESTION and
+DECISION what `acphold inbox` prints. All of it needs the scope watch; what is not there for
+somebody (`server.principals`) is not there here. A question is answered over ACP alone (`/acp`),
+with the scope answer.
 """
 
 from __future__ import annotations
@@ -36,8 +40,15 @@ from acphold.journal import (
 from acphold.journal import cursor as cursors
 from acphold.journal.hits import terms
 from acphold.known_agents import keys_of, short_name
-from acphold.presentation.json_facts import entry_json, hit_json, place_name, session_json
+from acphold.presentation.json_facts import (
+    entry_json,
+    hit_json,
+    place_name,
+    question_json,
+    session_json,
+)
 from acphold.schema import LIST_SESSIONS, LOAD_SESSION
+from acphold.server.inbox import Whose, decisions, open_questions
 from acphold.server.principals import Principal
 from acphold.web.exchange import Exchange
 from acphold.web.gate import RefusedError
@@ -46,6 +57,8 @@ from acphold.web.parameters import Parameters
 
 SESSIONS: Final = "/sessions"
 SEARCH: Final = "/search"
+INBOX: Final = "/inbox"
+DECISIONS: Final = "/inbox/history"
 ENTRIES: Final = "/entries"
 """How the address of a session's entries ends."""
 
@@ -62,6 +75,9 @@ LOOKED_THROUGH: Final = 5000
 LAST_SEQ: Final = (1 << 32) - 1
 """The highest number of an entry."""
 
+LAST_MOMENT: Final = 1 << 53
+"""The highest time that a cursor may have, in ms."""
+
 FOR_GOOD: Final = "private, max-age=31536000, immutable"
 ASK_AGAIN: Final = "private, no-cache"
 """Cache-Control of what is settled, and of what may be another thing next time."""
@@ -74,7 +90,7 @@ class JournalPages:
         self._reader = reader
 
     async def answer(self, exchange: Exchange, principal: Principal) -> None:
-        """Answer a request to an address below SESSIONS or SEARCH; raises RefusedError."""
+        """Answer a request to an address below SESSIONS, SEARCH or INBOX; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
         body, keeping = await self._body(exchange, principal)
@@ -101,6 +117,10 @@ class JournalPages:
                 return await self._sessions(query, principal), ASK_AGAIN
             if path == SEARCH:
                 return await self._search(query, principal), ASK_AGAIN
+            if path == INBOX:
+                return await self._inbox(query, principal), ASK_AGAIN
+            if path == DECISIONS:
+                return await self._decisions(query, principal), ASK_AGAIN
             session_id = path.removeprefix(f"{SESSIONS}/").removesuffix(ENTRIES)
             if len(session_id) + len(SESSIONS) + 1 + len(ENTRIES) == len(path) and session_id:
                 return await self._entries(session_id, query, principal)
@@ -195,6 +215,31 @@ class JournalPages:
         if start + limit < len(hits):
             following = f"{start + limit}.{places[start + limit - 1]}"
         return _page("hits", map(hit_json, shown), following)
+
+    # -- the inbox ------------------------------------------------------------------------
+
+    async def _inbox(self, query: bytes, principal: Principal) -> bytes:
+        Parameters(query, ())
+        principal.check(LIST_SESSIONS.name, b"{}")
+        live = await self._reader.live_now()
+        wanted = Whose(principal.tenant, principal.session_id)
+        found = await self._reader.ask(lambda journal: open_questions(journal, live, wanted))
+        return _page("questions", map(question_json, found), None)
+
+    async def _decisions(self, query: bytes, principal: Principal) -> bytes:
+        asked = Parameters(query, ("session", "limit", "cursor"))
+        session_id = asked.text("session")
+        about = {} if session_id is None else {"sessionId": session_id}
+        principal.check(LIST_SESSIONS.name, encode(about))
+        limit = asked.number("limit", 1, MOST_ROWS) or ROWS
+        before = asked.number("cursor", 1, LAST_MOMENT)
+        live = await self._reader.live()
+        wanted = Whose(principal.tenant, session_id or principal.session_id)
+        found, following = await self._reader.ask(
+            lambda journal: decisions(journal, live, limit, before, wanted)
+        )
+        lines = map(question_json, found)
+        return _page("decisions", lines, None if following is None else str(following))
 
 
 async def _rows(

@@ -83,6 +83,16 @@ class JournalReader:
             self._live, self._live_at = asyncio.ensure_future(self.run(live_sessions())), now
         return await asyncio.shield(self._live)
 
+    async def live_now(self) -> Live:
+        """The same, as of now at the earliest: for who comes because of something that they were
+        told a moment ago."""
+        came = asyncio.get_running_loop().time()
+        if self._live is not None:
+            await asyncio.wait([self._live])
+        if self._live is not None and self._live_at < came:
+            self._live = None
+        return await self.live()
+
     def run(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
         """What comes of some work, which is done in the thread."""
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))

@@ -6,7 +6,7 @@ The functions run inside a transaction of the caller's and may raise sqlite3 err
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 from acphold.history.entries import KINDS, UPDATE, Segment
@@ -83,11 +83,18 @@ def read_back(
 
 
 def backwards(
-    connection: sqlite3.Connection, session: int, through: int
+    connection: sqlite3.Connection, session: int, through: int, kinds: Sequence[str] = ()
 ) -> Generator[Segment, None, None]:
-    """The segments that end by `through`, newest first; to be closed by who does not read all."""
+    """The segments that end by `through`, of these kinds if any are named, newest first; to be
+    closed by who does not read all."""
+    of_kinds = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     rows = connection.execute(
-        f"{_SELECT} ORDER BY key DESC", (session << SEQ_BITS, session << SEQ_BITS | through)
+        f"{_SELECT}{of_kinds} ORDER BY key DESC",
+        (
+            session << SEQ_BITS,
+            session << SEQ_BITS | through,
+            *(CODES.get(kind, kind) for kind in kinds),
+        ),
     )
     try:
         for row in rows:

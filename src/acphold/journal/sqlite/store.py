@@ -448,11 +448,17 @@ class SqliteJournal:
         return await self._look(page)
 
     async def read_back(
-        self, session_id: str, before: int | None, limit: int, limit_bytes: int = READ_BYTES
+        self,
+        session_id: str,
+        before: int | None,
+        limit: int,
+        limit_bytes: int = READ_BYTES,
+        *,
+        kinds: Sequence[str] = (),
     ) -> PageBack:
         def page(db: Connection) -> PageBack:
             with reading(db):
-                return upkeep.read_back(db, session_id, before, limit, limit_bytes)
+                return upkeep.read_back(db, session_id, before, limit, limit_bytes, kinds)
 
         return await self._background.run(page)
 

@@ -79,6 +79,7 @@ def read_back(
     before: int | None,
     limit: int,
     limit_bytes: int,
+    kinds: Sequence[str] = (),
 ) -> PageBack:
     """As `Journal.read_back`."""
     number, settled = _settled_through(connection, session_id)
@@ -93,9 +94,10 @@ def read_back(
                     f"session {session_id!r} was put in order since that was read, or it is no "
                     "`before` of a page; begin at the end of the session"
                 )
-            found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)
+            if not kinds or cut.kind in kinds:
+                found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)
             through = cut.first_seq - 1
-    with closing(segments.backwards(connection, number, through)) as rows:
+    with closing(segments.backwards(connection, number, through, kinds)) as rows:
         for segment in rows:
             if len(found) >= limit or (found and limit_bytes <= 0):
                 break

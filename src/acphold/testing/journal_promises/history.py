@@ -68,3 +68,24 @@ async def history_ends_where_it_is_to_end_also_inside_a_segment(
     found = [segment async for segment in history(journal, "s1", through=through)]
     assert numbers(found) == [*range(through)]
     assert found[-1].last_seq == through
+
+
+@promised
+async def entries_of_some_kinds_are_read_back_without_the_others(journal: Journal) -> None:
+    lease = await begun(journal)
+    for number in range(5):
+        await append(journal, lease, turn(f"ask {number}", chunk("agent_message", "…")))
+    all_ = (await journal.read_back("s1", None, 100)).entries
+    wanted = [entry for entry in all_ if entry.kind in ("prompt", "turn_end")]
+    found, before = list[object](), None
+    while True:
+        page = await journal.read_back("s1", before, 3, kinds=("prompt", "turn_end"))
+        assert len(page.entries) <= 3
+        found += page.entries
+        if (before := page.before) is None:
+            break
+    assert found == wanted
+    # A page that begins inside of a segment of another kind has none of it.
+    middle = next(entry.seq for entry in all_ if entry.kind == "update")
+    back = await journal.read_back("s1", middle + 1, 100, kinds=("prompt",))
+    assert {entry.kind for entry in back.entries} == {"prompt"}

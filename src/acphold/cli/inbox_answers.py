@@ -1,0 +1,195 @@
+"""A person goes through what waits for them, session by session, and answers it or leaves it open.
+
+They are asked as in `attach`, by `screen.answers`: we attach to the session, and it puts its open
+questions to us. What they leave for later is not answered at all: we go, and it stays open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from msgspec.structs import replace
+
+from acphold.agents.capabilities import ALL_AGENTS
+from acphold.cli.ask_person import Person
+from acphold.cli.command_line import Exit
+from acphold.cli.journals import path_of
+from acphold.cli.waiting import LOOK_SECONDS, NOTHING, Item, Reading, Source
+from acphold.errors import ConnectionLostError, UnknownSessionError
+from acphold.history.timeline import ToolCall
+from acphold.screen.answers import PersonAnswers
+from acphold.screen.flow import Flow
+from acphold.screen.panels import Choice, Field, Key
+
+if TYPE_CHECKING:
+    from acphold.client import FormQuestion, Options, PageQuestion, PermissionQuestion, RemoteAgent
+    from acphold.client.form_answers import Filled
+    from acphold.client.policy import PermissionAnswer
+
+T = TypeVar("T")
+
+LATER: Final = Key("l", "later: it stays open", "acphold/later")
+
+
+class _Later(Exception):
+    """The person leaves the question for later."""
+
+
+class Visitor(Person):
+    """A person who may leave each question for later; whoever goes away from one does."""
+
+    async def choose(self, choice: Choice) -> str | None:
+        answer = await super().choose(replace(choice, keys=(*choice.keys, LATER)))
+        if answer in (None, LATER.value):
+            raise _Later
+        return answer
+
+    async def enter(self, field: Field, wrong: str = "") -> str | None:
+        line = await super().enter(field, wrong)
+        if line is None:
+            raise _Later
+        return line
+
+    def status(self) -> Sequence[str]:
+        return ("the agent waits for your answer", "Ctrl-D: later", "Ctrl-C leaves")
+
+
+async def answer_all(source: Source, *, follow: bool) -> int:
+    """Ask all that waits, session by session; with `follow` also what comes, until Ctrl-C."""
+    flow = Flow()
+    visitor = Visitor(0, 2, flow)
+    left: set[str] = set()
+    answered = False
+    async with source.reading() as reading:
+        while True:
+            waiting = [item for item in await reading.items() if item.id not in left]
+            if waiting:
+                answered = True
+                session_id = waiting[0].session_id
+                visit = Visit(source, reading, visitor, flow, session_id)
+                left |= await visit.run()
+            elif follow:
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                break
+    if left:
+        flow.tell("Left for later; it stays open: acphold inbox")
+    elif not answered:
+        flow.tell(NOTHING)
+    visitor.changed()
+    return Exit.OK
+
+
+class Visit:
+    """One session: its questions are asked until none is open, or the person leaves the rest."""
+
+    def __init__(
+        self, source: Source, reading: Reading, visitor: Visitor, flow: Flow, session_id: str
+    ) -> None:
+        self._source = source
+        self._reading = reading
+        self._flow = flow
+        self._session_id = session_id
+        self._answers = PersonAnswers(flow)
+        self._answers.face = visitor
+        self._visitor = visitor
+        self._items: dict[str, Item] = {}
+        self._calls: dict[str, Item] = {}
+        self._later = 0
+        self._changed = asyncio.Event()
+
+    async def run(self) -> set[str]:
+        """The ids of those that are left for later."""
+        await self._look()
+        if not self._items:
+            return set()
+        first = next(iter(self._items.values()))
+        self._flow.tell(f"{first.where} · {first.age}")
+        self._visitor.changed()
+        try:
+            async with self._connected() as agent:
+                await agent.resume_session(self._session_id, first.cwd)
+                while len(self._items) > self._later:
+                    self._changed.clear()
+                    try:
+                        async with asyncio.timeout(LOOK_SECONDS):
+                            await self._changed.wait()
+                    except TimeoutError:
+                        pass
+                    await self._look()
+        except (ConnectionLostError, UnknownSessionError) as exc:
+            await self._look()
+            if self._items:  # still open, and not to be reached: the others come first
+                self._flow.tell(str(exc))
+        return {*self._items}
+
+    async def _look(self) -> None:
+        found = await self._reading.items()
+        self._items = {item.id: item for item in found if item.session_id == self._session_id}
+        for item in self._items.values():
+            if (raw := item.call.get("toolCallId")) is not None:
+                self._calls[raw.decode(errors="replace").strip('"')] = item
+
+    @asynccontextmanager
+    async def _connected(self) -> AsyncIterator[RemoteAgent]:
+        options: Options = {
+            "on_permission": self._on_permission,
+            "on_form": self._on_form,
+            "on_page": self._on_page,
+        }
+        if self._source.server is None:
+            from acphold.client import connect
+
+            journal = path_of(self._source.journal)
+            async with connect(session=self._session_id, journal=journal, **options) as agent:
+                yield agent
+            return
+        from acphold.cli.remote import SECONDS, paired
+        from acphold.client import connected_to
+        from acphold.client.duties import Answers
+        from acphold.client.server_endpoint import ServerEndpoint
+        from acphold.rpc import MAX_MESSAGE
+        from acphold.transports.urls import names_no_agent
+
+        server = self._source.server
+        if names_no_agent(server.url):
+            can = Answers(on_form=self._on_form, on_page=self._on_page).capabilities
+            options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
+        token = await paired(server)
+        endpoint = ServerEndpoint(
+            server.url, token, seconds=SECONDS, limit=MAX_MESSAGE, ca=server.ca
+        )
+        async with connected_to(endpoint, **options) as agent:
+            yield agent
+
+    # -- what the session asks ------------------------------------------------------------
+
+    async def _on_permission(self, question: PermissionQuestion) -> PermissionAnswer:
+        # Nothing was replayed to us: what was said of the call before, the inbox has.
+        known = self._calls.get(question.tool_call.tool_call_id)
+        fields = {**({} if known is None else known.call), **question.tool_call.fields}
+        about = replace(question, tool_call=ToolCall(question.tool_call.tool_call_id, fields))
+        return await self._asked(lambda: self._answers.on_permission(about))
+
+    async def _on_form(self, question: FormQuestion) -> Filled:
+        return await self._asked(lambda: self._answers.on_form(question))
+
+    async def _on_page(self, question: PageQuestion) -> bool | None:
+        return await self._asked(lambda: self._answers.on_page(question))
+
+    async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
+        """The answer. One that is left for later waits on, for whoever answers it."""
+        try:
+            return await ask()
+        except _Later:
+            self._later += 1
+            self._changed.set()
+            try:
+                return await asyncio.Future()
+            finally:
+                self._later -= 1
+        finally:
+            self._changed.set()

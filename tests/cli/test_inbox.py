@@ -1,0 +1,93 @@
+"""`acphold inbox`: what waits is listed, and answered or left for later in the terminal."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+
+from tests.cli.screen_terminal import Terminal
+from tests.cli.test_chat import ACPHOLD, Place, ask, place, steps  # noqa: F401 (a fixture)
+from tests.editor import DEADLINE
+
+RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all\x1b[2J"})
+
+
+def listed(place: Place) -> list[dict[str, object]]:  # noqa: F811
+    """What waits, once something does."""
+    deadline = time.monotonic() + DEADLINE
+    while not (out := place.run("inbox", "--json").stdout):
+        assert time.monotonic() < deadline
+    return [json.loads(line) for line in out.splitlines()]
+
+
+def asking(one: Terminal, *questions: dict[str, object]) -> None:
+    """Have the agent of a chat ask."""
+    one.until("ready")
+    one.type(steps(*questions))
+    one.until("a key, then Enter")
+
+
+def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
+    place: Place,  # noqa: F811
+) -> None:
+    assert "Nothing waits" in place.run("inbox").stderr
+    with place.chat() as chat:
+        asking(chat, RUN)
+        (question,) = listed(place)
+        assert question["asks"] == "Run it"
+        told = place.run("inbox").stdout
+        assert "command: make all\\x1b[2J" in told
+        assert "[Go on]" in told
+        with place.on_terminal("inbox") as inbox:
+            shown = inbox.until("command: make all\\x1b[2J", "[y] allow once", "a key, then Enter")
+            assert str(question["sessionId"])[:6] in shown
+            inbox.type("\r")  # which is never a yes
+            inbox.type("y\r")
+            inbox.until("allowed once: May it? Run it → Go on")
+            assert inbox.ended() == 0
+        chat.until('"go"', "ready")
+        assert "allowed once: Run it → Go on" in place.run("inbox", "--history").stdout
+        (decided,) = place.run("inbox", "--history", "--json").stdout.splitlines()
+        assert json.loads(decided)["client"] == "acphold"
+        chat.type("\x04")
+
+
+def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
+    place: Place,  # noqa: F811
+) -> None:
+    with place.chat() as chat, place.chat() as other:
+        asking(chat, RUN)
+        asking(other, ask(title="Delete it"))
+        for key in ("l\r", "\x04"):
+            with place.on_terminal("inbox") as inbox:
+                inbox.until("May it? Run it", "a key, then Enter")
+                inbox.type(key)
+                inbox.until("a key, then Enter", below="May it? Delete it")
+                inbox.type(key)
+                inbox.until("Left for later")
+                assert inbox.ended() == 0
+            assert [each["asks"] for each in listed(place)] == ["Run it", "Delete it"]
+        with place.on_terminal("inbox") as inbox:
+            inbox.until("May it? Run it", "a key, then Enter")
+            chat.type("n\r")  # answered elsewhere meanwhile: the next one comes
+            inbox.until("a key, then Enter", below="May it? Delete it")
+            inbox.type("n\r")
+            assert inbox.ended() == 0
+        other.until('"stop"')
+
+
+def test_who_follows_the_inbox_is_told_what_comes_and_what_is_closed(
+    place: Place,  # noqa: F811
+) -> None:
+    with place.chat() as chat:
+        chat.until("ready")
+        words = [*ACPHOLD, "inbox", "--follow", "--json"]
+        with subprocess.Popen(words, env=place.env, stdout=subprocess.PIPE, text=True) as following:
+            assert following.stdout is not None
+            assert json.loads(following.stdout.readline()) == {"questions": []}
+            asking(chat, RUN)
+            question = json.loads(following.stdout.readline())["question"]
+            chat.type("y\r")
+            assert json.loads(following.stdout.readline()) == {"closed": question["id"]}
+            following.terminate()
