@@ -125,11 +125,12 @@ def in_version_1(params: bytes) -> bytes:
     return splice(params, changes)
 
 
-def permitted(params: bytes, *, is_here: bool, answers: bool) -> bytes:
+def permitted(params: bytes, *, is_here: bool, answers: bool, vouches: bool = False) -> bytes:
     """The params of `initialize` of a client that may not do all that it can.
 
     One that `is_here` is on this machine: another one's files and terminals are not those of a
-    session of ours, and it is no process of ours. One that does not answer only looks on.
+    session of ours, and it is no process of ours, unless it vouches. One that does not answer only
+    looks on.
     """
     if is_here and answers:
         return params
@@ -137,6 +138,7 @@ def permitted(params: bytes, *, is_here: bool, answers: bool) -> bytes:
     asked = _object(members(can), "_meta")
     if not is_here:
         can = splice(can, {"fs": None, "terminal": None})
+    if not (is_here or vouches):
         asked = splice(asked, {LINE: None, TENANT: None})
     if not answers:
         asked = splice(asked, {WATCHES: b"true"})

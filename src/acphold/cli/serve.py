@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
 from acphold.cli.command_line import (
     Exit,
@@ -50,6 +51,12 @@ def parser() -> Parser:
         metavar="ADDRESS",
         type=_proxy,
         help="the address from which a proxy in front comes, which says where requests come from",
+    )
+    made.add_argument(
+        "--node",
+        metavar="URL",
+        type=_node,
+        help="how other machines that serve the same journal reach this one",
     )
     made.add_argument("--tls-cert", metavar="FILE", help="certificate, for TLS")
     made.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
@@ -92,6 +99,18 @@ def _proxy(text: str) -> str:
         raise UsageError(f"{text!r} is no address of a proxy; one is 127.0.0.1") from None
 
 
+def _node(text: str) -> str:
+    from acphold.transports.urls import is_loopback, origin_of
+
+    try:
+        origin = origin_of(text)
+    except ValueError as exc:
+        raise UsageError(str(exc)) from None
+    if not (origin.startswith("https:") or is_loopback(urlsplit(origin).hostname or "")):
+        raise UsageError(f"{text!r}: what nodes tell each other has to be encrypted, by https")
+    return origin
+
+
 def serve(
     *,
     agent: str | None,
@@ -99,6 +118,7 @@ def serve(
     listen: tuple[str, int],
     url: str | None,
     proxy: str | None,
+    node: str | None,
     tls_cert: str | None,
     tls_key: str | None,
     http2: bool,
@@ -145,6 +165,7 @@ def serve(
         url=url,
         http2=http2,
         proxy=proxy,
+        node=node,
     )
     listening.check()
     agents = _agents(agent, program)
@@ -154,6 +175,7 @@ def serve(
             "--listen": f"[{host}]:{port}" if ":" in host else f"{host}:{port}",
             "--url": url,
             "--proxy": proxy,
+            "--node": node,
             "--tls-cert": tls_cert and os.path.abspath(tls_cert),
             "--tls-key": tls_key and os.path.abspath(tls_key),
             "--journal": journal and named(journal),
@@ -267,6 +289,7 @@ async def _serve(
     from acphold.cli.wrap import served
     from acphold.server.alert_commands import alerting
     from acphold.server.service import stop_at_signals
+    from acphold.transports.addresses import NODE_TOKEN
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
@@ -276,6 +299,7 @@ async def _serve(
         for agent in agents:
             name, settings = agent.name or "agent", _settings(agent, journal)
             env = {**os.environ, **agent.env}
+            env.pop(NODE_TOKEN, None)  # it is no business of agents
             services[name] = served(settings, None, log_file, alerts, env)
             started[settings.start.mark] = name
             remembering.enter_context(remembered(settings.start))

@@ -22,7 +22,7 @@ from acphold.cli.terminal_text import age, visible
 from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acphold.history.times import now_ms
 from acphold.hub.annotations import iso_time
-from acphold.journal.access import SCOPES, AccessToken, Deed, Scope, new_token
+from acphold.journal.access import NODE, SCOPES, AccessToken, Deed, Scope, new_token
 from acphold.journal.stores import open_journal
 
 SECONDS = 15.0
@@ -52,6 +52,11 @@ def parser() -> Parser:
         choices=SCOPES,
         help="watch, prompt, answer or manage; may be given again; all if it is not given",
     )
+    made.add_argument(
+        "--node",
+        action="store_true",
+        help="for machines that serve the same journal, and no person",
+    )
     made.add_argument("--session", metavar="ID", help="for this session alone")
     made.add_argument(
         "--since",
@@ -72,6 +77,7 @@ def token(
     name: str | None,
     user: str | None,
     scopes: list[Scope] | None,
+    node: bool,
     session: str | None,
     days: int | None,
     since: float | None,
@@ -103,8 +109,11 @@ def token(
         raise UsageError("--scope and --user go with `create` and `pair`")
     if bool(ids) is not (action == "revoke"):
         raise UsageError("IDs go with `revoke`, which needs one")
+    if node and (action != "create" or (scopes, user, session) != (None, None, None)):
+        raise UsageError("--node goes with `create`, and with no --scope, --user and --session")
     if action == "create":
         wanted = tuple(scope for scope in SCOPES if scope in (scopes or SCOPES))
+        wanted = (NODE,) if node else wanted
         return asyncio.run(_create(journal, name or "a token", user, wanted, session, days))
     if action == "audit":
         return asyncio.run(_audit(journal, since, json=json))

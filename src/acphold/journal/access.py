@@ -15,10 +15,14 @@ from typing import Final, Literal, Protocol, get_args
 
 from msgspec import Struct
 
-Scope = Literal["watch", "prompt", "answer", "manage"]
+Scope = Literal["watch", "prompt", "answer", "manage", "node"]
 """What a token lets its holder do."""
 
-SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)[:-1]
+"""Those that a person may have."""
+
+NODE: Final[Scope] = "node"
+"""What one of our own processes on another machine has: it says itself who comes by it."""
 
 PREFIX: Final = "acphold"
 """How each token begins, so that who looks for secrets finds one."""

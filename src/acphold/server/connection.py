@@ -93,7 +93,7 @@ from acphold.server.positions import (
     sent_in,
     without_position,
 )
-from acphold.server.principals import NEIGHBOUR, THIS_USER, Principal
+from acphold.server.principals import THIS_USER, Principal
 from acphold.server.provided_servers import ProvidedServers
 from acphold.server.remote_sessions import RemoteSessions
 from acphold.server.sent_prompts import SentPrompt
@@ -164,7 +164,7 @@ class Connection:
             self._handlers |= methods.handlers | {FORK_SESSION: self._fork}
         if door is not None:
             self._handlers |= {AUTHENTICATE.name: self._authenticate, LOGOUT.name: self._log_out}
-            if principal is not NEIGHBOUR:  # it is no process of ours, whatever it says
+            if not principal.vouches:  # it is no process of ours, whatever it says
                 for method in NEIGHBOURS:
                     del self._handlers[method]
 
@@ -281,7 +281,7 @@ class Connection:
         self._introduced = params
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         vouched = (introduction.client_capabilities.meta or {}).get(TENANT, UNSET)
-        if self._principal is NEIGHBOUR and isinstance(vouched, str | None):
+        if self._principal.vouches and isinstance(vouched, str | None):
             self._entrance.let_in(vouched)  # by that process, which has found out who it is
         if self._entrance.is_in:
             self._entered()

@@ -294,7 +294,7 @@ async def line_to(
     Raises SilentPeerError when it does not answer, ConnectionLostError when nobody listens there,
     and RemoteError when it refuses the client.
     """
-    transport = await connect(held.addresses, REACH_SECONDS)
+    transport = await connect(held.addresses, REACH_SECONDS, limit + ADDED_BYTES)
     line = OwnerLine(transport, client, limit, on_lost, held.session_id)
     try:
         await line.start(introduction)

@@ -78,6 +78,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     `session_id` is the only session that there is for them, None for all. Where they are on another
     machine, `is_here` is False: neither their files nor their terminals are those of the session.
+    Who `vouches` is a process of ours, which says whom it has let in itself (`server.entrance`).
     `tenant` is whose sessions there are for them, "" for those that are nobody's; None for all.
     `note` writes down what they do.
     """
@@ -86,6 +87,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     scopes: frozenset[Scope] = frozenset(SCOPES)
     session_id: str | None = None
     is_here: bool = True
+    vouches: bool = False
     tenant: str | None = None
     note: Note = unnoted
 
@@ -96,7 +98,7 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def check(self, method: str, params: bytes) -> None:
         """Refuse what they may not ask; raises ForbiddenError, UnknownSessionError."""
-        if self in (THIS_USER, NEIGHBOUR) or method == INITIALIZE.name:
+        if self is THIS_USER or self.vouches or method == INITIALIZE.name:
             return
         if self.session_id is not None:
             session_id = session_id_in(params)
@@ -137,7 +139,8 @@ class Principal(Struct, frozen=True, kw_only=True):
 
     def introduced(self, params: bytes) -> bytes:
         """Their `initialize`, without what they cannot do for a session of this machine."""
-        return permitted(params, is_here=self.is_here, answers="answer" in self.scopes)
+        answers = "answer" in self.scopes
+        return permitted(params, is_here=self.is_here, answers=answers, vouches=self.vouches)
 
     def _need(self, scope: Scope, wanted: str) -> None:
         if scope not in self.scopes:
@@ -147,6 +150,9 @@ class Principal(Struct, frozen=True, kw_only=True):
 THIS_USER: Final = Principal(name="this user")
 """The editor that started us, or whoever else has the other end of our pipe."""
 
-NEIGHBOUR: Final = Principal(name="a process of this user")
+NEIGHBOUR: Final = Principal(name="a process of this user", vouches=True)
 """Whoever came over the Unix socket, and the kernel says is the user we run as. A process of ours
 may say there whom it has let in itself (`server.entrance`)."""
+
+FAR_NEIGHBOUR: Final = Principal(name="a process of another node", is_here=False, vouches=True)
+"""The same on another machine, or by its way, with a token of the nodes."""

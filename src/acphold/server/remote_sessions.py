@@ -47,6 +47,7 @@ from acphold.server import owner_line
 from acphold.server.neighbours import is_answering
 from acphold.server.owner_line import Opened, OwnerLine, line_to
 from acphold.server.positions import behind
+from acphold.transports.addresses import are_here
 
 log = logging.getLogger(__name__)
 
@@ -142,11 +143,12 @@ class RemoteSessions:
                     raise
                 try:
                     line = await self._reach(held)
-                except SilentPeerError as exc:
-                    log.info("session %s is taken over: %s", session_id, exc)
-                    over = held.epoch
-                    continue
                 except ConnectionLostError as exc:
+                    # That a node says nothing may be the network's fault: the journal knows.
+                    if isinstance(exc, SilentPeerError) and are_here(held.addresses):
+                        log.info("session %s is taken over: %s", session_id, exc)
+                        over = held.epoch
+                        continue
                     if held.is_silent:
                         over = held.epoch
                         continue

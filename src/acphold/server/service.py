@@ -59,13 +59,15 @@ class Service(Struct, frozen=True, kw_only=True):
     """What is served, and how: the agent that `make_agent` makes.
 
     With a `door`, each connection is let in by that before anything is answered on it. Where it is
-    not to `share`, no other process of this user can join its sessions.
+    not to `share`, no other process of this user can join its sessions. `address` is the URL at
+    which those of other nodes can, None for nowhere.
     """
 
     make_agent: MakeAgent
     options: ServeOptions
     door: Door | None = None
     share: bool = True
+    address: str | None = None
     alerts: Alerts = NO_ALERTS
 
     @property
@@ -247,32 +249,40 @@ async def _reachable(hub: Hub, service: Service, journal: Owners) -> AsyncIterat
     if not service.share:
         yield
         return
+    others = () if service.address is None else (service.address,)
     async with AsyncExitStack() as stack:
         try:
             attending = listening(
                 own_socket(),
                 lambda transport: attend(hub, service, transport, principal=NEIGHBOUR),
-                _telling(journal),
+                _telling(journal, others=others),
             )
             await stack.enter_async_context(attending)
         except (RuntimeFolderError, OSError) as exc:
-            log.warning("sessions cannot be shared: %s", exc)
+            log.warning("sessions cannot be shared on this machine: %s", exc)
+            await _tell(journal, others)
         yield
 
 
-def _telling(journal: Owners, held: int | None = None) -> Callable[[str], Awaitable[None]]:
+def _telling(
+    journal: Owners, held: int | None = None, others: Sequence[str] = ()
+) -> Callable[[str], Awaitable[None]]:
     """Has the journal tell others at which socket this process is; and the lock of its name, if it
     has one."""
 
     async def tell(path: str) -> None:
         if held is not None:
             note_place(held, path)
-        try:
-            await journal.renew(addresses=[unix_address(path)])
-        except JournalError as exc:  # told with the next renewal
-            log.info("%s", exc)
+        await _tell(journal, [unix_address(path), *others])
 
     return tell
+
+
+async def _tell(journal: Owners, addresses: Sequence[str]) -> None:
+    try:
+        await journal.renew(addresses=addresses)
+    except JournalError as exc:  # told with the next renewal
+        log.info("%s", exc)
 
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)

@@ -10,6 +10,8 @@
     GET /inbox …      what waits for a person in all sessions, and what was decided: see there
     GET /             the page for a browser, and what it is made of: see `web.page_files`
     GET /metrics      figures for who watches over the server: see `web.metrics`
+    /owners/NAME      sessions that are live here for another node, over a WebSocket; needs a token
+                      of the nodes
     GET /health       {"status": "ok"}; this and the page alone need no token
 
 Each request passes the gate (`web.gate`) first.
@@ -20,15 +22,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Annotated, Final
 
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder
 
-from acphold.journal.access import SCOPES, token_id
+from acphold.journal.access import NODE, SCOPES, token_id
 from acphold.journal.access import Scope as Access
+from acphold.rpc import Transport
 from acphold.server.principals import Principal
+from acphold.transports.addresses import OWNERS
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT
 from acphold.web import pairing_codes
@@ -93,6 +97,15 @@ def application(
                     exchange.connection,
                     exchange.came,
                 )
+                if exchange.path.startswith(OWNERS):
+                    await attend_websocket(
+                        _Nodes(endpoints),
+                        gate,
+                        exchange,
+                        _owner_at(endpoints, exchange, admitted),
+                        admitted,
+                    )
+                    return
                 name = await _agent_at(endpoints, exchange.path, admitted.principal)
                 metrics.sockets += 1
                 try:
@@ -118,6 +131,29 @@ async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
     if found is None:
         raise RefusedError(404, "no agent is served there")
     return found
+
+
+def _owner_at(endpoints: Endpoints, exchange: Exchange, admitted: Admitted) -> str:
+    """The agent whose sessions another node has come for; RefusedError."""
+    if NODE not in admitted.principal.scopes:
+        raise RefusedError(403, "this is for nodes: `acphold token create --node`")
+    name = exchange.path.removeprefix(OWNERS)
+    if name not in endpoints.open_names:
+        raise RefusedError(404, "no sessions of that agent are live here")
+    return name
+
+
+class _Nodes:
+    """What serves the processes of other nodes."""
+
+    def __init__(self, endpoints: Endpoints) -> None:
+        self._endpoints = endpoints
+        self.limit = endpoints.limit
+
+    async def attend(
+        self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
+    ) -> None:
+        await self._endpoints.attend_node(name, transport)
 
 
 async def attend_websocket(
@@ -208,6 +244,8 @@ async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
         asked = Decoder(CodeRequest).decode(await exchange.body(LARGEST_PAIRING))
     except (MsgspecError, UnicodeDecodeError, RecursionError):
         raise RefusedError(400, 'scopes are wanted, as {"scopes": ["watch"]}, or {}') from None
+    if NODE in asked.scopes:
+        raise RefusedError(400, "a device is a person's, and no node")
     scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or SCOPES))
     is_own = asked.user in (None, who.tenant)
     if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):

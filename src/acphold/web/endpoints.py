@@ -21,7 +21,7 @@ from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.rpc import Transport
 from acphold.server.all_agents import attend_all, begun
 from acphold.server.checked_params import checked_list
-from acphold.server.principals import Principal
+from acphold.server.principals import FAR_NEIGHBOUR, Principal
 from acphold.server.service import (
     LOOK_SECONDS,
     Service,
@@ -136,6 +136,16 @@ class Endpoints:
         finally:
             self._coming[name] -= 1
 
+    async def attend_node(self, name: str, transport: Transport) -> None:
+        """Serve a process of another node, which has come for sessions that are live here, until it
+        leaves; for that nothing is started."""
+        self._coming[name] += 1
+        try:
+            if (hub := self._hubs.get(name)) is not None:
+                await attend(hub, self._services[name], transport, principal=FAR_NEIGHBOUR)
+        finally:
+            self._coming[name] -= 1
+
     # -- all agents on one connection: server.all_agents.Agents ---------------------------
 
     @property
@@ -182,6 +192,11 @@ class Endpoints:
         # One that runs has said itself under what its sessions are kept.
         running = (name for name, hub in self._hubs.items() if hub.agent.key == row.agent)
         return next(running, row.agent)
+
+    @property
+    def open_names(self) -> Sequence[str]:
+        """The agents whose hubs are open."""
+        return [*self._hubs]
 
     @property
     def _hubs(self) -> dict[str, Hub]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
+import os
 import resource
 import socket
 import sys
@@ -18,10 +19,11 @@ from functools import partial
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Final
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 import uvicorn
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.client.known_servers import remember, token_for
 from acphold.errors import SettingsError
@@ -29,6 +31,7 @@ from acphold.history.times import now_ms
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.server.service import Service, served_journal
+from acphold.transports.addresses import NODE_TOKEN, OWNERS
 from acphold.transports.urls import origin_of
 from acphold.web.application import Application, application
 from acphold.web.connections import LOOK_SECONDS, Connections, bounds
@@ -69,7 +72,8 @@ EVERYWHERE: Final = ("", "0.0.0.0", "::")
 
 class Listening(Struct, frozen=True, kw_only=True):
     """Where is listened. `url` is how others reach it, where that is not the address itself: the
-    name of this machine, or a proxy. `proxy` is the address from which that one comes."""
+    name of this machine, or a proxy. `proxy` is the address from which that one comes. `node` is
+    how other nodes reach it, None where there are none."""
 
     host: str = "127.0.0.1"
     port: int = 8260
@@ -78,6 +82,12 @@ class Listening(Struct, frozen=True, kw_only=True):
     url: str | None = None
     http2: bool = False
     proxy: str | None = None
+    node: str | None = None
+
+    @property
+    def outside(self) -> Sequence[str]:
+        """How others reach it, as somebody has said."""
+        return [it for it in (self.url, self.node) if it is not None]
 
     @property
     def is_local(self) -> bool:
@@ -95,6 +105,11 @@ class Listening(Struct, frozen=True, kw_only=True):
             raise SettingsError(
                 "--http2 takes hypercorn, which is not there: pip install acphold[http2]"
             )
+        if self.node is not None and NODE_TOKEN not in os.environ:
+            raise SettingsError(
+                f"nodes come to each other with a token, which {NODE_TOKEN} has at each of them: "
+                "`acphold token create --node` prints one"
+            )
         is_encrypted = self.certificate is not None or (self.url or "").startswith("https:")
         if not (self.is_local or is_encrypted):
             raise SettingsError(
@@ -110,7 +125,7 @@ class Listening(Struct, frozen=True, kw_only=True):
         if self.host not in (*EVERYWHERE, *names):
             names.insert(0, f"[{self.host}]" if ":" in self.host else self.host)
         return [
-            *([] if self.url is None else [origin_of(self.url)]),
+            *(origin_of(it) for it in self.outside),
             *(origin_of(f"{scheme}://{name}:{port}") for name in names),
         ]
 
@@ -118,7 +133,7 @@ class Listening(Struct, frozen=True, kw_only=True):
         """What this machine is told of it, where these are the origins by which it is known."""
         known_as = localhost(origins)
         is_here = self.is_local or self.host in EVERYWHERE
-        here = known_as if is_here else origins[0 if self.url is None else 1]
+        here = known_as if is_here else origins[len(self.outside)]
         return Running(journal, here, origins[0], known_as)
 
 
@@ -149,6 +164,12 @@ async def serve(
     listening.check()
     with _bound(listening) as bound:
         origins = listening.origins(bound.getsockname()[1])
+        if listening.node is not None:
+            at = f"{origin_of(listening.node)}{OWNERS}"
+            services = {
+                name: replace(service, address=f"{at}{quote(name, safe='')}")
+                for name, service in services.items()
+            }
         tokens = served_journal(services[default].journal)
         try:
             connections = _connections(listening)

@@ -1,0 +1,89 @@
+"""Who comes as another node: with a token of the nodes, to what is live, and to nothing else."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from acphold.agents.capabilities import LINE, TENANT
+from acphold.cli.command_line import Exit
+from acphold.errors import ConnectionLostError
+from acphold.history.times import now_ms
+from acphold.journal.access import NODE, SCOPES, new_token
+from acphold.schema.splice import members
+from acphold.server.principals import FAR_NEIGHBOUR
+from acphold.transports import addresses
+from tests.cli.command_line import CommandLine
+from tests.web.in_process import Site, address, site
+
+
+async def node_token(web: Site) -> str:
+    text, kept = new_token("nodes", (NODE,), now_ms())
+    await web.journal.keep_access_token(kept)
+    assert kept in await web.journal.access_tokens()
+    return text
+
+
+async def upgrade(web: Site, path: str, token: str) -> int:
+    """The status with which a WebSocket is refused."""
+    sent: list[Any] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "websocket.connect"}
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    scope = web.scope(path, token, "GET", {})
+    extensions: dict[str, Any] = {"websocket.http.response": {}}
+    scope |= {"type": "websocket", "subprotocols": [], "extensions": extensions}
+    await web.app(scope, receive, send)
+    return int(sent[0]["status"])
+
+
+async def test_a_token_of_nodes_opens_what_is_for_nodes_and_a_persons_all_else(
+    tmp_path: Path,
+) -> None:
+    async with site(tmp_path) as web:
+        nodes, persons = await node_token(web), await web.new_token(*SCOPES)
+        for path in ("/sessions", "/search?q=a", "/sessions/feed", "/metrics", address("s1")):
+            assert (await web.get(path, nodes)).status == 403, path
+        assert (await web.post("/codes", nodes)).status == 403
+        assert (await web.post("/codes", persons, scopes=["node"])).status == 400
+        assert await upgrade(web, "/owners/agent", persons) == 403
+        assert await upgrade(web, "/owners/agent", "wrong") == 401
+        # Nobody has come for that agent: for a node it is not started.
+        assert await upgrade(web, "/owners/agent", nodes) == 404
+
+
+def test_a_node_says_whom_it_has_let_in_and_lends_no_files_of_its_own() -> None:
+    said = (
+        b'{"protocolVersion":1,"clientCapabilities":{"fs":{"readTextFile":true},"terminal":true,'
+        b'"_meta":{"acphold/line":true,"acphold/tenant":"alice"}}}'
+    )
+    can = members(members(FAR_NEIGHBOUR.introduced(said))["clientCapabilities"])
+    assert can.keys() == {"_meta"}
+    assert members(can["_meta"]) == {LINE: b"true", TENANT: b'"alice"'}
+
+
+async def test_a_socket_of_another_machine_is_not_looked_for_on_this_one(tmp_path: Path) -> None:
+    here = addresses.unix_address(str(tmp_path / "s.sock"))
+    there = f"{here[:-1]}{'0' if here[-1] != '0' else '1'}"
+    assert addresses.are_here([here])
+    assert not addresses.are_here([there, "https://one.example/owners/a"])
+    with pytest.raises(ConnectionLostError, match="no address"):
+        await addresses.connect([there], 1.0)
+
+
+def test_serving_as_a_node_takes_a_token_and_an_address_that_is_encrypted(tmp_path: Path) -> None:
+    acphold = CommandLine(tmp_path / "journal.db")
+    serve = ("serve", "--listen", "127.0.0.1:0", "--node")
+    without = acphold.run_as_process(*serve, "https://one.example", "--", "agent")
+    assert "token create --node" in without.err
+    plain = acphold.run_as_process(*serve, "http://one.example", "--", "agent")
+    assert (plain.code, "encrypted" in plain.err) == (Exit.USAGE, True)
+    assert acphold.run_as_process("token", "create", "--node", "--scope", "watch").code != Exit.OK
+    assert acphold.run_as_process("token", "create", "--node").code == Exit.OK
+    assert "  node  " in acphold.run_as_process("token", "list").out

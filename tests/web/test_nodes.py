@@ -1,0 +1,182 @@
+"""Several machines that serve one journal: a session lives at one, and is there at each."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+    suppress,
+)
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+
+import acphold
+from acphold.errors import RemoteError
+from tests.web.conftest import Served, serving
+from tests.web.network import Network, network
+
+pytestmark = pytest.mark.slow
+
+DEADLINE = 90.0
+
+
+@dataclass
+class Node:
+    """A machine: what serves there, and the network by which the others reach it."""
+
+    served: Served
+    net: Network
+
+    def client(self) -> AbstractAsyncContextManager[acphold.RemoteAgent]:
+        return acphold.connect(self.served.url, token=self.served.token())
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        os.kill(self.served.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.served.process.pid, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def nodes(folder: Path, number: int = 2) -> AsyncIterator[list[Node]]:
+    """So many machines for the block, none of which sees the sockets of another."""
+    made: list[Node] = []
+    journal = {"ACPHOLD_JOURNAL": str(folder / "shared.db")}
+    with serving(folder / "first", variables=journal) as first:
+        token = first.token("--node")
+    async with AsyncExitStack() as stack:
+        for n in range(number):
+            net = await stack.enter_async_context(network())
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                net.to = free.getsockname()[1]
+            runtime = stack.enter_context(TemporaryDirectory(dir="/tmp"))
+            os.mkdir(f"{runtime}/acphold")
+            os.chmod(f"{runtime}/acphold", 0o755)  # no socket is made where others may enter
+            served = stack.enter_context(
+                serving(
+                    folder / f"node{n}",
+                    *("--listen", f"127.0.0.1:{net.to}"),
+                    *("--url", f"http://localhost:{net.to}"),
+                    *("--node", f"http://localhost:{net.port}"),
+                    variables={**journal, "XDG_RUNTIME_DIR": runtime, "ACPHOLD_NODE_TOKEN": token},
+                )
+            )
+            made.append(Node(served, net))
+        yield made
+
+
+async def test_a_session_of_one_machine_is_listed_shown_and_gone_on_with_at_another(
+    tmp_path: Path,
+) -> None:
+    async with nodes(tmp_path) as (one, two), one.client() as here, two.client() as there:
+        session = await here.new_session(cwd=tmp_path)
+        await session.prompt("quick: one")
+        assert [row.session_id async for row in there.sessions()] == [session.id]
+        far = await there.load_session(session.id, cwd=tmp_path)
+        assert "two" in (await far.prompt("quick: two")).text
+        assert one.net.connections == 1  # it came there by a line
+        updates = far.updates()
+        assert "three" in (await session.prompt("quick: three")).text
+        async with asyncio.timeout(DEADLINE):
+            while "three" not in str(await anext(updates)):
+                pass
+        assert str(session.state.timeline).count("quick: two") == 2
+
+
+async def test_a_machine_that_is_killed_leaves_its_sessions_to_the_others(tmp_path: Path) -> None:
+    async with nodes(tmp_path) as (one, two), two.client() as there:
+        async with one.client() as here:
+            session = await here.new_session(cwd=tmp_path)
+            await session.prompt("quick: one")
+            far = await there.load_session(session.id, cwd=tmp_path)
+            one.served.process.kill()
+            one.served.process.wait()
+            async with asyncio.timeout(DEADLINE):
+                assert "two" in (await far.prompt("quick: two")).text
+        one.served.start_again()
+        async with one.client() as back:
+            again = await back.load_session(session.id, cwd=tmp_path)
+            assert str(again.state.timeline).count("quick: one") == 2
+            assert "three" in (await again.prompt("quick: three")).text
+        assert two.net.connections == 1
+
+
+async def test_a_turn_of_which_the_machine_is_killed_is_shown_as_far_as_it_went(
+    tmp_path: Path,
+) -> None:
+    async with nodes(tmp_path) as (one, two), two.client() as there, one.client() as here:
+        session = await here.new_session(cwd=tmp_path)
+        await session.prompt("quick: one")
+        far = await there.load_session(session.id, cwd=tmp_path)
+        turn, said = far.prompt("slow"), 0
+        async with asyncio.timeout(DEADLINE):
+            async for _ in turn:
+                said += 1
+                if said == 20:
+                    break
+            one.served.process.kill()
+            with pytest.raises(RemoteError, match="interrupted"):
+                await turn
+        async with asyncio.timeout(DEADLINE):
+            assert "two" in (await far.prompt("quick: two")).text
+        shown = text_of(far)
+        async with two.client() as there_again:
+            assert text_of(await there_again.load_session(session.id, cwd=tmp_path)) == shown
+        one.served.start_again()
+
+
+def text_of(session: acphold.RemoteSession) -> list[str]:
+    """What was said in a session, without what tells it apart."""
+    return re.findall(r"text='([^']*)'", str(session.state.timeline))
+
+
+async def test_a_line_between_machines_that_is_cut_comes_back_and_nothing_is_answered_twice(
+    tmp_path: Path,
+) -> None:
+    async with nodes(tmp_path) as (one, two), two.client() as there, one.client() as here:
+        session = await here.new_session(cwd=tmp_path)
+        await session.prompt("quick: one")
+        far = await there.load_session(session.id, cwd=tmp_path)
+        for n in range(5):
+            turn = far.prompt(f"quick: again{n}")
+            if n % 2:
+                one.net.cut()
+            else:
+                one.net.go_down()
+                asyncio.get_running_loop().call_later(1.0, one.net.come_up)
+            with suppress(RemoteError):
+                async with asyncio.timeout(DEADLINE):
+                    await turn
+        for n in range(5):
+            assert str(session.state.timeline).count(f"quick: again{n}") in (0, 2)
+        assert two.net.connections == 0  # the session has stayed where it was
+
+
+async def test_a_machine_that_is_stopped_loses_its_sessions_and_finds_them_again_when_it_goes_on(
+    tmp_path: Path,
+) -> None:
+    async with nodes(tmp_path) as (one, two), two.client() as there, one.client() as here:
+        session = await here.new_session(cwd=tmp_path)
+        await session.prompt("quick: one")
+        far = await there.load_session(session.id, cwd=tmp_path)
+        with one.stopped():
+            async with asyncio.timeout(DEADLINE):
+                assert "two" in (await far.prompt("quick: two")).text
+        async with asyncio.timeout(DEADLINE):
+            assert "three" in (await session.prompt("quick: three")).text
+        assert two.net.connections >= 1  # it came from the machine that lost it
+        for text in ("one", "two", "three"):
+            assert str(session.state.timeline).count(f"quick: {text}") == 2
