@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import httpx2
+import pytest
 
 import acphold
-from acphold.errors import JournalError
+from acphold.errors import JournalError, RemoteError
 from acphold.journal.access import Access, Deed
-from acphold.web.audit import Audit
+from acphold.web.audit import REFUSED, Audit
 from acphold.web.gate import Came, Gate
 from tests.web.conftest import Served, serving
+from tests.web.test_gate import bearer
 
 
 def audited(served: Served, *words: str) -> list[dict[str, Any]]:
@@ -43,8 +46,8 @@ async def test_what_is_done_is_written_down_with_who_and_from_where_and_nothing_
         ("pair", "tablet", "http"),
         ("revoke token", "phone", "command"),
     ]
-    prompted = found[2]
-    assert prompted["sessionId"] == session.id
+    began, prompted = found[1:3]
+    assert began["sessionId"] == prompted["sessionId"] == session.id
     assert prompted["address"] in ("127.0.0.1", "::1")
     assert prompted["token"] == token.split("_")[1]
     told = json.dumps(found)
@@ -53,6 +56,53 @@ async def test_what_is_done_is_written_down_with_who_and_from_where_and_nothing_
     assert served.pair not in told
     assert audited(served, "--since", "2999-01-01") == []
     assert "phone" in served.run("token", "audit")
+
+
+async def test_who_is_refused_is_written_down_with_what_was_wrong_and_no_word_of_what_was_given(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as served:
+        good = served.token("--name", "phone")
+        async with acphold.connect(served.url, token=good) as agent:
+            session = await agent.new_session(cwd=tmp_path)
+        watching = served.token("--name", "screen", "--scope", "watch", "--session", session.id)
+        async with acphold.connect(served.url, token=watching) as agent:
+            with pytest.raises(RemoteError):
+                await (await agent.load_session(session.id, cwd=tmp_path)).prompt("quick: no")
+        over = served.token("--name", "lost")
+        served.run("token", "revoke", over.split("_")[1])
+        guess = good[:-6] + "guess!"
+        with httpx2.Client(base_url=served.url) as http:
+            assert http.get("/metrics").status_code == 401
+            assert http.get("/metrics", headers=bearer(over)).status_code == 401
+            for _ in range(3):
+                assert http.get("/metrics", headers=bearer(guess)).status_code == 401
+            page = {**bearer(good), "Origin": "http://evil.example"}
+            assert http.get("/metrics", headers=page).status_code == 403
+            assert http.get("/health", headers={"Host": "evil.example"}).status_code == 421
+            code = {"code": "0000000000", "name": "x"}
+            assert http.post("/pair", json=code).status_code == 403
+    found = audited(served)
+    refused = [
+        (row["deed"], row["name"], row["sessionId"], row["transport"])
+        for row in found
+        if row["deed"].startswith("refused")
+    ]
+    assert refused == [
+        ("refused: session/prompt", "screen", session.id, "websocket"),
+        ("refused: no token", "", None, "http"),
+        ("refused: a token that is over", "lost", None, "http"),
+        ("refused: a wrong token", "", None, "http"),
+        ("refused: a page of another origin", "", None, "http"),
+        ("refused: sent to a name that is not ours", "", None, "http"),
+        ("refused: a wrong code", "", None, "http"),
+        ("refused 2 times more: a wrong token", "", None, "http"),
+    ]
+    assert {row["address"] for row in found if "wrong" in row["deed"]} <= {"127.0.0.1", "::1"}
+    told = json.dumps(found)
+    assert "guess!" not in told
+    assert "0000000000" not in told
+    assert "somebody" in served.run("token", "audit")
 
 
 class Writer:
@@ -80,6 +130,33 @@ async def test_what_cannot_be_written_yet_is_written_later_once() -> None:
         writer.works = True
         audit.note("b", "s", name="n", token="t", address="", transport="http")
     assert [deed.deed for deed in writer.kept] == ["a", "b"]
+
+
+async def test_a_flood_of_refusals_is_counted_and_leaves_what_was_done_in_the_log() -> None:
+    writer = Writer()
+    writer.works = True
+    audit = Audit(writer)  # type: ignore[arg-type]
+    async with audit.kept():
+        audit.note("session/prompt", "s", name="n", token="t", address="", transport="http")
+        for number in range(50_000):
+            address = f"192.0.2.{number % 200}"
+            audit.refuse("a wrong token", None, name="", token="", address=address, transport="")
+    first, *refused = writer.kept
+    assert first.deed == "session/prompt"
+    assert len(refused) <= 2 * (REFUSED + 1)
+    found = [re.match(r"refused(?: (\d+) times more)?: ", deed.deed) for deed in refused]
+    assert sum(int(it[1] or 1) for it in found if it is not None) == 50_000
+
+
+async def test_what_a_session_is_made_with_is_written_down_when_it_could_not_be_made(
+    tmp_path: Path,
+) -> None:
+    with serving(tmp_path) as served:
+        async with acphold.connect(served.url, token=served.token()) as agent:
+            with pytest.raises(RemoteError):
+                await agent.call("session/new", {"cwd": "relative", "mcpServers": []})
+    begun = [row["sessionId"] for row in audited(served) if row["deed"] == "session/new"]
+    assert begun == [None]
 
 
 async def test_where_from_is_what_a_named_proxy_says_and_nobody_else() -> None:

@@ -90,7 +90,7 @@ def token(
     device gets itself a token from the `acphold serve` that runs here. `list` shows what there is,
     and `revoke` ends some: who is connected with one of them is sent away within a second. The
     `audit` shows who has prompted, answered, deleted and so on by `acphold serve`, from where and
-    when, and nothing of what was said.
+    when, and who was refused; nothing of what was said.
 
     With a token of a --user there are only the sessions that were begun with tokens of that one,
     and what is shared with them (`acphold share`). With one of nobody's in particular there are all
@@ -220,7 +220,8 @@ async def _audit(location: str | None, since: float | None, *, json: bool) -> in
             }
             print(json_text.dumps(row))
         else:
-            who, session = f"{each.name} ({each.token})", each.session_id or "-"
+            who = f"{each.name} ({each.token})" if each.name or each.token else "somebody"
+            session = each.session_id or "-"
             way = f"{each.address or 'here'}, {each.transport}"
             print(visible(f"{when[:19]}Z  {who:<28}  {each.deed:<26}  {session}  {way}"))
     return Exit.OK

@@ -68,9 +68,9 @@ class Deed(Struct, frozen=True, kw_only=True):
     """Something that somebody did who came over the network, or what was done to tokens.
 
     `deed` is the method of the protocol, or a word of ours: `answer`, `code`, `pair`, `create
-    token`, `revoke token`, `share`, `stop sharing`. `name` and `token` are those of the token by
-    which they came, "" for what a command here did. `address` is where from, `transport` by what
-    way. Never what was said.
+    token`, `revoke token`, `share`, `stop sharing`; `refused:` and what was wanted or wrong. `name`
+    and `token` are those of the token by which they came, "" for what a command here did, and for a
+    stranger. `address` is where from, `transport` by what way. Never what was said.
     """
 
     at: int

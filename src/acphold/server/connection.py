@@ -158,7 +158,7 @@ class Connection:
         self._extension = self._at_home(lambda home, asked: home.ask(asked))
         self._unstable = unstable
         setup = partial(self._setup, ResumeSessionRequest)
-        methods = UnstableMethods(hub, self, self._remote, setup, self._shown)
+        methods = UnstableMethods(hub, self, self._remote, setup, self._shown, principal.note)
         self._fork = self._while_theirs(methods.fork)
         if unstable:
             self._handlers |= methods.handlers | {FORK_SESSION: self._fork}
@@ -427,8 +427,13 @@ class Connection:
         return handle
 
     async def _new(self, request: Request) -> None:
-        setup = self._setup(NewSessionRequest, request.params)
-        conversation, result = await self._hub.new(setup, Asker(self, request.id))
+        made: str | None = None
+        try:
+            setup = self._setup(NewSessionRequest, request.params)
+            conversation, result = await self._hub.new(setup, Asker(self, request.id))
+            made = conversation.session.id
+        finally:
+            self._principal.note(request.method, made)
         attachment = conversation.session.attach(self, after=0, live_after=0)
         await conversation.session.be_followed(attachment)
         request.answer(self._shown(result))

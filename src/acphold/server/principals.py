@@ -26,6 +26,7 @@ from msgspec import Struct
 
 from acphold.agents.capabilities import permitted
 from acphold.errors import ForbiddenError, UnknownSessionError
+from acphold.hub.forks import FORK_SESSION
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Scope
 from acphold.schema import (
@@ -34,6 +35,7 @@ from acphold.schema import (
     INITIALIZE,
     LIST_SESSIONS,
     LOAD_SESSION,
+    NEW_SESSION,
     PROMPT,
     RESUME_SESSION,
     SET_SESSION_CONFIG_OPTION,
@@ -53,6 +55,9 @@ NEEDED: Final[dict[str, Scope]] = {
     SET_SESSION_CONFIG_OPTION.name: "answer",
 }
 """The scope that a method needs; one that is not here, an agent's own among them, needs manage."""
+
+MAKE: Final = frozenset({NEW_SESSION.name, FORK_SESSION})
+"""What makes a session: it is written down with the id of that one by who has made it."""
 
 SHARED: Final[dict[bool, frozenset[Scope]]] = {
     False: frozenset({"watch"}),
@@ -80,7 +85,7 @@ class Principal(Struct, frozen=True, kw_only=True):
     machine, `is_here` is False: neither their files nor their terminals are those of the session.
     Who `vouches` is a process of ours, which says whom it has let in itself (`server.entrance`).
     `tenant` is whose sessions there are for them, "" for those that are nobody's; None for all.
-    `note` writes down what they do.
+    `note` writes down what they do, `refused` what they asked and may not.
     """
 
     name: str
@@ -90,26 +95,31 @@ class Principal(Struct, frozen=True, kw_only=True):
     vouches: bool = False
     tenant: str | None = None
     note: Note = unnoted
+    refused: Note = unnoted
 
     def does(self, method: str, params: bytes) -> None:
         """They do this, which they may: write it down, unless they only look."""
-        if self.note is not unnoted and NEEDED.get(method, "manage") != "watch":
+        if self.note is not unnoted and method not in MAKE and NEEDED.get(method) != "watch":
             self.note(method, session_id_in(params))
 
     def check(self, method: str, params: bytes) -> None:
         """Refuse what they may not ask; raises ForbiddenError, UnknownSessionError."""
         if self is THIS_USER or self.vouches or method == INITIALIZE.name:
             return
-        if self.session_id is not None:
-            session_id = session_id_in(params)
-            if session_id not in (None, self.session_id):
-                raise UnknownSessionError(session_id)
-        self._need(NEEDED.get(method, "manage"), method)
-        if "manage" not in self.scopes and method in (LOAD_SESSION.name, RESUME_SESSION.name):
-            named = members(params)
-            for name in STARTS:
-                if named.get(name, b"null").strip() not in (b"null", b"[]"):
-                    self._need("manage", f"{name} of {method}")
+        try:
+            if self.session_id is not None:
+                session_id = session_id_in(params)
+                if session_id not in (None, self.session_id):
+                    raise UnknownSessionError(session_id)
+            self._need(NEEDED.get(method, "manage"), method)
+            if "manage" not in self.scopes and method in (LOAD_SESSION.name, RESUME_SESSION.name):
+                named = members(params)
+                for name in STARTS:
+                    if named.get(name, b"null").strip() not in (b"null", b"[]"):
+                        self._need("manage", f"{name} of {method}")
+        except (ForbiddenError, UnknownSessionError):
+            self.refused(method, session_id_in(params))
+            raise
 
     def owns(self, tenant: str) -> bool:
         """Whether the sessions of a tenant are theirs."""
@@ -128,8 +138,10 @@ class Principal(Struct, frozen=True, kw_only=True):
         same as for one that there is not."""
         scopes = self.scopes_in(row)
         if not scopes:
+            self.refused(method, row.session_id)
             raise UnknownSessionError(row.session_id)
         if (scope := NEEDED.get(method, "manage")) not in scopes:
+            self.refused(method, row.session_id)
             raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
 
     @property

@@ -23,6 +23,7 @@ from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
 from acphold.server.checked_params import session_id_of
 from acphold.server.neighbours import tell_owner
+from acphold.server.principals import Note
 from acphold.server.remote_sessions import RemoteSessions
 
 SET_TITLE = "session/set_title"
@@ -65,7 +66,8 @@ def archive_filter(params: bytes) -> Archived:
 class UnstableMethods:
     """What one client asks by these methods.
 
-    `setup` checks what opens a session, `shown` makes a result fit for this client.
+    `setup` checks what opens a session, `shown` makes a result fit for this client, `note` writes
+    down what it does.
     """
 
     def __init__(
@@ -75,12 +77,14 @@ class UnstableMethods:
         remote: RemoteSessions,
         setup: Callable[[bytes], Setup],
         shown: Callable[[bytes], bytes],
+        note: Note,
     ) -> None:
         self._hub = hub
         self._client = client
         self._remote = remote
         self._setup = setup
         self._shown = shown
+        self._note = note
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
             FORK_SESSION: self.fork,
             SET_TITLE: self._set_title,
@@ -135,6 +139,7 @@ class UnstableMethods:
             raise InvalidParamsError(problem, field=f"_meta.{AT}")
         setup = self._setup(request.params)
         made = await self._hub.listed.fork(session_id, setup, at)
+        self._note(request.method, made)
         try:
             conversation, attachment = await self._hub.resume(self._client, made, setup)
         except BaseException:  # nothing is left of a copy that could not be opened

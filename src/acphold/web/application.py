@@ -116,6 +116,7 @@ def application(
                 await _request(endpoints, gate, pairing, http, pages, feed, metrics, page, exchange)
         except RefusedError as exc:
             metrics.refused[exc.status] += 1
+            gate.note_refusal(exc, exchange.headers, exchange.came)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
 
@@ -239,6 +240,7 @@ async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     admitted = await _admitted(gate, exchange)
     who = admitted.principal
     if "manage" not in who.scopes or who.session_id is not None:
+        who.refused("code", None)
         raise RefusedError(403, "a code is for who may manage; this token may not")
     try:
         asked = Decoder(CodeRequest).decode(await exchange.body(LARGEST_PAIRING))
@@ -249,6 +251,7 @@ async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     scopes = tuple(scope for scope in SCOPES if scope in (asked.scopes or SCOPES))
     is_own = asked.user in (None, who.tenant)
     if not who.scopes.issuperset(scopes) or not (is_own or who.sees_all):
+        who.refused("code", None)
         raise RefusedError(403, "a code permits no more than the token that asks for it")
     who.note("code", None)
     tenant = who.tenant if asked.user is None else asked.user
@@ -268,7 +271,8 @@ async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     worth = pairing.redeem(asked.code, exchange.peer)
     asker = await gate.good(worth.asker) if worth is not None and worth.asker is not None else None
     if worth is None or (worth.asker is not None and asker is None):
-        raise RefusedError(403, "this code is wrong, used, or too old; `acphold serve` has another")
+        told = "this code is wrong, used, or too old; `acphold serve` has another"
+        raise RefusedError(403, told, attempt="a wrong code")
     name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH] or "a device"
     # What it is given lasts no longer than what it is given by.
     ends = None if asker is None else asker.expires_at

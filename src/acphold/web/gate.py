@@ -56,12 +56,34 @@ Headers = dict[str, str]
 
 class RefusedError(AcpholdError):
     """A request is not answered; `status` is the one of HTTP. Says no more than a stranger may
-    know. `realm` is what a token is wanted for, where one is."""
+    know. `realm` is what a token is wanted for, where one is.
 
-    def __init__(self, status: int, told: str, realm: str = "") -> None:
+    `attempt` is what is written down of one that should not have been made, "" for a mere mistake;
+    `token` is the one by which it was made, where that was shown.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        told: str,
+        realm: str = "",
+        *,
+        attempt: str = "",
+        token: AccessToken | None = None,
+    ) -> None:
         super().__init__(told)
         self.status = status
         self.realm = realm
+        self.attempt = attempt
+        self.token = token
+
+
+class OtherOriginError(RefusedError):
+    """A page of somebody else asks."""
+
+    def __init__(self) -> None:
+        told = "a page of another origin may not ask this"
+        super().__init__(403, told, attempt="a page of another origin")
 
 
 class Came(Struct, frozen=True):
@@ -116,10 +138,11 @@ class Gate:
     def check_place(self, headers: Headers) -> None:
         """Refuse a request that was sent to another name, or by another page; RefusedError."""
         if headers.get("host", "").lower() not in self._hosts:
-            raise RefusedError(421, "this server does not go by that name; see `acphold serve`")
+            told = "this server does not go by that name; see `acphold serve`"
+            raise RefusedError(421, told, attempt="sent to a name that is not ours")
         origin = headers.get("origin")
         if origin is not None and origin.lower() not in self._origins:
-            raise RefusedError(403, "a page of another origin may not ask this")
+            raise OtherOriginError
 
     async def admit(
         self,
@@ -136,15 +159,21 @@ class Gate:
         token = await self._token(given, peer)
         if token is None:
             if self._wrong.are_too_many(peer):
-                raise RefusedError(429, "too many wrong tokens; try again in a minute")
+                told = "too many wrong tokens; try again in a minute"
+                raise RefusedError(429, told, attempt="too many wrong tokens")
             if given:
                 self._wrong.add(peer)
-            raise RefusedError(401, self.wanted, self.realm)
+            over = self._tokens.get(token_id(given))
+            if over is not None and not over.is_of(given):
+                over = None
+            attempt = "a token that is over" if over else "a wrong token" if given else "no token"
+            raise RefusedError(401, self.wanted, self.realm, attempt=attempt, token=over)
         try:
             if connection is not None:
                 connection.known_as(token.id)
         except TooManyError as exc:
-            raise RefusedError(429, str(exc)) from None
+            attempt = "too many connections"
+            raise RefusedError(429, str(exc), attempt=attempt, token=token) from None
         await self._note_use(token)
         who = Principal(
             name=token.name,
@@ -152,15 +181,25 @@ class Gate:
             session_id=token.session_id,
             tenant=token.tenant,
             is_here=False,
-            note=partial(
-                self.audit.note,
-                name=token.name,
-                token=token.id,
-                address=self.address(headers, came),
-                transport=came.transport,
-            ),
+            note=partial(self.audit.note, **self._who(token, headers, came)),
+            refused=partial(self.audit.refuse, **self._who(token, headers, came)),
         )
         return Admitted(who, token.id)
+
+    def note_refusal(self, refused: RefusedError, headers: Headers, came: Came) -> None:
+        """Write down whose request it was that was refused, if it should not have been made."""
+        if refused.attempt:
+            who = self._who(refused.token, headers, came)
+            self.audit.refuse(refused.attempt, None, **who)
+
+    def _who(self, token: AccessToken | None, headers: Headers, came: Came) -> dict[str, str]:
+        """Somebody as the audit log has them."""
+        return {
+            "name": "" if token is None else token.name,
+            "token": "" if token is None else token.id,
+            "address": self.address(headers, came),
+            "transport": came.transport,
+        }
 
     def address(self, headers: Headers, came: Came) -> str:
         """Where a request comes from: of what a proxy of ours has handed on, what that one says."""

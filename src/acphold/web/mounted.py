@@ -25,7 +25,14 @@ from acphold.server.principals import Principal
 from acphold.transports.urls import ENDPOINT
 from acphold.web.application import attend_websocket
 from acphold.web.exchange import Exchange
-from acphold.web.gate import TOKENS_SECONDS, Admitted, Gate, Headers, RefusedError
+from acphold.web.gate import (
+    TOKENS_SECONDS,
+    Admitted,
+    Gate,
+    Headers,
+    OtherOriginError,
+    RefusedError,
+)
 from acphold.web.http_clients import HttpClients
 from acphold.web.sockets import Receive, Scope, Send
 
@@ -90,6 +97,9 @@ class Mounted:
         try:
             await self._answer(exchange)
         except RefusedError as exc:
+            if self._open is not None:
+                gate, _ = self._open
+                gate.note_refusal(exc, exchange.headers, exchange.came)
             log.info("%s: %d %s", exchange.path, exc.status, exc)
             await exchange.refuse(exc)
 
@@ -130,7 +140,7 @@ class Mounted:
             return await gate.admit(exchange.headers, offered, exchange.connection, exchange.came)
         principal = await self._admit(exchange.scope)
         if principal is None:
-            raise RefusedError(401, "it is not known who you are")
+            raise RefusedError(401, "it is not known who you are", attempt="nobody known")
         if (
             principal.tenant is None
             and principal.session_id is None
@@ -202,4 +212,4 @@ class _Gate(Gate):
         if origin is None or origin.lower() in self._origins:
             return
         if urlsplit(origin).netloc.lower() != headers.get("host", "").lower():
-            raise RefusedError(403, "a page of another origin may not ask this")
+            raise OtherOriginError
