@@ -36,6 +36,7 @@ from acphold.hub.session_list import AGENT
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
+from acphold.rpc.transport import OfferingTransport
 from acphold.schema import (
     CLOSE_SESSION,
     DELETE_SESSION,
@@ -102,6 +103,8 @@ async def begun(transport: Transport, limit: int) -> tuple[Transport, bool]:
         first = members(arrived.partition(b"\n")[0])
         can = members(members(first.get("params", b"")).get("clientCapabilities", b""))
         asks = members(can.get("_meta", b"")).get(ALL_AGENTS) == b"true"
+    if isinstance(transport, OfferingTransport):
+        return _BegunOffering(transport, arrived), asks
     return _Begun(transport, arrived), asks
 
 
@@ -122,6 +125,19 @@ class _Begun:
     async def receive(self) -> bytes:
         arrived, self._arrived = self._arrived, b""
         return arrived or await self._transport.receive()
+
+
+class _BegunOffering(_Begun):
+    """The same of one that hands over what it reads in the step that reads it."""
+
+    def __init__(self, transport: OfferingTransport, arrived: bytes) -> None:
+        super().__init__(transport, arrived)
+        self._offering = transport
+        self.offer_to = transport.offer_to
+
+    @property
+    def is_read(self) -> bool:
+        return self._offering.is_read
 
 
 async def attend_all(

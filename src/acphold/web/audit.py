@@ -25,6 +25,10 @@ log = logging.getLogger(__name__)
 WAITING: Final = 10_000
 """Deeds that wait for the journal; beyond them the oldest go."""
 
+GATHER_SECONDS: Final = 0.5
+"""How long what was done waits for more of it: to write each by itself would cost every prompt a
+transaction, and the thread of the journal beside it."""
+
 AGAIN_SECONDS: Final = 1.0
 """When a journal that could not be written is tried again."""
 
@@ -141,6 +145,7 @@ class Audit:
     async def _keep(self) -> None:
         while True:
             await self._changed.wait()
+            await asyncio.sleep(GATHER_SECONDS)
             self._changed.clear()
             if not await self._write():
                 await asyncio.sleep(AGAIN_SECONDS)
