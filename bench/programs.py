@@ -90,3 +90,8 @@ def sdk_proxy(agent: Command) -> Command:
 def bare_relay(agent: Command, database: Path) -> Command:
     """What no wrap can be quicker than: bytes handed on unread, with bare commits."""
     return [sys.executable, os.fspath(PEERS / "bare_relay.py"), os.fspath(database), *agent]
+
+
+def bare_socket_relay(agent: Command, database: Path) -> Command:
+    """The same for a server: frames of a WebSocket in place of lines on a pipe."""
+    return [sys.executable, os.fspath(PEERS / "bare_socket_relay.py"), os.fspath(database), *agent]

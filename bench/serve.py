@@ -1,7 +1,8 @@
 """`acphold serve` beside what the official SDKs serve an agent with, over WebSocket and HTTP.
 
 Ours has its agent in a process of its own, and has kept each update before it is sent; theirs have
-the agent in the server, and keep nothing. Beside the time stands what the server's processor was
+the agent in the server, and keep nothing. What that costs whoever does it shows a relay that hands
+on and commits, and does nothing else. Beside the time stands what the server's processor was
 busy: other programs of the machine do not change that.
 """
 
@@ -25,12 +26,20 @@ from bench.background import own_sockets
 from bench.far_wire import FarHttp, FarSocket, FarWire
 from bench.latency import TEXT, one_way, round_trip
 from bench.memory import MIB
-from bench.programs import Command, python_sdk, scripted_agent, typescript_server, wrap
+from bench.programs import (
+    Command,
+    bare_socket_relay,
+    python_sdk,
+    scripted_agent,
+    typescript_server,
+    wrap,
+)
 from bench.run import Run
 from bench.table import Figure, Goal
 from bench.wire import FOLDER, Wire, session_with
 
 OURS, STDIO = "serve", "wrap, on pipes"
+RELAY = "bare relay of frames"
 PYTHON, TYPESCRIPT = "Python SDK's server", "TypeScript SDK's server"
 WATCHERS = (1, 10, 100)
 MISSED = 10_000
@@ -84,8 +93,11 @@ def figures(run: Run) -> Iterator[Figure]:
         }
         yield from _idle(servers)  # before anything else has taken memory, and given it back
         piped = stack.enter_context(session_with(wrap(scripted_agent(), run.fresh("journal.db"))))
+        relay = bare_socket_relay(scripted_agent(), run.fresh("read.db"))
+        relayed = stack.enter_context(sdk_server(relay))
         for way, kind in WAYS.items():
-            yield from _beside(run, way, kind, servers, piped)
+            floor = {RELAY: relayed} if kind is FarSocket else {}
+            yield from _beside(run, way, kind, servers | floor, piped)
         yield from _watchers(run, ours)
         yield _missed(run, ours)
 
@@ -116,13 +128,14 @@ def _beside(
             STDIO: partial(round_trip, piped, number),
         }
     )
-    for what, taken, peers in (
-        (f"an update over {way}", to_us, (STDIO, PYTHON, TYPESCRIPT)),
-        (f"a prompt and its answer over {way}", and_back, (STDIO, PYTHON, TYPESCRIPT)),
-        (f"the same, as the server's processor is busy, {way}", busy, (PYTHON, TYPESCRIPT)),
+    peers = [name for name in servers if name != OURS]
+    for what, taken, others in (
+        (f"an update over {way}", to_us, [STDIO, *peers]),
+        (f"a prompt and its answer over {way}", and_back, [STDIO, *peers]),
+        (f"the same, as the server's processor is busy, {way}", busy, peers),
     ):
-        for peer in peers:
-            goals = () if peer == STDIO else (Goal(1.0, ratio=True),)
+        for peer in others:
+            goals = () if peer in (STDIO, RELAY) else (Goal(1.0, ratio=True),)
             yield Figure(what, "us", taken[OURS], peer, taken[peer], goals)
     for client in clients.values():
         client.close()
