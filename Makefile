@@ -53,7 +53,9 @@ conformance: $(VENV)/.installed
 	$(ACPHOLD) serve --json --listen 127.0.0.1:0 -- $(ACPHOLD) demo-agent >$$folder/told & \
 	trap 'kill $$!; wait $$!; rm -rf "$$folder"' EXIT; \
 	read -r told <$$folder/told; \
-	$(CHECKED) --server "$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/')"
+	url=$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/'); \
+	$(CHECKED) --server "$$url"; \
+	$(CHECKED) --server "$$url?transport=http"
 
 check: lint types test slow conformance
 

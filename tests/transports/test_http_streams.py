@@ -44,7 +44,7 @@ class Book:
         body = await reader.readexactly(int(headers.get("content-length", "0")))
         method, message = head[0].split()[0], json.loads(body or b"{}")
         self.came.append(Came(method, headers, message))
-        match method, message.get("method"):
+        match method, message.get("method") if isinstance(message, dict) else None:
             case "GET", _ if "acp-connection-id" not in headers:
                 self.answer(writer, self.status, "Set-Cookie: place=here\r\n")
             case _ if not self.attaches and "acp-session-id" in headers:
@@ -71,6 +71,9 @@ class Book:
                 self.answer(writer, "202 Accepted")
             case "POST", "too/long":
                 self.answer(writer, "413 Content Too Large")
+            case _ if not isinstance(message, dict):
+                error = {"jsonrpc": "2.0", "id": None, "error": {"code": -32600, "message": "no"}}
+                self.answer(writer, "501 Not Implemented", "", json.dumps(error))
             case _:
                 self.answer(writer, "202 Accepted")
         writer.close()
@@ -148,6 +151,18 @@ async def test_a_session_is_loaded_asked_in_and_left_as_the_book_has_it() -> Non
         ("POST", "too/long", "s"),
         ("DELETE", None, None),
     ]
+
+
+async def test_what_is_no_message_is_answered_by_the_server_and_ends_nothing() -> None:
+    async with book() as server:
+        transport = await connect(route_to(server))
+        say(transport, id=1, method="initialize", params={})
+        await heard(transport)
+        transport.send(b"[1, 2]\n")
+        assert (await heard(transport))["error"]["code"] == -32600
+        say(transport, id=3, method="too/long", params={"sessionId": "s"})
+        assert (await heard(transport))["id"] == 3
+        await transport.aclose()
 
 
 async def test_a_server_that_knows_no_loaded_session_replays_it_and_refuses_the_rest() -> None:

@@ -4,8 +4,12 @@ through."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
+
+from tests.web.conftest import Served, serving
 
 
 class Network:
@@ -115,3 +119,13 @@ async def network() -> AsyncIterator[Network]:
     finally:
         server.close()
         await made.aclose()
+
+
+@contextmanager
+def served_through(network: Network, folder: Path) -> Iterator[Served]:
+    """A server whose address leads through a network."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        network.to = free.getsockname()[1]
+    url = f"http://localhost:{network.port}"
+    with serving(folder, "--url", url, "--listen", f"127.0.0.1:{network.to}") as served:
+        yield served

@@ -13,7 +13,6 @@ import asyncio
 import random
 import re
 import signal
-import socket
 import sys
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,8 +20,8 @@ from typing import Final
 
 import acphold
 from acphold.errors import AcpholdError
-from tests.web.conftest import Served, serving
-from tests.web.network import Network, network
+from tests.web.conftest import Served
+from tests.web.network import Network, network, served_through
 
 ROUND_SECONDS: Final = 60.0
 
@@ -88,10 +87,7 @@ async def soak(rounds: int, seed: int, folder: Path) -> Faults:
     """So many rounds; raises AssertionError for the first thing that is lost or doubled."""
     choose = random.Random(seed)
     async with network() as failing:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            failing.to = free.getsockname()[1]
-        url = f"http://localhost:{failing.port}"
-        with serving(folder, "--url", url, "--listen", f"127.0.0.1:{failing.to}") as served:
+        with served_through(failing, folder) as served:
             faults = Faults(choose, failing, served)
             await _rounds(rounds, served, faults)
         return faults
@@ -102,7 +98,9 @@ async def _rounds(rounds: int, served: Served, faults: Faults) -> None:
     session_id: str | None = None
     for first in range(0, rounds, OF_TOKEN):
         token = await asyncio.to_thread(served.token)
-        async with acphold.connect(served.url, token=token) as agent:
+        # By turns over both transports.
+        way = "http" if first // OF_TOKEN % 2 else "websocket"
+        async with acphold.connect(f"{served.url}?transport={way}", token=token) as agent:
             if session_id is None:
                 session = await agent.new_session(cwd=served.folder)
                 session_id = session.id
@@ -119,6 +117,7 @@ async def _rounds(rounds: int, served: Served, faults: Faults) -> None:
                     assert await fault in ("kill", "revoke"), f"round {number}: {failed[number]}"
                 await fault
         shown = _words(session)
+        print(f"{behind} rounds, the last {behind - first} over {way}", flush=True)  # noqa: T201
     async with acphold.connect(served.url, token=await asyncio.to_thread(served.token)) as agent:
         kept = _words(await agent.load_session(session.id, cwd=served.folder))
     assert kept == sorted(kept), "the journal has another order"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import re
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -13,8 +12,8 @@ import pytest
 import pytest_asyncio
 
 import acphold
-from tests.web.conftest import Served, serving
-from tests.web.network import Network, network
+from tests.web.conftest import Served
+from tests.web.network import Network, network, served_through
 from tests.web.soak import soak
 
 pytestmark = pytest.mark.slow
@@ -29,10 +28,7 @@ async def failing() -> AsyncIterator[Network]:
 @pytest_asyncio.fixture
 async def far(failing: Network, tmp_path: Path) -> AsyncIterator[Served]:
     """A server whose address leads through a network that fails."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        failing.to = free.getsockname()[1]
-    url = f"http://localhost:{failing.port}"
-    with serving(tmp_path, "--url", url, "--listen", f"127.0.0.1:{failing.to}") as served:
+    with served_through(failing, tmp_path) as served:
         yield served
 
 

@@ -6,21 +6,15 @@ The other tests of this folder that have a server of their own run with it, too:
 from __future__ import annotations
 
 import asyncio
-import datetime
 import json
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
-from ipaddress import IPv4Address
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx2
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived
@@ -30,6 +24,7 @@ from wsproto.events import TextMessage
 import acphold
 from acphold.errors import SettingsError
 from acphold.web import server
+from tests.web.certificates import new_authority
 from tests.web.conftest import Served, serving
 from tests.web.test_streams import HttpClient, opened, text, until
 
@@ -140,35 +135,10 @@ async def test_a_websocket_is_a_stream_of_http2_and_nothing_in_it_is_packed(
         assert socket.head[":status"] == "401"
 
 
-def _certificate(folder: Path) -> tuple[str, str]:
-    """That of localhost, and its key."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    names = [x509.DNSName("localhost"), x509.IPAddress(IPv4Address("127.0.0.1"))]
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(1)
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(names), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    cert_file, key_file = folder / "cert.pem", folder / "key.pem"
-    cert_file.write_bytes(made.public_bytes(pem))
-    plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    key_file.write_bytes(key.private_bytes(pem, *plain))
-    return str(cert_file), str(key_file)
-
-
 async def test_with_tls_the_two_sides_agree_on_what_both_speak(tmp_path: Path) -> None:
-    certificate, key = _certificate(tmp_path)
-    trusting = ssl.create_default_context(cafile=certificate)
-    with serving(tmp_path, "--http2", "--tls-cert", certificate, "--tls-key", key) as served:
+    authority = new_authority(tmp_path, "localhost")
+    trusting = ssl.create_default_context(cafile=authority.ca)
+    with serving(tmp_path, "--http2", *authority.options) as served:
         spoken = []
         for http2 in (True, False):
             async with httpx2.AsyncClient(verify=trusting, http2=http2, timeout=30) as http:

@@ -10,14 +10,17 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 import pytest_asyncio
 from msgspec.structs import replace
 
+import acphold
 from acphold.history.times import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.server.neighbours import LiveSession, Process
+from tests.web.conftest import Served
 from tests.web.in_process import Site, site
 from tests.web.test_journal_pages import said
 
@@ -332,3 +335,39 @@ async def test_a_journal_that_is_replaced_is_told_anew(web: Site, tmp_path: Path
             if event == "snapshot":
                 break
         assert [row["sessionId"] for row in told["sessions"]] == ["s9"]
+
+
+async def test_a_real_server_tells_who_watches_of_what_begins_and_of_what_was_missed(
+    served: Served, agent: acphold.RemoteAgent
+) -> None:
+    headers = {"Authorization": f"Bearer {served.token('--scope', 'watch')}"}
+
+    async def until(stream: AsyncIterator[str], words: str) -> str:
+        """The id of the first event that says so."""
+        id_ = ""
+        async with asyncio.timeout(30):
+            async for line in stream:
+                name, _, value = line.partition(": ")
+                id_ = value if name == "id" else id_
+                if name == "data" and words in value:
+                    return id_
+        raise AssertionError(f"the feed has ended without {words!r}")
+
+    async with httpx2.AsyncClient(
+        base_url=served.url,
+        headers=headers,
+        timeout=30,
+        http1=not served.is_http2,
+        http2=served.is_http2,
+    ) as http:
+        async with http.stream("GET", FEED) as response:
+            assert response.headers["content-type"] == "text/event-stream"
+            told = response.aiter_lines()
+            await until(told, '{"sessions":')
+            first = await agent.new_session(cwd=served.folder)
+            await first.prompt("quick: one")
+            position = await until(told, first.id)
+        second = await agent.new_session(cwd=served.folder)
+        await second.prompt("quick: two")
+        async with http.stream("GET", FEED, headers={"Last-Event-ID": position}) as response:
+            await until(response.aiter_lines(), f'{{"session":{{"sessionId":"{second.id}"')

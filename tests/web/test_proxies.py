@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import datetime
 import socket
 from collections.abc import AsyncIterator, Iterator
-from ipaddress import ip_address
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 import pytest_asyncio
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from cryptography.x509.oid import NameOID
 
 import acphold
 from acphold.errors import SettingsError
 from acphold.transports.route import Route
+from tests.web.certificates import Authority, new_authority
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.network import Network, network
 
@@ -30,42 +23,9 @@ NAME = "desk.test"
 """What only the proxy knows the way to."""
 
 
-class Authority(NamedTuple):
-    """The files of an authority, and of what it has signed for NAME."""
-
-    ca: Path
-    certificate: Path
-    key: Path
-
-
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
-    folder = tmp_path_factory.mktemp("authority")
-    now = datetime.datetime.now(datetime.UTC)
-
-    def signed(
-        name: str, key: ec.EllipticCurvePrivateKey, by: ec.EllipticCurvePrivateKey, *, is_ca: bool
-    ) -> x509.Certificate:
-        issuer = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "the made-up authority")])
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        names: list[x509.GeneralName] = [x509.DNSName(NAME), x509.IPAddress(ip_address("::1"))]
-        return (
-            x509.CertificateBuilder(
-                issuer, issuer if is_ca else subject, key.public_key(), 1 + is_ca
-            )
-            .not_valid_before(now - datetime.timedelta(days=1))
-            .not_valid_after(now + datetime.timedelta(days=1))
-            .add_extension(x509.BasicConstraints(ca=is_ca, path_length=None), critical=True)
-            .add_extension(x509.SubjectAlternativeName(names), critical=False)
-            .sign(by, hashes.SHA256())
-        )
-
-    root, own = ec.generate_private_key(ec.SECP256R1()), ec.generate_private_key(ec.SECP256R1())
-    made = Authority(folder / "ca.pem", folder / "cert.pem", folder / "key.pem")
-    made.ca.write_bytes(signed("root", root, root, is_ca=True).public_bytes(Encoding.PEM))
-    made.certificate.write_bytes(signed(NAME, own, root, is_ca=False).public_bytes(Encoding.PEM))
-    made.key.write_bytes(own.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    return made
+    return new_authority(tmp_path_factory.mktemp("authority"), NAME)
 
 
 @pytest.fixture
@@ -73,9 +33,10 @@ def far(tmp_path: Path, authority: Authority) -> Iterator[Served]:
     """A server that is reached by NAME, which nobody knows here, over TLS."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    options = ("--tls-cert", str(authority.certificate), "--tls-key", str(authority.key))
     url = f"https://{NAME}:{port}"
-    with serving(tmp_path, "--url", url, "--listen", f"127.0.0.1:{port}", *options) as served:
+    with serving(
+        tmp_path, "--url", url, "--listen", f"127.0.0.1:{port}", *authority.options
+    ) as served:
         yield served
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -12,8 +11,8 @@ import pytest
 import pytest_asyncio
 
 import acphold
-from tests.web.conftest import ACPHOLD, Served, serving
-from tests.web.network import Network, network
+from tests.web.conftest import ACPHOLD, Served
+from tests.web.network import Network, network, served_through
 
 pytestmark = pytest.mark.slow
 
@@ -30,10 +29,7 @@ async def forbidding() -> AsyncIterator[Network]:
 @pytest_asyncio.fixture
 async def far(forbidding: Network, tmp_path: Path) -> AsyncIterator[Served]:
     """A server whose address leads through a proxy that lets no WebSocket through."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        forbidding.to = free.getsockname()[1]
-    url = f"http://localhost:{forbidding.port}"
-    with serving(tmp_path, "--url", url, "--listen", f"127.0.0.1:{forbidding.to}") as served:
+    with served_through(forbidding, tmp_path) as served:
         yield served
 
 

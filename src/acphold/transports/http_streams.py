@@ -58,6 +58,9 @@ INITIALIZE_SECONDS: Final = 120.0
 
 CLOSE_SECONDS: Final = 2.0
 
+NOT_IMPLEMENTED: Final = 501
+"""What a server says to what it takes none of, such as an array; it is there, and well."""
+
 HELD_BYTES: Final = 4 << 20
 """What may wait here to be received; a stream that has more is not read on."""
 
@@ -86,6 +89,16 @@ class _Message(Struct, gc=False):
 
 
 _read = Decoder(_Message).decode
+
+NO_MESSAGE: Final = _Message()
+
+
+def _message(text: str) -> _Message:
+    """What a text says; NO_MESSAGE for what is none: the other side has to say what is wrong."""
+    try:
+        return _read(text)
+    except (MsgspecError, UnicodeDecodeError, RecursionError):
+        return NO_MESSAGE
 
 
 async def connect(route: Route) -> MessageTransport:
@@ -146,12 +159,12 @@ class _HttpConnection:
         if self._is_over:
             raise ConnectionLostError(f"the connection to {self._origin} is closed")
         try:
-            message = _read(text)
+            message = _message(text)
             if message.method == INITIALIZE.name and not self._id:
                 await self._introduce(text, message)
             else:
                 await self._post(text, message)
-        except (MsgspecError, httpx2.HTTPError, ConnectionLostError) as exc:
+        except (httpx2.HTTPError, ConnectionLostError) as exc:
             self._end()
             told = f"the connection to {self._origin} is lost: {why(exc)}"
             raise ConnectionLostError(told) from exc
@@ -207,12 +220,15 @@ class _HttpConnection:
         # A session of which it opens no stream, it may not know on this connection.
         is_strange = named is not None and named not in self._streams and not self._has_one_stream
         is_of_session = answer.status_code == 404 and is_strange
-        if (answer.status_code in (401, 404) and not is_of_session) or answer.is_server_error:
+        is_failing = answer.is_server_error and answer.status_code != NOT_IMPLEMENTED
+        if (answer.status_code in (401, 404) and not is_of_session) or is_failing:
             raise ConnectionLostError(f"HTTP {answer.status_code}")
         # It knows us, and does not take this one.
         self._opening.pop(bytes(message.id), None)
         if message.method is not None and bytes(message.id):
             await self._put(_refusal(message, answer))
+        elif message == NO_MESSAGE and _message(answer.text) != NO_MESSAGE:
+            await self._put(answer.text)  # what is wrong with it, as any server says it
 
     def _head(self, session_id: str | None = None) -> dict[str, str]:
         return {CONNECTION_ID: self._id} | ({SESSION_ID: session_id} if session_id else {})
@@ -258,11 +274,7 @@ class _HttpConnection:
                 self._end()
 
     async def _take(self, text: str) -> None:
-        try:
-            message = _read(text)
-        except (MsgspecError, UnicodeDecodeError, RecursionError):
-            await self._put(text)  # whoever reads it says what is wrong
-            return
+        message = _message(text)
         if message.method is None and (key := bytes(message.id)) in self._opening:
             known = self._opening.pop(key)
             session_id = known or session_id_in(bytes(message.result))
@@ -306,12 +318,8 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 def _refusal(message: _Message, answer: httpx2.Response) -> str:
     """What a request is answered with that the server does not take: its own words, if any."""
-    try:
-        said = _read(answer.text)
-        if bytes(said.id) == bytes(message.id):
-            return answer.text
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
-        pass
+    if bytes(_message(answer.text).id) == bytes(message.id):
+        return answer.text
     told = f"the server does not take {message.method}: HTTP {answer.status_code}"
     error = {"code": INTERNAL_ERROR, "message": told}
     return encode({"jsonrpc": "2.0", "id": message.id, "error": error}).decode()
