@@ -14,7 +14,7 @@ from subprocess import PIPE
 import pytest
 
 import acphold
-from acphold.cli.followed_list import AsJson, AsWords
+from acphold.cli.followed_list import AsJson, AsWords, news_of
 from acphold.cli.list import Wanted
 from acphold.journal import ListFilter, SessionRow
 from acphold.server.followed_list import Changed, Snapshot
@@ -96,15 +96,15 @@ def said(out: io.StringIO) -> list[str]:
 def test_a_line_says_what_has_become_of_a_session_and_nothing_twice() -> None:
     out = io.StringIO()
     tell = AsWords(Wanted(ListFilter()).fits, out)
-    tell(Snapshot([a_row()], {}, {"s1": ENDED}))
+    tell(news_of(Snapshot([a_row()], {}, {"s1": ENDED})))
     assert said(out) == []
-    tell(Changed([a_row()], (), live(running=True), {"s1": None}))
-    tell(Changed([a_row()], (), live(running=True), {"s1": None}))
-    tell(Changed([a_row()], (), live(running=True, waiting=True), {"s1": None}))
-    tell(Changed([a_row()], (), {}, {"s1": None}))
-    tell(Changed([a_row(title="a\x1b[2J")], (), {}, {"s1": ENDED}))
-    tell(Changed([a_row(archived=True)], (), {}, {"s1": ENDED}))
-    tell(Changed([], ["s1", "never seen"], {}, {}))
+    tell(news_of(Changed([a_row()], (), live(running=True), {"s1": None})))
+    tell(news_of(Changed([a_row()], (), live(running=True), {"s1": None})))
+    tell(news_of(Changed([a_row()], (), live(running=True, waiting=True), {"s1": None})))
+    tell(news_of(Changed([a_row()], (), {}, {"s1": None})))
+    tell(news_of(Changed([a_row(title="a\x1b[2J")], (), {}, {"s1": ENDED})))
+    tell(news_of(Changed([a_row(archived=True)], (), {}, {"s1": ENDED})))
+    tell(news_of(Changed([], ["s1", "never seen"], {}, {})))
     assert [line.split()[0] for line in said(out)] == [
         "running",
         "waiting",
@@ -125,14 +125,14 @@ def test_a_line_says_what_has_become_of_a_session_and_nothing_twice() -> None:
 def test_what_is_not_asked_for_is_not_told(wanted: Wanted) -> None:
     out = io.StringIO()
     tell = AsJson(wanted.fits, out)
-    tell(Snapshot([a_row()], {}, {}))
-    tell(Changed([a_row(title="Other")], ["s9"], {}, {}))
+    tell(news_of(Snapshot([a_row()], {}, {})))
+    tell(news_of(Changed([a_row(title="Other")], ["s9"], {}, {})))
     assert out.getvalue() == '{"sessions":[]}\n'
 
 
 def test_what_is_asked_for_no_longer_is_gone() -> None:
     out = io.StringIO()
     tell = AsJson(Wanted(ListFilter(), only_live=True).fits, out)
-    tell(Snapshot([a_row()], live(), {}))
-    tell(Changed([a_row()], (), {}, {}))
+    tell(news_of(Snapshot([a_row()], live(), {})))
+    tell(news_of(Changed([a_row()], (), {}, {})))
     assert json.loads(out.getvalue().splitlines()[-1]) == {"gone": "s1"}

@@ -134,6 +134,38 @@ def test_sessions_of_a_server_are_listed_found_shown_and_followed(served: Served
         follow.communicate()
 
 
+def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        listen = f"127.0.0.1:{free.getsockname()[1]}"
+    with serving(tmp_path, "--listen", listen) as served:
+        here, server = str(tmp_path), ("--server", f"{served.url}#pair={served.pair}")
+        far(served, "chat", *server, "--cwd", here, typed="quick: one\n")
+        server = ("--server", "localhost")
+        follow = subprocess.Popen(
+            [*ACPHOLD, "list", "--follow", "--json", *server],
+            env=laptop(served),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            assert follow.stdout is not None
+            assert follow.stderr is not None
+            [first] = json.loads(follow.stdout.readline())["sessions"]
+            far(served, "chat", "--resume", first["sessionId"], *server, typed="quick: two\n")
+            while (row := json.loads(follow.stdout.readline())["session"])["messageCount"] < 4:
+                assert row["sessionId"] == first["sessionId"]
+            served.start_again()
+            assert "it is tried again" in follow.stderr.readline()
+            assert "is back" in follow.stderr.readline()
+            while "sessions" not in (told := json.loads(follow.stdout.readline())):
+                pass
+            assert [row["sessionId"] for row in told["sessions"]] == [first["sessionId"]]
+        finally:
+            follow.kill()
+            follow.communicate()
+
+
 def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it_is_back(
     tmp_path: Path,
 ) -> None:

@@ -1,26 +1,28 @@
-"""`acphold list --follow`: what changes in the list, whichever process changes it."""
+"""`acphold list --follow`: what changes in the list, whichever process changes it, and where."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Container, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, NamedTuple, TextIO
 
 import msgspec
 
 from acphold.cli.journals import opened
 from acphold.cli.settings import agent_name
-from acphold.cli.terminal_text import folder, on_one_line
+from acphold.cli.terminal_text import folder, on_one_line, visible_json
 from acphold.history.timeline import turn_end
 from acphold.presentation.json_facts import session_json
 from acphold.server.followed_list import Changed, Snapshot, followed
 
 if TYPE_CHECKING:
+    from acphold.cli.servers import FarServer
+    from acphold.client.server_feed import FarNews
+    from acphold.client.server_pages import FarSession
     from acphold.journal import SessionRow
-    from acphold.server.neighbours import Live
 
 NEWEST = 200
 """Sessions that are there in the beginning, unless `--limit` says otherwise."""
@@ -31,15 +33,34 @@ ID_WIDTH = 8
 LOOK_SECONDS = 1.0
 """How often is looked whether anybody reads this still."""
 
-Fits = Callable[["SessionRow", "Live"], bool]
-"""Whether a session is one of those that are asked for."""
+Fits = Callable[["SessionRow", Container[str]], bool]
+"""Whether a session is one of those that are asked for; told with the ids of what is live."""
 
-Tell = Callable[[Snapshot | Changed], None]
+
+class Listed(NamedTuple):
+    """A session of the list: what goes on in it, or how its last turn ended, in a word; and its
+    JSON."""
+
+    row: SessionRow
+    is_live: bool
+    state: str
+    json: str
+
+
+class News(NamedTuple):
+    """Sessions that are new or other than before, and the ids of those that are gone; with `is_all`
+    the list from the beginning, as far as it is told."""
+
+    sessions: Sequence[Listed]
+    gone: Sequence[str] = ()
+    is_all: bool = False
+
+
+Tell = Callable[[News], None]
 
 
 async def follow(
-    location: str | None,
-    limit: int | None,
+    found: AsyncGenerator[News, None],
     tell: Tell,
     show: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
@@ -50,14 +71,13 @@ async def follow(
     from acphold.screen.plain import is_unread
 
     async def telling() -> None:
-        async with (
-            opened(location) as journal,
-            aclosing(followed(journal, limit or NEWEST)) as found,
-        ):
+        is_shown = show is None
+        async with aclosing(found):
             async for news in found:
                 tell(news)
-                if show is not None and isinstance(news, Snapshot):
+                if show is not None and not is_shown:
                     await show()
+                    is_shown = True
                 sys.stdout.flush()
 
     task = asyncio.create_task(telling(), name="follow")
@@ -71,27 +91,96 @@ async def follow(
         task.result()
 
 
+# -- where it comes from ----------------------------------------------------------------------
+
+
+async def news_here(location: str | None, limit: int | None) -> AsyncGenerator[News, None]:
+    """Of a journal of this machine."""
+    async with opened(location) as journal, aclosing(followed(journal, limit or NEWEST)) as found:
+        async for each in found:
+            yield news_of(each)
+
+
+def news_of(found: Snapshot | Changed) -> News:
+    """What has been found in the journal, as it is told."""
+    sessions = [
+        Listed(
+            row,
+            row.session_id in found.live,
+            _state(row, found),
+            session_json(row, found.live, found.outcomes),
+        )
+        for row in found.rows
+    ]
+    return News(
+        sessions, () if isinstance(found, Snapshot) else found.gone, isinstance(found, Snapshot)
+    )
+
+
+def _state(row: SessionRow, news: Snapshot | Changed) -> str:
+    if (live := news.live.get(row.session_id)) is not None and live[0].state != "live":
+        return live[0].state
+    if row.session_id not in news.outcomes:
+        return "unread" if row.is_unread else "new"
+    end = news.outcomes[row.session_id]
+    if end is not None:
+        return turn_end(end, 0).outcome
+    return "interrupted" if live is None else "running"
+
+
+async def news_there(server: FarServer, limit: int | None) -> AsyncGenerator[News, None]:
+    """Of a server far away; what is told while it is away is told when it is back."""
+    from acphold.cli.remote import Away, pages_of  # late: it brings HTTP
+    from acphold.client.server_feed import followed_list
+
+    async with (
+        await pages_of(server) as pages,
+        aclosing(followed_list(pages, Away(pages))) as found,
+    ):
+        async for each in found:
+            yield _news_from(each, limit)
+
+
+def _news_from(news: FarNews, limit: int | None) -> News:
+    some = news.sessions[:limit] if news.is_all else news.sessions
+    live = [it for it in news.sessions[len(some) :] if it.live is not None]
+    told = [
+        Listed(it.row, it.live is not None, _state_there(it), visible_json(it.line))
+        for it in (*some, *live)
+    ]
+    return News(told, news.gone, news.is_all)
+
+
+def _state_there(session: FarSession) -> str:
+    if session.live is not None and session.live.state != "live":
+        return session.live.state
+    if session.outcome is not None:
+        return session.outcome
+    return "unread" if session.row.is_unread else "new"
+
+
+# -- how it is told ---------------------------------------------------------------------------
+
+
 class AsJson:
     """A line an event: the first has the `sessions` that are there, each other one `session` that
-    is new or has changed, or the id of one that is `gone`."""
+    is new or has changed, or the id of one that is `gone`. A server that cannot say what was missed
+    has all `sessions` told again."""
 
     def __init__(self, fits: Fits, out: TextIO) -> None:
         self._fits = fits
         self._out = out
         self._shown: set[str] = set()
 
-    def __call__(self, news: Snapshot | Changed) -> None:
-        rows = {
-            row.session_id: session_json(row, news.live, news.outcomes)
-            for row in news.rows
-            if self._fits(row, news.live)
-        }
-        self._shown |= rows.keys()
-        if isinstance(news, Snapshot):
+    def __call__(self, news: News) -> None:
+        rows = {it.row.session_id: it.json for it in news.sessions if _fits(self._fits, it)}
+        if news.is_all:
+            self._shown = {*rows}
             self._out.write(f'{{"sessions":[{",".join(rows.values())}]}}\n')
             return
+        self._shown |= rows.keys()
         self._out.writelines(f'{{"session":{row}}}\n' for row in rows.values())
-        others = {row.session_id for row in news.rows} - rows.keys()
+        others = {it.row.session_id for it in news.sessions} - rows.keys()
         for session_id in self._shown & {*news.gone, *others}:
             self._out.write(f'{{"gone":{msgspec.json.encode(session_id).decode()}}}\n')
             self._shown.discard(session_id)
@@ -104,21 +193,23 @@ class AsWords:
         self._fits = fits
         self._out = out
         self._known: dict[str, tuple[str, str]] = {}
+        self._has_begun = False
 
-    def __call__(self, news: Snapshot | Changed) -> None:
-        for row in news.rows:
-            if not self._fits(row, news.live):
+    def __call__(self, news: News) -> None:
+        for it in news.sessions:
+            row = it.row
+            if not _fits(self._fits, it):
                 self._over(row.session_id, "archived" if row.archived else "left")
                 continue
-            found = _state(row, news), on_one_line(row.title or "(no title)")
+            found = it.state, on_one_line(row.title or "(no title)")
             if self._known.get(row.session_id) != found:
                 self._known[row.session_id] = found
-                if isinstance(news, Changed):
+                if self._has_begun:
                     where = f"{on_one_line(agent_name(row.agent))} in {folder(row.cwd)}"
                     self._line(row.session_id, *found, where)
-        if isinstance(news, Changed):
-            for session_id in news.gone:
-                self._over(session_id, "deleted")
+        for session_id in news.gone:
+            self._over(session_id, "deleted")
+        self._has_begun = True
 
     def _over(self, session_id: str, how: str) -> None:
         if (known := self._known.pop(session_id, None)) is not None:
@@ -130,13 +221,5 @@ class AsWords:
         self._out.write(f"{line.rstrip()}\n")
 
 
-def _state(row: SessionRow, news: Snapshot | Changed) -> str:
-    """What goes on in it; at rest, how its last turn ended."""
-    if (live := news.live.get(row.session_id)) is not None and live[0].state != "live":
-        return live[0].state
-    if row.session_id not in news.outcomes:
-        return "unread" if row.is_unread else "new"
-    end = news.outcomes[row.session_id]
-    if end is not None:
-        return turn_end(end, 0).outcome
-    return "interrupted" if live is None else "running"
+def _fits(fits: Fits, session: Listed) -> bool:
+    return fits(session.row, (session.row.session_id,) if session.is_live else ())

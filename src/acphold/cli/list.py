@@ -4,7 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import (
+    AsyncIterator,
+    Callable,
+    Container,
+    Coroutine,
+    Iterator,
+    Sequence,
+)
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -13,7 +21,6 @@ from msgspec.structs import replace
 from acphold.cli.command_line import (
     Exit,
     Parser,
-    UsageError,
     a_moment,
     a_text,
     above_zero,
@@ -185,18 +192,16 @@ def list_sessions(
     )
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
+    show = partial(_print_json if as_json else _print_table, journal, wanted, limit)
     if (there := server_of(server, ca, journal)) is not None:
-        if follow:
-            raise UsageError("--follow is for the sessions of this machine")
-        asyncio.run(_print_far(there, agent or "", wanted, limit, as_json=as_json))
+        show = partial(_print_far, there, agent or "", wanted, limit, as_json=as_json)
     elif not exists(journal):
         print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
-    elif follow:
-        asyncio.run(_follow(journal, wanted, limit, as_json=as_json))
-    elif as_json:
-        asyncio.run(_print_json(journal, wanted, limit))
+        return Exit.OK
+    if follow:
+        asyncio.run(_follow(there, journal, wanted, limit, show, as_json=as_json))
     else:
-        asyncio.run(_print_table(journal, wanted, limit))
+        asyncio.run(show())
     return Exit.OK
 
 
@@ -233,8 +238,8 @@ class Wanted(msgspec.Struct, frozen=True):
     def _is_all(self) -> bool:
         return not (self.words or self.since)
 
-    def fits(self, row: SessionRow, live: Live) -> bool:
-        """Whether the list has this session."""
+    def fits(self, row: SessionRow, live: Container[str]) -> bool:
+        """Whether the list has this session; `live` has the ids of those that are."""
         if self.only_live and row.session_id not in live:
             return False
         asked = replace(self.filter, include_unprompted=True) if self.only_live else self.filter
@@ -245,15 +250,28 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 async def _follow(
-    location: str | None, wanted: Wanted, limit: int | None, *, as_json: bool
+    server: FarServer | None,
+    location: str | None,
+    wanted: Wanted,
+    limit: int | None,
+    show: Callable[[], Coroutine[None, None, None]],
+    *,
+    as_json: bool,
 ) -> None:
-    from acphold.cli.followed_list import AsJson, AsWords, follow  # late: most do not follow it
+    """Follow the list of a server, or of a journal here; `show` prints what there is."""
+    from acphold.cli.followed_list import (  # late: most do not follow it
+        AsJson,
+        AsWords,
+        follow,
+        news_here,
+        news_there,
+    )
 
+    news = news_here(location, limit) if server is None else news_there(server, limit)
     if as_json:
-        await follow(location, limit, AsJson(wanted.fits, sys.stdout))
+        await follow(news, AsJson(wanted.fits, sys.stdout))
     else:
-        told = AsWords(wanted.fits, sys.stdout)
-        await follow(location, limit, told, lambda: _print_table(location, wanted, limit))
+        await follow(news, AsWords(wanted.fits, sys.stdout), show)
 
 
 async def _print_json(location: str | None, wanted: Wanted, limit: int | None) -> None:

@@ -69,6 +69,22 @@ async def pages_of(server: FarServer) -> ServerPages:
     return ServerPages(server.url, await paired(server), seconds=SECONDS, ca=server.ca)
 
 
+class Away:
+    """Says on stderr that a server is away, and that it is back."""
+
+    def __init__(self, server: ServerPages) -> None:
+        self._origin = server.origin
+        self._is_told = False
+
+    def __call__(self, error: ConnectionLostError | None) -> None:
+        """Why it cannot be reached; None when it can."""
+        if error is not None and not self._is_told:
+            print(visible(f"{error}; it is tried again"), file=sys.stderr)
+        elif error is None and self._is_told:
+            print(f"The connection to {self._origin} is back.", file=sys.stderr)
+        self._is_told = error is not None
+
+
 async def paired(server: FarServer) -> str | None:
     """The token for a server: what the environment names, or what a code in its URL is exchanged
     for, or what that was earlier; None for none. With it the file to trust is remembered.

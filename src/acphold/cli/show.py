@@ -107,10 +107,10 @@ async def _show_far(there: FarServer, given: str, *, full: bool, as_json: bool) 
             if not (at and number.isascii() and number.isdecimal() and len(number) <= 10):
                 raise
             found, seq = await server.session(session_id), int(number)
-        back = [entry async for entry in server.back(found.row.session_id)]
+        known = await server.entries(found.row.session_id)
 
         async def told() -> AsyncIterator[Entry]:
-            for entry in reversed(back):
+            for entry in known:
                 yield entry
 
         is_live_there = found.live is not None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import Exit, Parser, add_journal
@@ -12,7 +13,8 @@ from acphold.cli.places import place
 from acphold.cli.servers import FarServer, add_server, server_of
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import console, visible
-from acphold.errors import ConnectionLostError
+from acphold.errors import ConnectionLostError, RewrittenError
+from acphold.history import Entry
 from acphold.history.decisions import asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, PARAMS, PROMPT, QUESTION, TURN_END, UPDATE
 from acphold.history.timeline import turn_end
@@ -20,7 +22,6 @@ from acphold.presentation.json_facts import entry_json
 from acphold.reports.transcript import Decision
 
 if TYPE_CHECKING:
-    from acphold.history import Entry
     from acphold.history.decisions import AskedQuestion
     from acphold.screen.flow import Flow
     from acphold.screen.layout import Gutter, Plain
@@ -67,81 +68,83 @@ def tail(
     With --json each line is an object as `acphold show --json` has it.
     """
     assert host is None, "done there"
-    if (there := server_of(server, ca, journal)) is not None:
+    there = server_of(server, ca, journal)
+    if there is None:
+        asyncio.run(_tail(session_id, journal, as_json=as_json))
+    else:
         asyncio.run(_tail_far(there, session_id, as_json=as_json))
-        return Exit.OK
-    asyncio.run(_tail(session_id, journal, as_json=as_json))
     return Exit.OK
 
 
-async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
-    from acphold.screen.plain import is_unread
+Look = Callable[[int | None], Awaitable[tuple[bool, list[Entry]]]]
+"""Whether the session is live, and its entries behind this one; of None, its last turn."""
 
-    put = _put_json if as_json else _Told().put
+
+async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
     async with opened(location) as journal:
         session_id = (await place(journal, given, "follows it")).row.session_id
-        shown = was_live = False
-        after = 0
-        while True:
+
+        async def look(after: int | None) -> tuple[bool, list[Entry]]:
             lives = await is_live(journal, session_id)  # before: what it says last is read
-            fresh = [entry async for entry in entries(journal, session_id, after)]
+            fresh = [entry async for entry in entries(journal, session_id, after or 0)]
             prompts = [n for n, entry in enumerate(fresh) if entry.kind == PROMPT]
-            for entry in fresh[prompts[-1] :] if prompts and not shown else fresh:
-                put(entry)
-            after, shown = (fresh[-1].seq if fresh else after), True
-            if not lives:
-                break
-            if is_unread(sys.stdout):
-                return
-            was_live = True
-            await asyncio.sleep(LOOK_SECONDS)
-    if not as_json:
-        put(None)
-    why = "has ended with the process that had it" if was_live else "is not live"
-    print(visible(f"Session {session_id} {why}."), file=sys.stderr)
+            return lives, fresh[prompts[-1] :] if prompts and after is None else fresh
+
+        await _read_along(session_id, look, LOOK_SECONDS, as_json=as_json)
 
 
-async def _tail_far(there: FarServer, given: str, *, as_json: bool) -> None:
+async def _tail_far(server: FarServer, given: str, *, as_json: bool) -> None:
     """The same of a session on a server far away; it waits while that cannot be reached."""
-    from acphold.cli.remote import pages_of  # late: it brings HTTP
+    from acphold.cli.remote import Away, pages_of  # late: it brings HTTP
+
+    async with await pages_of(server) as pages:
+        session_id = (await pages.session(given)).row.session_id
+        away = Away(pages)
+
+        async def look(after: int | None) -> tuple[bool, list[Entry]]:
+            fresh: list[Entry] = []
+            try:
+                lives = (await pages.session(session_id, FAR_AT_ONCE)).live is not None
+                async for entry in pages.back(session_id, FAR_AT_ONCE):
+                    if entry.seq <= (after or 0):
+                        break
+                    fresh.insert(0, entry)
+                    if after is None and entry.kind == PROMPT:
+                        break  # the last turn begins here
+            except RewrittenError:
+                await asyncio.sleep(FAR_LOOK_SECONDS)  # a turn is put in order
+                return await look(after)
+            except ConnectionLostError as exc:
+                if after is None:
+                    raise
+                away(exc)
+                return True, []
+            away(None)
+            return lives, fresh
+
+        await _read_along(session_id, look, FAR_LOOK_SECONDS, as_json=as_json)
+
+
+async def _read_along(session_id: str, look: Look, seconds: float, *, as_json: bool) -> None:
+    """Print what comes, until the session is live no more, or nobody reads it."""
     from acphold.screen.plain import is_unread
 
     put = _put_json if as_json else _Told().put
-    async with await pages_of(there) as server:
-        session_id = (await server.session(given)).row.session_id
-        after, shown, was_live, is_away = 0, False, False, False
-        while True:
-            try:
-                lives = (await server.session(session_id, FAR_AT_ONCE)).live is not None
-                fresh: list[Entry] = []
-                async for entry in server.back(session_id, FAR_AT_ONCE):
-                    if entry.seq <= after:
-                        break
-                    fresh.insert(0, entry)
-                    if not shown and entry.kind == PROMPT:
-                        break  # the last turn begins here
-            except ConnectionLostError as exc:
-                if not shown:
-                    raise
-                if not is_away:
-                    print(visible(f"{exc}; it is tried again"), file=sys.stderr)
-                is_away, lives, fresh = True, True, []
-            else:
-                if is_away:
-                    print(f"The connection to {server.origin} is back.", file=sys.stderr)
-                is_away = False
-            for entry in fresh:
-                put(entry)
-            after, shown = (fresh[-1].seq if fresh else after), True
-            if not lives:
-                break
-            if is_unread(sys.stdout):
-                return
-            was_live = True
-            await asyncio.sleep(FAR_LOOK_SECONDS)
-    if not as_json:
-        put(None)
-    why = "is not live any more" if was_live else "is not live"
+    after: int | None = None
+    was_live = False
+    while True:
+        lives, fresh = await look(after)
+        for entry in fresh:
+            put(entry)
+        after = fresh[-1].seq if fresh else after or 0
+        if not lives:
+            break
+        if is_unread(sys.stdout):
+            return
+        was_live = True
+        await asyncio.sleep(seconds)
+    put(None)
+    why = "has ended with the process that had it" if was_live else "is not live"
     print(visible(f"Session {session_id} {why}."), file=sys.stderr)
 
 

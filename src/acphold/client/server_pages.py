@@ -7,6 +7,7 @@ no agent is started.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Final, NamedTuple, TypeVar
 from urllib.parse import quote
@@ -21,6 +22,7 @@ from acphold.errors import (
     ConnectionLostError,
     RemoteError,
     RemoteRefusalError,
+    RewrittenError,
     SilentPeerError,
     UnknownSessionError,
 )
@@ -32,7 +34,7 @@ from acphold.journal.journal import Speaker
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema.splice import members
 from acphold.server.neighbours import LiveSession
-from acphold.transports.http_client import http_client
+from acphold.transports.http_client import beginning, http_client
 from acphold.transports.obstacles import said_in, why
 from acphold.transports.route import Route
 from acphold.transports.urls import origin_of
@@ -41,6 +43,9 @@ T = TypeVar("T")
 
 AT_ONCE: Final = 500
 """Sessions or entries of one page."""
+
+READINGS: Final = 5
+"""How often a session is read from its end again, for turns that were put in order meanwhile."""
 
 
 class _Live(Struct, rename="camel"):
@@ -58,6 +63,7 @@ class _Row(Struct, rename="camel"):
     message_count: int = 0
     unread: bool = False
     archived: bool = False
+    outcome: str | None = None
     origins: tuple[Origin, ...] = ()
     live: _Live | None = None
 
@@ -74,6 +80,11 @@ class _Hit(Struct, rename="camel"):
     title: str | None
     tool: str | None = None
     archived: bool = False
+
+
+class _Change(Struct):
+    session: Raw = Raw()
+    gone: str | None = None
 
 
 class _Entry(Struct):
@@ -107,10 +118,12 @@ class _Decided(Struct):
 
 
 class FarSession(NamedTuple):
-    """A session there; `line` is its JSON as it came, here and below."""
+    """A session there; `outcome` is how its last turn ended, None for not yet. `line` is its JSON
+    as it came, here and below."""
 
     row: SessionRow
     live: LiveSession | None
+    outcome: str | None
     line: str
 
 
@@ -155,8 +168,7 @@ class ServerPages:
         while True:
             page = await self._get("/sessions", {**asked, "limit": str(at_once)}, _Rows)
             for raw in page.sessions:
-                row = self._read(raw, _Row)
-                yield FarSession(_row(row), _live(row), _line(raw))
+                yield self._session(raw)
             if page.next_cursor is None:
                 return
             asked["cursor"] = page.next_cursor
@@ -178,8 +190,16 @@ class ServerPages:
             raise AmbiguousIdError(given, tuple(it.row.session_id for it in found))
         return found[0]
 
+    async def entries(self, session_id: str) -> list[Entry]:
+        """All entries of a session."""
+        for _ in range(READINGS):
+            with suppress(RewrittenError):
+                return [entry async for entry in self.back(session_id)][::-1]
+        raise ConnectionLostError(f"session {session_id!r} is written faster than it can be read")
+
     async def back(self, session_id: str, at_once: int = AT_ONCE) -> AsyncIterator[Entry]:
-        """The entries of a session, from its end to its beginning."""
+        """The entries of a session, from its end to its beginning; RewrittenError when a turn is
+        put in order meanwhile."""
         before: int | None = None
         while True:
             asked = {"limit": str(at_once)} | ({} if before is None else {"before": str(before)})
@@ -215,6 +235,42 @@ class ServerPages:
             _line(raw) for raw in (await self._get("/inbox/history", asked, _Decided)).decisions
         ]
 
+    # -- as it changes ------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def events(
+        self, path: str, after: str, silence: float, largest: int
+    ) -> AsyncIterator[AsyncIterator[httpx2.ServerSentEvent]]:
+        """The events of a stream, behind the one of this id, for the block; each has `largest`
+        bytes at most. They end, or the connection is lost, also after `silence` in seconds."""
+        headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
+        timeout = httpx2.Timeout(self._route.seconds, read=silence, pool=None)
+        url = f"{self.origin}{path}"
+        try:
+            async with self._http.stream("GET", url, headers=headers, timeout=timeout) as answer:
+                if answer.status_code != 200:
+                    head, said = answer.headers, await beginning(answer)
+                    raise self._route.refused(answer.status_code, head, said, url)
+                yield aiter(httpx2.EventSource(answer, max_event_size=largest))
+        except httpx2.TimeoutException:
+            raise SilentPeerError(f"{self.origin} does not answer") from None
+        except httpx2.HTTPError as exc:
+            raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
+
+    def listed(self, text: str) -> list[FarSession]:
+        """The sessions of a snapshot of the list."""
+        return [self._session(raw) for raw in self._read(Raw(text.encode()), _Rows).sessions]
+
+    def changed(self, text: str) -> FarSession | str | None:
+        """What a change of the list is about: a session as it is now, or the id of one that is
+        gone."""
+        change = self._read(Raw(text.encode()), _Change)
+        return self._session(change.session) if bytes(change.session) else change.gone
+
+    def _session(self, raw: Raw) -> FarSession:
+        row = self._read(raw, _Row)
+        return FarSession(_row(row), _live(row), row.outcome, _line(raw))
+
     async def _get(self, path: str, asked: dict[str, str], kind: type[T]) -> T:
         try:
             answer = await self._http.get(f"{self.origin}{path}", params=asked)
@@ -225,7 +281,9 @@ class ServerPages:
         status, asked_at = answer.status_code, f"{self.origin}{path}"
         if status == 404 and path.count("/") > 1:
             raise UnknownSessionError(path.split("/")[2])
-        if status in (400, 409):
+        if status == 409:
+            raise RewrittenError(f"{asked_at}: a turn was put in order meanwhile")
+        if status == 400:
             told = said_in(answer.headers, answer.content)
             raise RemoteError(-32603, f"{asked_at}: {told or f'HTTP {status}'}")
         if status == 404:

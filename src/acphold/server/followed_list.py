@@ -51,7 +51,7 @@ async def followed(journal: Sessions, newest: int) -> AsyncGenerator[Snapshot | 
     live = await live_sessions()
     rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
     for session_id in live.keys() - rows.keys():
-        if (row := await _row(journal, session_id)) is not None:
+        if (row := await _row(journal, session_id, live)) is not None:
             rows[session_id] = row
     listed = sorted(rows.values(), key=lambda row: row.key)
     yield Snapshot(listed, live, await journal.outcomes([*rows]))
@@ -86,7 +86,7 @@ async def _changed(
 ) -> Changed:
     rows, gone = list[SessionRow](), list[str]()
     for session_id in dict.fromkeys((*written, *different)):
-        row = await _row(journal, session_id)
+        row = await _row(journal, session_id, live)
         if row is None:
             # What is live and has no row is a session of another journal, which is nothing to us.
             if session_id in written:
@@ -99,9 +99,12 @@ async def _changed(
     return Changed(rows, gone, live, outcomes)
 
 
-async def _row(journal: Sessions, session_id: str) -> SessionRow | None:
+async def _row(journal: Sessions, session_id: str, live: Live) -> SessionRow | None:
+    """The row of a session; while a turn runs, without the messages of that turn: it is read anew
+    with each piece of it."""
+    is_running = session_id in live and live[session_id][0].running
     try:
-        return await journal.session(session_id)
+        return await journal.session(session_id, counted=not is_running)
     except UnknownSessionError:
         return None
 
