@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from acphold.cli.serve import exported
 from acphold.history.times import now_ms
 from acphold.journal import Journal, NewSession, RowChange
 from acphold.journal.access import Scope, new_token
@@ -26,6 +27,7 @@ from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing
+from acphold.web.reports import Reports
 from tests.journal.conversations import Pieces, append
 
 ORIGIN = "http://localhost:8260"
@@ -167,9 +169,9 @@ async def site(
             ListFeed(reader, gate) as feed,
         ):
             metrics = Metrics(reader, http, feed)
-            pages = JournalPages(reader)
+            pages, reports = JournalPages(reader), Reports(reader, exported)
             shown = page or PageFiles(folder / "no page")
-            app = application(endpoints, gate, pairing, http, pages, feed, metrics, shown)
+            app = application(endpoints, gate, pairing, http, pages, feed, metrics, shown, reports)
             found = Site(app, journal, gate, feed)
             found.token = await found.new_token()
             yield found

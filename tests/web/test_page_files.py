@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import msgspec
 
 from acphold.web.page_files import NOT_BUILT, PageFiles
-from tests.web.in_process import site
+from tests.web.in_process import ORIGIN, site
 
 HTML = "<!DOCTYPE html><script type='module'>0</script>"
 
@@ -41,7 +42,8 @@ async def test_the_page_needs_no_token_and_runs_nothing_but_its_script(tmp_path:
         answer = await served.get("/", token="")
         assert (answer.status, answer.body.decode()) == (200, HTML)
         policy = answer.headers["content-security-policy"]
-        assert policy.startswith("default-src 'none'; script-src 'sha256-of-script' ")
+        scripts = f"'sha256-of-script' {urlsplit(ORIGIN).netloc}/page/colours-0123.js"
+        assert policy.startswith(f"default-src 'none'; script-src {scripts}; style-src ")
         assert "style-src 'sha256-of-style'" in policy
         assert "require-trusted-types-for 'script'" in policy
         assert "frame-ancestors 'none'" in policy

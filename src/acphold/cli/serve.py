@@ -7,7 +7,7 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from acphold.errors import SettingsError
 if TYPE_CHECKING:
     from acphold.cli.settings import NamedAgent
     from acphold.cli.wrap import WrapSettings
+    from acphold.history import Entry
     from acphold.journal import SessionRow
     from acphold.server.service import Service
     from acphold.web.server import Listening, Serving
@@ -275,6 +276,15 @@ def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
     return known
 
 
+def exported(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
+    """A session as a page to keep: the name of the file, and its text."""
+    from acphold.exports.page import page  # late: a server that nobody asks for one does without
+    from acphold.exports.session_head import Head
+
+    head = Head.of(row)
+    return f"{head.file_name}.html", page(head, entries)
+
+
 async def _serve(
     agents: list[NamedAgent],
     listening: Listening,
@@ -318,6 +328,7 @@ async def _serve(
                 stop=stop,
                 called=called,
                 linger=linger,
+                export=exported,
             )
         except OSError as exc:
             why = os.strerror(exc.errno or 0)  # without what Python adds to it

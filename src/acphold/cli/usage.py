@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import chain
 from typing import get_args
 
-import msgspec
 from msgspec.structs import astuple, replace
 
 from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd, add_journal
@@ -25,10 +24,10 @@ from acphold.cli.terminal_text import (
     folder,
     on_one_line,
     visible,
-    visible_json,
 )
 from acphold.journal import Sessions
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
+from acphold.presentation.json_facts import usage_json
 
 CATCH_UP_SECONDS = 3.0
 """How long what was imported is first looked through, when that was not done yet."""
@@ -122,7 +121,7 @@ async def _usage(
         found = await journal.usage(grouping, agents=agent_keys(agent), cwd=cwd, since=since)
         if as_json:
             for sum_ in found.groups[:limit]:
-                sys.stdout.write(json_line(sum_, grouping))
+                print(usage_json(sum_, grouping))
         else:
             if grouping == "agent":
                 found = replace(found, groups=_by_short_name(found.groups))
@@ -170,26 +169,6 @@ async def _name(journal: Sessions, sum_: UsageSum, grouping: str) -> str:
         short = await short_id(journal, sum_.name)
         return f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
     return folder(sum_.name) if grouping == "folder" else on_one_line(sum_.name)
-
-
-def json_line(sum_: UsageSum, grouping: str) -> str:
-    """A sum as `--json` has it."""
-    key = "sessionId" if grouping == "session" else grouping
-    title = {"title": sum_.title or None} if grouping == "session" else {}
-    facts = {
-        key: sum_.name,
-        **title,
-        "sessions": sum_.sessions,
-        "notReported": sum_.not_reported,
-        "totalTokens": sum_.tokens.total,
-        "inputTokens": sum_.tokens.input,
-        "outputTokens": sum_.tokens.output,
-        "thoughtTokens": sum_.tokens.thought,
-        "cachedReadTokens": sum_.tokens.cached_read,
-        "cachedWriteTokens": sum_.tokens.cached_write,
-        "cost": {currency: round(cost, 6) for currency, cost in sum_.costs.items()} or None,
-    }
-    return visible_json(msgspec.json.encode(facts).decode()) + "\n"
 
 
 # -- a table ----------------------------------------------------------------------------------

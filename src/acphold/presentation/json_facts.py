@@ -16,6 +16,7 @@ from acphold.history.entries import PROMPT
 from acphold.history.raw_update import storable
 from acphold.history.timeline import TurnOutcome, turn_end
 from acphold.journal import SearchHit, SessionRow
+from acphold.journal.journal import UsageSum
 from acphold.presentation.visible_text import iso, visible_json
 
 if TYPE_CHECKING:
@@ -122,6 +123,26 @@ def hit_json(hit: SearchHit) -> str:
         "tool": hit.tool,
         "excerpt": hit.excerpt,
         "marks": hit.marks,
+    }
+    return visible_json(msgspec.json.encode(facts).decode())
+
+
+def usage_json(sum_: UsageSum, grouping: str) -> str:
+    """What was reported in a group of sessions; null is what nobody reported."""
+    key = "sessionId" if grouping == "session" else grouping
+    title = {"title": sum_.title or None} if grouping == "session" else {}
+    facts = {
+        key: sum_.name,
+        **title,
+        "sessions": sum_.sessions,
+        "notReported": sum_.not_reported,
+        "totalTokens": sum_.tokens.total,
+        "inputTokens": sum_.tokens.input,
+        "outputTokens": sum_.tokens.output,
+        "thoughtTokens": sum_.tokens.thought,
+        "cachedReadTokens": sum_.tokens.cached_read,
+        "cachedWriteTokens": sum_.tokens.cached_write,
+        "cost": {currency: round(cost, 6) for currency, cost in sum_.costs.items()} or None,
     }
     return visible_json(msgspec.json.encode(facts).decode())
 

@@ -73,10 +73,6 @@ class Agents(Protocol):
     def names(self) -> Sequence[str]:
         """By what a client names them, the default one first."""
 
-    @property
-    def unstable(self) -> bool:
-        """Whether all of them are served with what is no part of the protocol yet."""
-
     async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
         """Serve a client of this agent until it leaves."""
 
@@ -215,9 +211,7 @@ class AllAgents:
         self._introduction = params
         info = {"name": "acphold", "title": "acphold", "version": __version__}
         told = encode({"agentInfo": info, "authMethods": []})
-        told = told_client(
-            told, unstable=self._agents.unstable, begun=offer.begun, positions=offer.positions
-        )
+        told = told_client(told, unstable=True, begun=offer.begun, positions=offer.positions)
         can = members(told)["agentCapabilities"]
         served = [self._default, *(it for it in self._agents.names if it != self._default)]
         meta = splice(members(can).get("_meta", b"{}"), {ALL_AGENTS: encode(served)})

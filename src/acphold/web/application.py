@@ -9,6 +9,7 @@
                       the list as it changes: see `web.list_feed`
     GET /inbox …      what waits for a person in all sessions, and what was decided: see there
     GET /             the page for a browser, and what it is made of: see `web.page_files`
+    GET /usage        what agents reported, and a session as a file: see `web.reports`
     GET /metrics      figures for who watches over the server: see `web.metrics`
     /owners/NAME      sessions that are live here for another node, over a WebSocket; needs a token
                       of the nodes
@@ -45,6 +46,7 @@ from acphold.web.list_feed import FEED, ListFeed
 from acphold.web.metrics import METRICS, Metrics
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
+from acphold.web.reports import Reports
 from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
@@ -84,6 +86,7 @@ def application(
     feed: ListFeed,
     metrics: Metrics,
     page: PageFiles,
+    reports: Reports,
 ) -> Application:
     """What an ASGI server serves, or another application mounts; ASGI 3.0."""
 
@@ -113,7 +116,9 @@ def application(
                 finally:
                     metrics.sockets -= 1
             elif scope["type"] == "http":
-                await _request(endpoints, gate, pairing, http, pages, feed, metrics, page, exchange)
+                await _request(
+                    endpoints, gate, pairing, http, pages, feed, metrics, page, reports, exchange
+                )
         except RefusedError as exc:
             metrics.refused[exc.status] += 1
             gate.note_refusal(exc, exchange.headers, exchange.came)
@@ -200,6 +205,7 @@ async def _request(
     feed: ListFeed,
     metrics: Metrics,
     page: PageFiles,
+    reports: Reports,
     exchange: Exchange,
 ) -> None:
     """One request that is no upgrade."""
@@ -223,6 +229,9 @@ async def _request(
         case _, path if path == METRICS:
             admitted = await _admitted(gate, exchange)
             await metrics.answer(exchange, admitted.principal)
+        case _, path if reports.has(path):
+            admitted = await _admitted(gate, exchange)
+            await reports.answer(exchange, admitted.principal)
         case _, path if path.startswith((SESSIONS, SEARCH, INBOX)):
             admitted = await _admitted(gate, exchange)
             await pages.answer(exchange, admitted.principal)

@@ -14,6 +14,8 @@ from operator import attrgetter
 from types import TracebackType
 from typing import Final, Protocol
 
+from msgspec.structs import replace
+
 from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.hub import Hub
 from acphold.hub.session_list import only_of_all, page_of_all
@@ -120,9 +122,18 @@ class Endpoints:
         if asks and principal.session_id is None and name in self.names:
             await attend_all(self, name, transport, self.limit(name), principal)
         else:
-            await self.attend_one(name, transport, principal)
+            await self._attend(self._services[name], name, transport, principal)
 
     async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
+        """Serve a client of all agents at this one, until it leaves."""
+        service = self._services[name]
+        # Who asks for all agents knows us, and so what else we have that is no part of ACP yet.
+        with_all = replace(service, options=replace(service.options, unstable=True))
+        await self._attend(with_all, name, transport, principal)
+
+    async def _attend(
+        self, service: Service, name: str, transport: Transport, principal: Principal
+    ) -> None:
         """Serve one client of this agent until it leaves; nobody's leaving ends anything."""
         self._coming[name] += 1  # a hub that has let somebody in does not end before they leave
         try:
@@ -132,7 +143,7 @@ class Endpoints:
                 log.error("%s: %s", name, exc)
                 await refuse(transport, exc, self._ending)
                 return
-            await attend(hub, self._services[name], transport, principal=principal)
+            await attend(hub, service, transport, principal=principal)
         finally:
             self._coming[name] -= 1
 
@@ -154,11 +165,6 @@ class Endpoints:
         place = self._services[self._default].journal
         return [name for name, service in self._services.items() if service.journal == place]
 
-    @property
-    def unstable(self) -> bool:
-        """Whether all of them are served with what is no part of the protocol yet."""
-        return all(self._services[name].options.unstable for name in self.names)
-
     async def agent_of(self, session_id: str) -> str | None:
         """The agent that this is a session of; None where it is not served here, or not known."""
         try:
@@ -175,14 +181,10 @@ class Endpoints:
             return await only_of_all(
                 self._journal, principal.session_id, self._name_of, principal.tenant
             )
-        archived = archive_filter(params) if self.unstable else None
+        archived = archive_filter(params)
         held: frozenset[str] = frozenset().union(*(hub.held_ids for hub in self._hubs.values()))
-        filter = ListFilter(
-            cwd=asked.cwd, held=held, archived=archived or "exclude", tenant=principal.tenant
-        )
-        return await page_of_all(
-            self._journal, filter, asked.cursor, self._name_of, marked=archived is not None
-        )
+        filter = ListFilter(cwd=asked.cwd, held=held, archived=archived, tenant=principal.tenant)
+        return await page_of_all(self._journal, filter, asked.cursor, self._name_of, marked=True)
 
     def _name_of(self, row: SessionRow) -> str:
         """By what name the agent of a session is served; its key if it is not."""

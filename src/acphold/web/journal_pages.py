@@ -1,6 +1,7 @@
 """What is read of the journal without a connection: for small screens, and whoever has a browser.
 
     GET /sessions             {"sessions": [ROW…], "nextCursor"}, the newest first
+    GET /sessions/ID          ROW
     GET /sessions/ID/entries  {"entries": [ENTRY…], "before"}, the newest first
     GET /search               {"hits": [HIT…], "nextCursor"}
     GET /inbox                {"questions": [QUESTION…]}, open ones, what has waited longest first
@@ -124,6 +125,8 @@ class JournalPages:
             session_id = path.removeprefix(f"{SESSIONS}/").removesuffix(ENTRIES)
             if len(session_id) + len(SESSIONS) + 1 + len(ENTRIES) == len(path) and session_id:
                 return await self._entries(session_id, query, principal)
+            if len(session_id) + len(SESSIONS) + 1 == len(path) and session_id:
+                return await self._row(session_id, query, principal), ASK_AGAIN
         except ForbiddenError as exc:
             raise RefusedError(403, str(exc)) from None
         except UnknownSessionError:
@@ -163,6 +166,18 @@ class JournalPages:
             return [session_json(row, live, outcomes) for row in rows], following
 
         return _page("sessions", *await self._reader.ask(listed))
+
+    async def _row(self, session_id: str, query: bytes, principal: Principal) -> bytes:
+        Parameters(query, ())
+        principal.check(LIST_SESSIONS.name, b"{}")
+        live = await self._reader.live()
+
+        async def found(journal: Journal) -> str:
+            row = await journal.session(session_id)
+            principal.check_in(row, LIST_SESSIONS.name)
+            return session_json(row, live, await journal.outcomes([session_id]))
+
+        return (await self._reader.ask(found)).encode()
 
     # -- a session ------------------------------------------------------------------------
 

@@ -6,8 +6,9 @@
     GET /manifest.webmanifest  what makes it an application on a home screen
 
 None of it needs a token, as nothing of anybody's is in it. Its policy lets it run the one script
-whose digest is named, and what that loads; no text becomes a script or HTML (Trusted Types), and it
-reaches nothing but this server. Sources: W3C, Content Security Policy Level 3; Trusted Types.
+whose digest is named, and those of its own that are loaded by their whole addresses; no text
+becomes a script or HTML (Trusted Types), and it reaches nothing but this server. Sources: W3C,
+Content Security Policy Level 3; Trusted Types.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ NOT_BUILT: Final = (
 )
 
 POLICY: Final = (
-    "default-src 'none'; script-src '{script}' 'strict-dynamic'; style-src '{style}'; "
+    "default-src 'none'; script-src '{script}' {loaded}; style-src '{style}'; "
     "img-src 'self' blob:; media-src blob:; connect-src 'self'; manifest-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types acphold"
@@ -79,11 +80,10 @@ class PageFiles:
 
     def __init__(self, folder: Path = BUILT) -> None:
         self._files: dict[str, File] = {}
-        self._policy = ""
+        self._digests = Digests("none", "none")
         for path in sorted(folder.glob("*")):
             if path.name == DIGESTS:
-                digests = msgspec.json.decode(path.read_bytes(), type=Digests)
-                self._policy = POLICY.format(script=digests.script, style=digests.style)
+                self._digests = msgspec.json.decode(path.read_bytes(), type=Digests)
             elif path.suffix in KINDS:
                 body = path.read_bytes()
                 self._files[path.name] = File(
@@ -117,7 +117,7 @@ class PageFiles:
             (b"cache-control", keeping),
             (b"etag", file.tag.encode()),
             (b"vary", b"Accept-Encoding"),
-            (b"content-security-policy", self._policy.encode()),
+            (b"content-security-policy", self._policy(exchange.headers["host"]).encode()),
             (b"referrer-policy", b"no-referrer"),
             (b"cross-origin-opener-policy", b"same-origin"),
             (b"cross-origin-resource-policy", b"same-origin"),
@@ -129,3 +129,15 @@ class PageFiles:
         if is_packed:
             head.append((b"content-encoding", b"gzip"))
         await exchange.answer(200, headers=head, raw=file.packed if is_packed else file.body)
+
+    def _policy(self, host: str) -> str:
+        """What the page may do at a host, which is one that this server goes by."""
+        # A loaded script is named by its address: digests hold for what stands in the page alone.
+        loaded = " ".join(f"{host}{PAGE}{name}" for name in self._files if _is_loaded(name))
+        script, style = self._digests.script, self._digests.style
+        return POLICY.format(script=script, style=style, loaded=loaded)
+
+
+def _is_loaded(name: str) -> bool:
+    """Whether a file is a script that the page loads: it is named for what is in it."""
+    return name.endswith(".js") and "-" in name

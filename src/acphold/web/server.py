@@ -45,6 +45,7 @@ from acphold.web.metrics import Metrics
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.protocols import Arrival, HttpProtocol
+from acphold.web.reports import Export, Reports
 from acphold.web.running_servers import Running, noted
 from acphold.web.socket_transport import DirectSocketProtocol
 
@@ -155,9 +156,10 @@ async def serve(
     stop: asyncio.Event,
     called: Callable[[SessionRow], str] = attrgetter("agent"),
     linger: float = LINGER_SECONDS,
+    export: Export | None = None,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of the default one's journal.
-    `called` and `linger` are as `Endpoints` has them.
+    `called` and `linger` are as `Endpoints` has them, `export` as `Reports` has it.
 
     Raises SettingsError, JournalError, and OSError where the address is taken.
     """
@@ -187,8 +189,10 @@ async def serve(
                 ListFeed(reader, gate) as feed,
             ):
                 metrics = Metrics(reader, http, feed)
-                pages = JournalPages(reader)
-                app = application(endpoints, gate, pairing, http, pages, feed, metrics, PageFiles())
+                pages, reports = JournalPages(reader), Reports(reader, export)
+                app = application(
+                    endpoints, gate, pairing, http, pages, feed, metrics, PageFiles(), reports
+                )
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):
                     with noted(listening.running(services[default].journal, origins)):

@@ -35,7 +35,7 @@ async function made(entry, define = {}) {
     define,
   });
   for (const path of Object.keys(done.metafile.inputs)) {
-    const found = /^node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path);
+    const found = /(?:^|\/)node_modules\/((?:@[^/]+\/)?[^/]+)/.exec(path);
     if (found) bundled.add(found[1]);
   }
   return done.outputFiles[0].text;

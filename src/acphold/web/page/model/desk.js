@@ -54,7 +54,7 @@ export class Desk {
       if (session) rows.set(session.sessionId, session);
       else if (gone) rows.delete(gone);
       this.rows.value = rows;
-      if (was?.live?.state === "waiting" || session?.live?.state === "waiting") void this.readInbox();
+      if (String(was?.live?.questions ?? "") !== String(session?.live?.questions ?? "")) void this.readInbox();
     },
   });
 
@@ -79,7 +79,7 @@ export class Desk {
   session(id) {
     let session = this.#sessions.get(id);
     if (!session) {
-      session = new Session(id, this.rows.value.get(id)?.cwd ?? "/", this.server);
+      session = new Session(id, this.rows.value.get(id)?.cwd ?? "", this.server);
       this.#sessions.set(id, session);
     }
     return session;

@@ -7,7 +7,7 @@
 // server cannot go on from there (a turn was put in order meanwhile), the end is read anew.
 import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
-import { entries } from "../wire/pages.js";
+import { entries, session as rowOf } from "../wire/pages.js";
 import * as sends from "./sends.js";
 import { Timeline } from "./timeline.js";
 
@@ -63,7 +63,7 @@ export class Session {
   /** @type {Promise<void> | null} */
   #loading = null;
 
-  /** @param {string} id @param {string} cwd @param {import("../wire/server.js").Server} server */
+  /** @param {string} id @param {string} cwd  "" while that is not known @param {import("../wire/server.js").Server} server */
   constructor(id, cwd, server) {
     this.id = id;
     this.cwd = cwd;
@@ -324,6 +324,8 @@ export class Session {
 
   async #attach() {
     if (this.isAttached.value) return;
+    // A session is opened in its own folder, and in no other.
+    this.cwd ||= (await rowOf(this.id)).cwd;
     const answering = this.asked.value.filter((each) => each.state === "answering");
     const params = {
       sessionId: this.id,

@@ -18,6 +18,9 @@ export function line(text, most = 300) {
   return whole.length > most ? `${whole.slice(0, most - 1)}…` : whole;
 }
 
+/** What a session is called, without marks of Markdown. @param {string | null | undefined} title */
+export const called = (title) => line(title, 200).replace(/[`*]/g, "") || "New session";
+
 /** The last part of a path, and the one before it. @param {string} path */
 export function shortPath(path) {
   return line(path.split("/").filter(Boolean).slice(-2).join("/") || path, 80);

@@ -1,12 +1,15 @@
 // A session: what was said, at its end; what it asks; where one writes.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { baseName, line, visible } from "../model/text.js";
+import { baseName, called, line, visible } from "../model/text.js";
 import { Composer } from "./composer.js";
 import { Entries } from "./entries.js";
 import { html } from "./html.js";
 import { SessionMenu } from "./session_menu.js";
 import { QuestionView } from "./question.js";
 import { State } from "./rows.js";
+
+/** How long after a hand was at the page what scrolls is taken for its doing. */
+const HAND_MS = 600;
 
 /** Pixels from the end within which somebody is taken to read there. */
 const NEAR = 120;
@@ -17,7 +20,7 @@ export function Conversation({ desk, id, seq }) {
   useEffect(() => setSession(desk.look(id)), [id]);
   const row = desk.rows.value.get(id);
   const status = session.status.value;
-  const title = line(session.timeline.state.title ?? row?.title ?? "") || "New session";
+  const title = called(session.timeline.state.title ?? row?.title);
   useEffect(() => {
     document.title = `${title} · acphold`;
   }, [title]);
@@ -27,6 +30,7 @@ export function Conversation({ desk, id, seq }) {
     <header class="bar">
       <a class="back" href="#/" aria-label="All sessions"></a>
       <div class="name"><h1>${title}</h1><p><${State} row=${row} /> ${who} · <span title=${row?.cwd}>${baseName(row?.cwd ?? session.cwd)}</span></p></div>
+      <button type="button" class="to-prompt" onClick=${toPrompt} title="To the prompt before" aria-label="To the prompt before">↑</button>
       <${SessionMenu} desk=${desk} id=${id} row=${row} title=${title} session=${session} />
     </header>
     ${status === "missing" && html`<p class="empty">There is no such session, or it is not for this device.</p>`}
@@ -72,7 +76,9 @@ function Sending({ session }) {
 function Reading({ session, seq }) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const top = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const [isAtEnd, setAtEnd] = useState(true);
+  const sheet = useRef(/** @type {HTMLDivElement | null} */ (null));
+  const [isAtEnd, setAtEnd] = useState(!seq);
+  const moved = useRef(0);
   const changes = session.changes.value;
   const before = session.before.value;
   const toEnd = () => box.current?.scrollTo({ top: box.current.scrollHeight });
@@ -91,11 +97,13 @@ function Reading({ session, seq }) {
     seen.observe(top.current);
     return () => seen.disconnect();
   }, [before, session]);
-  // The space for what is written below changes: who reads the end still reads it.
+  // What is above is measured when it is first seen, and the space for what is written below
+  // changes: who reads the end still reads it.
   useEffect(() => {
     if (!box.current) return undefined;
     const watch = new ResizeObserver(() => session.isAtEnd && toEnd());
     watch.observe(box.current);
+    if (sheet.current) watch.observe(sheet.current);
     return () => watch.disconnect();
   }, []);
   useEffect(() => {
@@ -106,29 +114,33 @@ function Reading({ session, seq }) {
 
   const onScroll = () => {
     const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
-    setAtEnd(scrollHeight - scrollTop - clientHeight < NEAR);
+    const isNear = scrollHeight - scrollTop - clientHeight < NEAR;
+    // Only a person leaves the end: a page moves what is in it by itself, too.
+    if (isNear || performance.now() - moved.current < HAND_MS) setAtEnd(isNear);
+    if (!isNear && performance.now() - moved.current < HAND_MS) moved.current = performance.now();
   };
-  /** The prompt above what is seen. */
-  const toPrompt = () => {
-    const prompts = [...(box.current?.querySelectorAll(".of-prompt") ?? [])];
-    const edge = (box.current?.getBoundingClientRect().top ?? 0) - 4;
-    (prompts.findLast((each) => each.getBoundingClientRect().top < edge) ?? prompts[0])?.scrollIntoView({ block: "start" });
-  };
+  const move = () => void (moved.current = performance.now());
   return html`<div class="reading">
-    <div class="entries" ref=${box} onScroll=${onScroll} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
-      <div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
-      <${Entries} items=${session.timeline.items} version=${changes} />
+    <div class="entries" ref=${box} onScroll=${onScroll} onWheel=${move} onTouchMove=${move} onPointerDown=${move} onKeyDown=${move} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
+      <div class="sheet" ref=${sheet}><div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
+      <${Entries} items=${session.timeline.items} version=${changes} /></div>
     </div>
-    <div class="jumps">
-      <button type="button" onClick=${toPrompt} title="To the prompt before" aria-label="To the prompt before">↑</button>
-      ${!isAtEnd && html`<button type="button" onClick=${() => (setAtEnd(true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
-    </div>
+    ${!isAtEnd && html`<button type="button" class="to-end" onClick=${() => (setAtEnd(true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
   </div>`;
+}
+
+/** To the prompt above what is seen. */
+function toPrompt() {
+  const box = document.querySelector(".entries");
+  const prompts = [...(box?.querySelectorAll(".of-prompt") ?? [])];
+  const edge = (box?.getBoundingClientRect().top ?? 0) - 4;
+  box?.dispatchEvent(new WheelEvent("wheel"));  // it is a person who wants to leave the end
+  (prompts.findLast((each) => each.getBoundingClientRect().top < edge) ?? prompts[0])?.scrollIntoView({ block: "start" });
 }
 
 /** @param {number} seq */
 function show(seq) {
-  const entries = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".entries > .entry[data-seq]"))];
+  const entries = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".sheet > .entry[data-seq]"))];
   const found = entries.findLast((each) => Number(each.dataset.seq) <= seq) ?? entries[0];
   found?.scrollIntoView({ block: "center" });
   found?.classList.add("found");

@@ -1,7 +1,7 @@
 // What waits, and the sessions: by project, or what a search has found.
 import { useEffect, useState } from "preact/hooks";
 import { search } from "../wire/pages.js";
-import { counted, line } from "../model/text.js";
+import { called, counted } from "../model/text.js";
 import { ago } from "../model/times.js";
 import { html } from "./html.js";
 import { Inbox } from "./inbox.js";
@@ -72,7 +72,7 @@ function Hits({ words }) {
     ${problem ? html`<p class="empty">${problem}</p>` : hits === null ? html`<p class="empty aside">Searching…</p>` : hits.length === 0 ? html`<p class="empty">Nobody has said that.</p>` : ""}
     <ul>${(hits ?? []).map((hit) => html`<li key=${`${hit.sessionId}@${hit.seq}`}><a class="session" href=${sessionPlace(hit.sessionId, hit.seq)}>
       <span class="excerpt">${marked(hit)}</span>
-      <span class="about"><span>${line(hit.title, 60) || "New session"}</span><time datetime=${hit.at}>${ago(hit.at)}</time></span></a></li>`)}</ul>
+      <span class="about"><span>${called(hit.title)}</span><time datetime=${hit.at}>${ago(hit.at)}</time></span></a></li>`)}</ul>
   </section>`;
 }
 

@@ -1,6 +1,6 @@
 // What waits for an answer, over all sessions; it is answered here.
 import { useState } from "preact/hooks";
-import { baseName, line } from "../model/text.js";
+import { baseName, called, line } from "../model/text.js";
 import { ago } from "../model/times.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
@@ -28,7 +28,7 @@ export function Inbox({ desk }) {
     <h2 id="waits">Waits for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
     <ul>${now.map((each) => html`<li key=${each.id}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /></li>`)}</ul>
     ${others.length > 0 && html`<details><summary>Later <span>${others.length}</span></summary><ul>${others.map(
-      (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, 120)} · ${line(each.title, 60)}</button></li>`,
+      (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, 120)} · ${called(each.title)}</button></li>`,
     )}</ul></details>`}
   </section>`;
 }
@@ -40,5 +40,5 @@ function Waiting({ desk, waiting, later }) {
   const who = line(waiting.agent, 40);
   return html`<${QuestionView} who=${who} asked=${asked ?? waiting} call=${waiting.toolCall} later=${later}
       answer=${asked && session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined} />
-    <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${line(waiting.title, 80) || "New session"}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;
+    <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${called(waiting.title)}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;
 }

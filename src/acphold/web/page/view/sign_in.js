@@ -35,7 +35,7 @@ export function SignIn({ problem, done }) {
     }
   };
   return html`<main class="sign-in" id="main">
-    <span class="sign" aria-hidden="true"></span>
+    <span class="emblem" aria-hidden="true"></span>
     <h1>Pair this device</h1>
     <p><code>acphold serve</code> prints an address with a code in it, and so does <code>acphold token pair</code>. Open that address here, scan its picture, or type the code.</p>
     <form onSubmit=${send}>

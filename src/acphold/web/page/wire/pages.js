@@ -35,7 +35,7 @@ export async function read(path, query = {}, signal) {
  * @property {string | null} outcome
  * @property {boolean} unseen
  * @property {boolean} archived
- * @property {{state: "live" | "running" | "waiting", clients: number, background: boolean} | null} live
+ * @property {{state: "live" | "running" | "waiting", clients: number, background: boolean, questions?: string[]} | null} live
  */
 
 /** @typedef {{seq: number, kind: string, at: string, update: any}} Entry */
@@ -56,6 +56,9 @@ export async function read(path, query = {}, signal) {
 
 /** @param {{q?: string, archived?: string, cursor?: string, limit?: number}} query @returns {Promise<{sessions: Row[], nextCursor?: string}>} */
 export const sessions = (query) => read("/sessions", query);
+
+/** @param {string} id @returns {Promise<Row>} */
+export const session = (id) => read(`/sessions/${encodeURIComponent(id)}`);
 
 /** Entries of a session, the newest first. @param {string} id @param {number} [before] @param {number} [limit] @returns {Promise<{entries: Entry[], before: number | null}>} */
 export const entries = (id, before, limit = 200) =>

@@ -1,0 +1,43 @@
+"""What is put together of the journal for the page: a row, the use, a session as a file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.journal.conversations import chunk, turn
+from tests.web.in_process import site
+
+SAID = turn("Where is it?", chunk("agent_message", "<script>there</script>"))
+
+
+async def test_a_session_is_told_by_its_id_whatever_the_list_has(tmp_path: Path) -> None:
+    async with site(tmp_path) as served:
+        await served.remember("one", SAID, title="Hay", cwd="/hay")
+        row = (await served.get("/sessions/one")).json
+        assert (row["sessionId"], row["title"], row["cwd"]) == ("one", "Hay", "/hay")
+        assert (await served.get("/sessions/two")).status == 404
+        other = await served.new_token(session_id="two")
+        assert (await served.get("/sessions/one", token=other)).status == 404
+
+
+async def test_a_session_is_a_file_that_no_browser_shows_at_our_address(tmp_path: Path) -> None:
+    async with site(tmp_path) as served:
+        await served.remember("one", SAID)
+        answer = await served.get("/sessions/one/export")
+        assert answer.status == 200
+        assert answer.headers["content-disposition"] == 'attachment; filename="one.html"'
+        assert answer.headers["content-security-policy"].startswith("sandbox")
+        assert b"&lt;script&gt;there" in answer.body
+        assert (await served.get("/sessions/two/export")).status == 404
+        assert (await served.get("/sessions/one/export", token="wrong")).status == 401
+
+
+async def test_what_was_used_is_told_by_day_to_who_may_see_all_sessions(tmp_path: Path) -> None:
+    async with site(tmp_path) as served:
+        await served.remember("one", SAID)
+        (day,) = (await served.get("/usage?by=day")).json["sums"]
+        assert (day["sessions"], day["totalTokens"]) == (1, None)
+        assert (await served.get("/usage?by=agent")).json["sums"][0]["agent"] == "scripted"
+        assert (await served.get("/usage?by=year")).status == 400
+        one = await served.new_token(session_id="one")
+        assert (await served.get("/usage", token=one)).status == 403
