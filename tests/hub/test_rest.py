@@ -171,13 +171,32 @@ class Settling:
         return True
 
 
+async def test_of_many_that_come_to_rest_at_once_some_are_settled_and_nobody_waits_for_the_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rest, "DELAY", 0.0)
+    room = asyncio.Semaphore(1)
+    one, two = Settling(), Settling()
+    first, second = Rest(one.settle, room), Rest(two.settle, room)
+    async with asyncio.timeout(DEADLINE):
+        first.begin(positions=False)
+        await one.begun.wait()
+        second.settle_now()
+        await second.compaction_ends()  # it has not begun, and changes nothing under who reads
+        assert two.times == 0
+        one.may_end.set()
+        await two.begun.wait()
+        two.may_end.set()
+        await second.compaction_ends()
+
+
 @pytest.mark.parametrize("in_a_turn", [False, True])
 async def test_what_comes_to_rest_while_it_is_settled_is_settled_behind_that_but_not_in_a_turn(
     monkeypatch: pytest.MonkeyPatch, in_a_turn: bool
 ) -> None:
     monkeypatch.setattr(rest, "DELAY", 0.0)
     settling = Settling()
-    resting = Rest(settling.settle)
+    resting = Rest(settling.settle, asyncio.Semaphore(1))
     async with asyncio.timeout(DEADLINE):
         resting.begin(positions=False)
         await settling.begun.wait()

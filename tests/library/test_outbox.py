@@ -264,3 +264,31 @@ async def test_many_turns_that_end_in_one_step_end_by_and_by_in_their_order(
             await asyncio.sleep(0)
     assert max(map(ended_in.count, ended_in)) <= outboxes.ENDS_AT_ONCE
     assert journal.updates == [outbox.session_id.encode() for outbox in crowd]
+
+
+async def test_turns_that_end_behind_one_commit_end_by_and_by_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)
+    journal = Journal()
+    crowd = several(journal, 2 * outboxes.ENDS_AT_ONCE)
+    journal.may_go_on.clear()
+    for outbox in crowd:
+        await outbox.put(b"x")
+    await soon()
+    ended_in: list[int] = []
+    step = 0
+
+    async def end(outbox: Outbox) -> None:
+        await outbox.finish()
+        ended_in.append(step)
+
+    ends = asyncio.gather(*map(end, crowd))
+    await soon()
+    journal.may_go_on.set()
+    async with asyncio.timeout(10):
+        while not ends.done():
+            step += 1
+            await asyncio.sleep(0)
+    assert len(ended_in) == len(crowd)
+    assert max(map(ended_in.count, ended_in)) <= outboxes.ENDS_AT_ONCE

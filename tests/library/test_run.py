@@ -255,3 +255,29 @@ async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(
         [line] = await client.sessions()
         await client.load(line["sessionId"])
         assert client.text() == "helloagain"
+
+
+PATIENCE = """
+import gc
+import acphold
+
+agent = acphold.Agent("patient", version="1.0")
+{before}
+
+@agent.prompt
+async def answer(turn: acphold.Turn) -> None:
+    await turn.say(str(gc.get_threshold()[0]))
+
+agent.run()
+"""
+
+
+@pytest.mark.parametrize(("before", "then"), [("", "10000"), ("gc.set_threshold(50_000)", "50000")])
+async def test_garbage_is_looked_for_less_often_unless_the_author_has_said_when(
+    tmp_path: Path, journal: Path, before: str, then: str
+) -> None:
+    file = tmp_path / "patient.py"
+    file.write_text(PATIENCE.format(before=before))
+    async with introduced([sys.executable, str(file)], journal=journal) as client:
+        await client.talk("when?")
+        assert client.text() == then

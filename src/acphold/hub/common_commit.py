@@ -88,10 +88,10 @@ class CommonRelease:
     """What is held in the sessions of a hub at the end of a step of the event loop: it is published
     then, in one transaction, unless it was with what came behind it."""
 
-    def __init__(self, journal: Entries) -> None:
+    def __init__(self, journal: Entries, tasks: EagerTasks) -> None:
         self._journal = journal
+        self._tasks = tasks
         self._due: dict[Session, Callable[[], Coroutine[Any, Any, None]]] = {}
-        self._tasks = EagerTasks()
         self._under_way: set[asyncio.Task[None]] = set()
 
     def add(self, session: Session, alone: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -125,4 +125,3 @@ class CommonRelease:
         """Wait until what is under way is in the journal."""
         if self._under_way:
             await asyncio.wait(self._under_way)
-        self._tasks.close()

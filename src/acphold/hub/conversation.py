@@ -52,6 +52,7 @@ from acphold.hub.session import Session
 from acphold.hub.terminal_texts import TerminalTexts
 from acphold.hub.turns import Turns
 from acphold.journal import Journal
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import (
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
@@ -81,6 +82,7 @@ class Conversation:
         routes: Routes,
         setup: Setup,
         release: CommonRelease,
+        tasks: EagerTasks,
         options: ServeOptions,
         *,
         offered: Callable[[], ClientCapabilities] = ClientCapabilities,
@@ -107,6 +109,7 @@ class Conversation:
             routes,
             told_outside,
             release,
+            tasks,
             options,
         )
 

@@ -87,7 +87,8 @@ class Hub:
         self._journal = journal
         self.relay = Relay(self.agent, self._live, self.router, journal)
         self.whereabouts = Whereabouts(journal)
-        self._release = CommonRelease(journal)
+        self._tasks = EagerTasks()
+        self._release = CommonRelease(journal, self._tasks)
         self._options = options
         self._alerts = alerts
         self._offered = ClientCapabilities()
@@ -98,7 +99,6 @@ class Hub:
         self.listed = ListedSessions(journal, self._keep, self.close, self.look_at)
         self._adopting: dict[str, asyncio.Task[Conversation]] = {}
         self._undoing: set[asyncio.Task[None]] = set()
-        self._tasks = EagerTasks()
         self._closing: set[asyncio.Task[None]] = set()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._ends = False
@@ -444,6 +444,7 @@ class Hub:
             self._routes,
             setup,
             self._release,
+            self._tasks,
             self._options,
             offered=lambda: self._offered,
             alerts=self._alerts,

@@ -20,6 +20,10 @@ from acphold.journal.owners import RENEW_SECONDS
 
 log = logging.getLogger(__name__)
 
+SETTLING_AT_ONCE = 32
+"""Sessions that are settled at the same time: the journal has one thread for that, in which who
+searches is not to wait for hundreds, and neither is who has the loop."""
+
 
 class Ownership:
     """The sessions that are live in this process, by their id: `live` is the hub's own table.
@@ -38,6 +42,7 @@ class Ownership:
         self._journal = journal
         self._make = make
         self._ending: set[asyncio.Task[None]] = set()
+        self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
         self.deleted: set[str] = set()
 
     async def acquire(self, session_id: str, over: int | None) -> Lease:
@@ -59,7 +64,8 @@ class Ownership:
         """Make a session live that we own; what a crash left open in it is closed."""
         row = await self._journal.session(lease.session_id)
         summary = await self._journal.summary(lease.session_id)
-        session = Session(self._journal, lease, row, summary.attributes, self._lost(row.session_id))
+        lost = self._lost(row.session_id)
+        session = Session(self._journal, lease, row, summary.attributes, lost, self._settling)
         conversation = self._make(session, setup, summary)
         await session.keep_places(in_turn=summary.turn != "idle")
         await conversation.close_left_questions(summary.open_questions)

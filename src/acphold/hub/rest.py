@@ -43,10 +43,16 @@ class Bookmark(Struct, frozen=True):
 
 
 class Rest:
-    """See the module. `settle` does the work, and says whether it could; it runs once at a time."""
+    """See the module. `settle` does the work, and says whether it could; it runs once at a time.
 
-    def __init__(self, settle: Callable[[], Coroutine[None, None, bool]]) -> None:
+    It waits for `room`, which it shares with others: hundreds may come to rest in one moment.
+    """
+
+    def __init__(
+        self, settle: Callable[[], Coroutine[None, None, bool]], room: asyncio.Semaphore
+    ) -> None:
         self._settle = settle
+        self._room = room
         self._failed = 0
         self._timer: asyncio.TimerHandle | None = None
         self._until: float | None = None
@@ -118,9 +124,14 @@ class Rest:
 
     def settle_now(self) -> None:
         """Settle, beside everything else."""
+
+        async def settle() -> bool:
+            async with self._room:
+                self._compacted.clear()  # not before: who reads on does not wait for other sessions
+                return await self._settle()
+
         if self._settling is None:
-            self._compacted.clear()
-            self._settling = asyncio.create_task(self._settle(), name="settle")
+            self._settling = asyncio.create_task(settle(), name="settle")
             self._settling.add_done_callback(self._settled)
 
     def end_compaction(self) -> None:

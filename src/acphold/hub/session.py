@@ -95,6 +95,7 @@ class Session:
         row: SessionRow,
         attributes: Attributes,
         on_lost: Callable[[LeaseLostError], None],
+        settling: asyncio.Semaphore,
     ) -> None:
         self.id = row.session_id
         self.cwd = row.cwd
@@ -119,7 +120,7 @@ class Session:
         self._unseen = row.unseen
         self._untold: list[tuple[str, bytes]] = []
         self.terminals: dict[str, Client | None] = {}
-        self._rest = Rest(self._settle)
+        self._rest = Rest(self._settle, settling)
 
     # -- publishing -----------------------------------------------------------------------
 

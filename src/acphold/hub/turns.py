@@ -91,6 +91,7 @@ class Turns:
         routes: Routes,
         alerts: SessionAlerts,
         release: CommonRelease,
+        tasks: EagerTasks,
         options: ServeOptions,
     ) -> None:
         self._session = session
@@ -104,7 +105,7 @@ class Turns:
         self._options = options
         self._queue: list[Turn] = []
         self._first: Turn | None = None
-        self._tasks = EagerTasks()
+        self._tasks = tasks
         self._last_sent: Turn | None = None
         self._runs: set[asyncio.Task[None]] = set()
         self._winding_down: set[asyncio.Task[None]] = set()
@@ -429,7 +430,6 @@ class Turns:
         """The session is not ours any more: no turn of it goes on here."""
         for turn in tuple(self._queue):
             self._conclude(turn, error)
-        self._tasks.close()
         if self._last_sent is not None and self._last_sent.is_at_agent:
             self._wind_down(self._stop_agent())
 
@@ -496,7 +496,6 @@ class Turns:
             await asyncio.wait([task])
         if self._runs:
             await asyncio.wait(tuple(self._runs), timeout=CLOSE_GRACE)
-        self._tasks.close()
 
 
 def _error_entry(error: AcpholdError) -> bytes:

@@ -61,6 +61,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+GARBAGE_AFTER = 10_000
+"""So many more objects, and Python looks for circles among them. It does so at 700, which is one
+moment of a hundred sessions; a look at all that hundreds have takes fifty milliseconds."""
+
 Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
 """One value of an option: itself, (itself, name), or (itself, name, description)."""
 
@@ -422,6 +426,8 @@ def run_on(
     """
     agent._start = start
     gc.freeze()  # what was imported stays, the author's modules too: see `acphold.cli.start`
+    if 0 < gc.get_threshold()[0] < GARBAGE_AFTER:
+        gc.set_threshold(GARBAGE_AFTER)
     ready = asyncio.Event()
 
     async def serve_until_signal() -> None:

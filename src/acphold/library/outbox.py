@@ -115,10 +115,10 @@ class Post:
             heard = [True] * len(said)
         for (outbox, runs), is_heard in zip(said, heard, strict=True):
             outbox.committing = None
-            if is_heard:
-                outbox.wait_for_more()
-            else:
+            if not is_heard:
                 outbox.begin(runs)
+            elif outbox.holds_any:
+                outbox.wait_for_more()
 
 
 class Outbox:
@@ -232,13 +232,15 @@ class Outbox:
         they do so by and by.
         """
         post = self._post
+        if self.committing is not None:  # of all that the others have said: they, too, go on then
+            await asyncio.wait([self.committing])
         post.step()
         if post.ending.is_crowded or monotonic() >= post.breathe_at:
             await post.ending.wait()
-        if self.committing is None and self._state == "open" and self._holds_any:
+        if self.committing is None and self._state == "open" and self.holds_any:
             self.committing = asyncio.current_task()
             await self._commit(self.taken(), at_end=True)
-        if self.committing is not None or self._holds_any:
+        if self.committing is not None or self.holds_any:
             await self.flush()
         else:
             self._raise()
@@ -247,7 +249,7 @@ class Outbox:
 
     def wait_for_more(self) -> None:
         """Commit at the end of this step of the event loop, unless somebody does before."""
-        if self._state == "open" and self.committing is None and self._holds_any:
+        if self._state == "open" and self.committing is None and self.holds_any:
             self._is_due = True
             self._post.call_for(self)
         else:
@@ -269,7 +271,7 @@ class Outbox:
 
     def begin(self, runs: Runs | None = None) -> None:
         """Commit these runs that were `taken`, and all that it holds, unless that is under way."""
-        if self._state == "open" and self.committing is None and (runs or self._holds_any):
+        if self._state == "open" and self.committing is None and (runs or self.holds_any):
             self._post.begin(self._commit(runs or self.taken()), self)
 
     async def _commit(self, held: Runs, *, at_end: bool = False) -> None:
@@ -280,7 +282,7 @@ class Outbox:
                     are_last = at_end and raws is runs[-1][1]
                     said = Updates(self.session_id, kind, raws, are_last)
                     await self._post.listener.hear(said)
-                if not self._holds_any:
+                if not self.holds_any:
                     return
                 held = self.taken()
         except AcpholdError as exc:
@@ -291,7 +293,8 @@ class Outbox:
             self.committing = None
 
     @property
-    def _holds_any(self) -> bool:
+    def holds_any(self) -> bool:
+        """Whether there is something to commit."""
         return bool(self._updates) or len(self._runs) > 1
 
     def _refuse(self) -> NoReturn:

@@ -88,6 +88,26 @@ async def test_a_long_turn_is_settled_in_pieces(
     assert (await journal.session("s1", counted=True)).message_count == 2
 
 
+async def test_the_last_of_those_that_are_settled_at_once_sees_to_the_whole_journal(
+    journal: SqliteJournal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tidied: list[float] = []
+
+    async def noted(seconds: float) -> int:
+        tidied.append(seconds)
+        return 0
+
+    monkeypatch.setattr(journal, "tidy", noted)
+    leases = [await journal.create(NewSession(f"s{number}", "a", "/")) for number in range(3)]
+    lasts = [await append(journal, lease, turn(f"word{lease.number}")) for lease in leases]
+    await asyncio.gather(*map(journal.settle, leases, lasts))
+    assert len(tidied) == 1
+    for lease in leases:
+        assert [hit.session_id for hit in await journal.search(f"word{lease.number}")] == [
+            lease.session_id
+        ]
+
+
 async def test_settling_again_changes_nothing(journal: SqliteJournal) -> None:
     lease = await begun(journal)
     last = await append(journal, lease, turn("One", chunk("agent_message", "a")))

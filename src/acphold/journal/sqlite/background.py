@@ -9,11 +9,10 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from itertools import islice
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar
 
-from acphold.journal.sqlite.connection import Connection, connect
+from acphold.journal.sqlite.connection import PIECE_SECONDS, Connection, connect
 from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
 
 if TYPE_CHECKING:
@@ -58,7 +57,8 @@ class Background:
     ) -> None:
         """Do all of some work, or what there is time for; in between, what else is asked for.
 
-        The work is given the connection in the thread, and does a piece with each step.
+        The work is given the connection in the thread, and does a piece with each step; short ones
+        are done in a row.
         """
         deadline = time.monotonic() + seconds
         pieces: Iterator[None] | None = None
@@ -67,7 +67,8 @@ class Background:
             nonlocal pieces
             if pieces is None:
                 pieces = work(connection)
-            return any(True for _ in islice(pieces, 1))
+            until = min(deadline, time.monotonic() + PIECE_SECONDS)
+            return any(time.monotonic() >= until for _ in pieces)
 
         while await self.run(step) and time.monotonic() < deadline:
             self.has_grown(PIECE_BYTES)

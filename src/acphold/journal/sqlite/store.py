@@ -144,6 +144,7 @@ class SqliteJournal:
         self._owner: owner_files.OwnerFile | None = None  # once it has owned something
         self._addresses: tuple[str, ...] = ()
         self._retired = False
+        self._settling = 0
 
     @classmethod
     def open(
@@ -401,14 +402,20 @@ class SqliteJournal:
         def piece(connection: Connection) -> bool:
             return upkeep.settle_piece(connection, lease, through, apart)
 
-        while await self._background.run(piece):
-            self._background.has_grown(upkeep.PIECE_BYTES)
-        compacted()
-        await self._background.in_pieces(lambda db: search_index.index(db, lease.number))
+        self._settling += 1
+        try:
+            while await self._background.run(piece):
+                self._background.has_grown(upkeep.PIECE_BYTES)
+            compacted()
+            await self._background.in_pieces(lambda db: search_index.index(db, lease.number))
+            old = now_ms() - packed_rows.OLD_MS
+            await self.attend(lambda db: packed_rows.pack_piece(db, lease.number, old))
+        finally:
+            self._settling -= 1
+        if self._settling:
+            return  # where many are settled at once, the last one sees to the journal as a whole
         # One piece of what lags behind: by and by all of it is caught up with.
         await self._background.in_pieces(search_index.index, 0)
-        old = now_ms() - packed_rows.OLD_MS
-        await self.attend(lambda db: packed_rows.pack_piece(db, lease.number, old))
         await self.tidy(0)
 
     # -- sessions that an import has listed -----------------------------------------------

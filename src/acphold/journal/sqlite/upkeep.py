@@ -237,7 +237,7 @@ def settle_piece(
         if _settled_under(connection, lease) != settled:
             return False
         piece.write(connection, lease.number)
-    return True
+    return found[-1].last_seq < through
 
 
 def take_in(
