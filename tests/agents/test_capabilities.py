@@ -45,7 +45,7 @@ def asked(offer: Offer) -> set[str]:
     return {key for key, is_said in said.items() if is_said}
 
 
-def shown(can: Any, **wanted: bool) -> Any:
+def shown(can: Any, **wanted: Any) -> Any:
     answer = json.dumps({"protocolVersion": 1, "agentCapabilities": can}).encode()
     return json.loads(told_client(answer, **wanted))["agentCapabilities"]
 

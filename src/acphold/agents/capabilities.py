@@ -5,6 +5,8 @@
     a client     what has a name of version 2           the same under its name of version 1
                  `fs` and `terminal`, far away          nothing: they are of another machine
                  `_meta` keys of ours                   nothing: they are for us
+    acphold      with a session, that it keeps it, too  the same, if it is an agent of the library
+                                                        that keeps it in the same journal
     an agent     no `loadSession`, `list`, `resume`,    that it can: the journal does that
                  `close` or `delete`
                  no MCP servers behind a URL            that it can: it is handed a bridge
@@ -33,7 +35,7 @@ from acphold.schema import (
     McpCapabilities,
     encode,
 )
-from acphold.schema.splice import splice
+from acphold.schema.splice import splice, with_meta
 from acphold.schema.update_kinds import withheld
 
 POSITIONS = "acphold/positions"
@@ -50,6 +52,13 @@ LINE = "acphold/line"
 
 TENANT = "acphold/tenant"
 """The key there by which it says whom it has let in; null for who may see all sessions."""
+
+KEPT_IN = "acphold/keptIn"
+"""The key of `agentCapabilities._meta` by which an agent of the library tells its journal."""
+
+KEPT_IN_FRONT = "acphold/keptInFront"
+"""The `_meta` key by which it is told, with a session, that who is in front of it keeps it there,
+too: then that one lists it."""
 
 CLIENT = "acphold/client"
 """The `_meta` key by which an agent of the library is told of the client that opens a session."""
@@ -201,12 +210,17 @@ def opened_by(params: bytes) -> tuple[str, bytes]:
 
 
 def told_client(
-    answer: bytes, *, unstable: bool = False, begun: bool = False, positions: bool = False
+    answer: bytes,
+    *,
+    unstable: bool = False,
+    begun: bool = False,
+    positions: bool = False,
+    kept_in: str | None = None,
 ) -> bytes:
     """The agent's answer to `initialize` as a client gets it, with what acphold can besides.
 
     With `begun` the client is told when the turns of its prompts begin; with `positions` it has
-    asked for them, and may go on behind one, and send a prompt twice.
+    asked for them, and may go on behind one, and send a prompt twice. `kept_in` is the journal.
     """
     can = _without_ours(_object(members(answer), "agentCapabilities"))
     parts = members(can)
@@ -226,8 +240,11 @@ def told_client(
         ),
     }
     asked_for = [name for name, is_asked in ((BEGUN, begun), (POSITIONS, positions)) if is_asked]
-    if asked_for:
-        told["_meta"] = splice(_object(parts, "_meta"), dict.fromkeys(asked_for, b"true"))
+    ours: dict[str, bytes | None] = dict.fromkeys(asked_for, b"true")
+    if kept_in is not None:
+        ours[KEPT_IN] = encode(kept_in)
+    if ours:
+        told["_meta"] = splice(_object(parts, "_meta"), ours)
     version = b"%d" % PROTOCOL_VERSION
     return splice(answer, {"protocolVersion": version, "agentCapabilities": splice(can, told)})
 
@@ -236,6 +253,27 @@ def forks(answer: bytes) -> bool:
     """Whether an agent that answers `initialize` so has `session/fork`, which is unstable."""
     can = members(_object(members(answer), "agentCapabilities"))
     return members(_object(can, "sessionCapabilities")).get("fork", b"").startswith(b"{")
+
+
+def kept_in(answer: bytes) -> str | None:
+    """The journal in which the agent that answers `initialize` so keeps its sessions itself; None
+    for one that is not of the library."""
+    can = members(_object(members(answer), "agentCapabilities"))
+    return string(members(_object(can, "_meta")).get(KEPT_IN))
+
+
+def kept_in_front(params: bytes) -> bytes:
+    """The params that open a session, for such an agent, where we keep it in the same journal."""
+    return with_meta(params, KEPT_IN_FRONT, b"true")
+
+
+def is_kept_in_front(params: bytes) -> tuple[bool, bytes]:
+    """Whether that is said in such params; and the params without it."""
+    meta = _object(members(params), "_meta")
+    if KEPT_IN_FRONT not in members(meta):
+        return False, params
+    left = splice(meta, {KEPT_IN_FRONT: None})
+    return True, splice(params, {"_meta": left if members(left) else None})
 
 
 # -- bytes -----------------------------------------------------------------------------------

@@ -11,9 +11,10 @@ import asyncio
 import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from acphold.agents.added_servers import AddedServer, AddedServers
-from acphold.agents.capabilities import forks, told_agent
+from acphold.agents.added_servers import OPENING, AddedServer, AddedServers
+from acphold.agents.capabilities import forks, kept_in, kept_in_front, told_agent
 from acphold.agents.identity import agent_key, spoken_name
 from acphold.agents.interface import Answered, Asked, Call, Listener, Unheard
 from acphold.agents.last_words import ended, hang_up_behind, how_it_ended, last_line
@@ -26,6 +27,7 @@ from acphold.errors import (
     InvalidParamsError,
     SilentPeerError,
 )
+from acphold.journal.in_file import identity
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER
@@ -39,6 +41,9 @@ from acphold.schema import (
     decode,
 )
 from acphold.transports.child import ChildProcess
+
+if TYPE_CHECKING:
+    from acphold.journal import Journal
 
 log = logging.getLogger(__name__)
 
@@ -55,7 +60,8 @@ class ProcessAgent:
     Its sessions are kept under `name`; without one, under the name that it tells, else under what
     the command shows. Error messages call it `called`, or by its program. `env` and `cwd` are as
     for `launch`; what it writes to stderr goes to `relay_fd`, too. Each of its sessions gets the
-    MCP server `added`, too.
+    MCP server `added`, too. An agent that is an acphold, too, with the same `journal`, is told that
+    its sessions are kept here.
     """
 
     has_sign_in = False
@@ -80,6 +86,7 @@ class ProcessAgent:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
         added: AddedServer | None = None,
+        journal: Journal | None = None,
     ) -> None:
         self.command = tuple(command)
         self.key = name or agent_key(command)
@@ -96,6 +103,8 @@ class ProcessAgent:
         self._stderr_log = stderr_log
         self._relay_fd = relay_fd
         self._added = AddedServers(added)
+        self._journal = journal
+        self._keeps_too = False
         self._introduction = b"{}"
         self._starting = asyncio.Lock()
         self._process: ChildProcess | None = None
@@ -177,6 +186,9 @@ class ProcessAgent:
         self.capabilities = answer.agent_capabilities
         self.has_sign_in = bool(answer.auth_methods)
         self.can_fork = forks(result)
+        theirs = kept_in(result)
+        ours = None if self._journal is None else identity(self._journal.file)
+        self._keeps_too = theirs is not None and theirs == ours
         if self._name is None and answer.agent_info is not None:
             self.key = answer.agent_info.name
         self.generation += 1
@@ -193,16 +205,18 @@ class ProcessAgent:
                 f"{self.called} does not read what it is sent: {peer.buffered} bytes "
                 "wait for it; cancel its turns or start it again"
             )
-        params = self._added.added_to(call.method, call.params)
+        params = added = self._added.added_to(call.method, call.params)
+        if self._keeps_too and call.method in OPENING:
+            params = kept_in_front(added)
         try:
-            id_ = peer.begin(call.method, params, partial(self._answered, call, params))
+            id_ = peer.begin(call.method, params, partial(self._answered, call, added))
         except ConnectionLostError:
             raise how_it_ended(self.called, self._process) from None
         self._calls[call] = id_
 
-    async def _answered(self, call: Call, params: bytes, answer: Answer) -> None:
+    async def _answered(self, call: Call, added: bytes, answer: Answer) -> None:
         self._calls.pop(call, None)
-        if params is not call.params and self._added.are_refused(answer):
+        if added is not call.params and self._added.are_refused(answer):
             self.send(call)
             return
         if isinstance(answer, ConnectionLostError):

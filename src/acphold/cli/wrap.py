@@ -252,7 +252,7 @@ def served(
     """What these settings have served; `env` is the agent's environment, None for ours."""
     start = settings.start.mark
 
-    def make_agent(listener: Listener, _: Journal) -> Agent:
+    def make_agent(listener: Listener, journal: Journal) -> Agent:
         location = service.journal
         agent = AgentWithImport(
             settings.program,
@@ -265,6 +265,7 @@ def served(
             stderr_log=log_file,
             env=env,
             added=_recall(settings, location),
+            journal=journal,
         )
         agent.start = start
         agent.import_into = None if settings.no_import else location

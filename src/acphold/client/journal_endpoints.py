@@ -82,7 +82,7 @@ class DurableEndpoint:
         """What its sessions are kept under, once it is connected."""
         return "" if self._made is None else self._made.key
 
-    def _agent(self, listener: Listener, _: Journal) -> Agent:
+    def _agent(self, listener: Listener, journal: Journal) -> Agent:
         program, launched = self._program, self._launched
         self._launched = None
         self._made = ProcessAgent(
@@ -97,6 +97,7 @@ class DurableEndpoint:
             relay_fd=program.relay_fd,
             env=program.environment,
             cwd=program.cwd,
+            journal=journal,
         )
         self._made.start = self._start
         return self._made

@@ -49,7 +49,7 @@ class Setup(Struct, frozen=True):
 
     It holds the credentials of MCP servers: kept in memory only, for when the agent is restarted.
     `tenant` is whose a session will be that is made so, `introduction` how the client introduced
-    itself.
+    itself. `is_listed_elsewhere` as of `Session`.
     """
 
     cwd: str
@@ -57,6 +57,7 @@ class Setup(Struct, frozen=True):
     params: bytes
     tenant: str = ""
     introduction: bytes = b"{}"
+    is_listed_elsewhere: bool = False
 
     def told(self, agent: Agent) -> bytes:
         """The params as this agent is to get them: one of the library is told by whom."""

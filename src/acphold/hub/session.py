@@ -85,7 +85,8 @@ class Session:
 
     `attributes` is the small part of its state, kept live; the whole is folded from the journal
     when it is needed. `last_seq` is the end of what has been committed; `untitled` is True until
-    the session has had a title.
+    the session has had a title. Where `is_listed_elsewhere`, an acphold in front keeps it, too, in
+    the same journal: no list has it here.
     """
 
     def __init__(
@@ -118,6 +119,7 @@ class Session:
         self._touched = 0
         self._followers = 0  # as the journal has it
         self._unseen = row.unseen
+        self.is_listed_elsewhere = False
         self._untold: list[tuple[str, bytes]] = []
         self.terminals: dict[str, Client | None] = {}
         self._rest = Rest(self._settle, settling)
@@ -265,7 +267,11 @@ class Session:
         shown = UNSET if title is None or not self.untitled else title
         start = agent.start if agent.start and agent.key == self.agent else UNSET
         return RowChange(
-            title=shown, updated_at=self._active, prompted=True, archived=False, start=start
+            title=shown,
+            updated_at=self._active,
+            prompted=UNSET if self.is_listed_elsewhere else True,
+            archived=False,
+            start=start,
         )
 
     def end_change(self) -> RowChange:
@@ -572,6 +578,8 @@ class Session:
         self._rest.end()
 
     async def _settle(self) -> bool:
+        if self.is_listed_elsewhere:  # and found there: here its words are in no index
+            return True
         # Nobody reads on before it is compacted, and a client that lags goes on behind its cursor
         # then: one that reads nothing is not to keep what was said out of the list and the search.
         apart = {seq for known in self.attachments if known.is_fed for seq in known.kept_apart}

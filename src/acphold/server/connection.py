@@ -20,6 +20,7 @@ from acphold.agents.capabilities import (
     TENANT,
     Offer,
     in_version_1,
+    is_kept_in_front,
     offer_of,
     told_client,
     told_owner,
@@ -294,6 +295,8 @@ class Connection:
             unstable=self._unstable,
             begun=self.offer.begun,
             positions=self.offer.positions,
+            # Whoever is in front of such an agent may keep its sessions, too.
+            kept_in=self._hub.kept_in if self._hub.agent.reads_journal else None,
         )
 
     # -- who is there ---------------------------------------------------------------------
@@ -402,6 +405,7 @@ class Connection:
             )
             for conversation in self._hub.conversations
             if principal.owns(conversation.session.tenant)
+            and not conversation.session.is_listed_elsewhere
             and principal.session_id in (None, conversation.id)
         ]
         return neighbours.answer(self._hub.agent.key, live)
@@ -434,6 +438,7 @@ class Connection:
             made = conversation.session.id
         finally:
             self._principal.note(request.method, made)
+        conversation.session.is_listed_elsewhere = setup.is_listed_elsewhere
         attachment = conversation.session.attach(self, after=0, live_after=0)
         await conversation.session.be_followed(attachment)
         request.answer(self._shown(result))
@@ -469,6 +474,7 @@ class Connection:
 
         async def here(over: int | None) -> None:
             conversation, attachment = await open_(self, session_id, setup, over)
+            conversation.session.is_listed_elsewhere = setup.is_listed_elsewhere
             try:
                 result = await self._resumed(request, conversation)
             except BaseException:
@@ -517,8 +523,14 @@ class Connection:
             await self._remote.open_again(session_id, here, there)
 
     def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
+        is_listed, params = is_kept_in_front(params)
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
-        setup = replace(setup, tenant=self._entrance.tenant or "", introduction=self._introduced)
+        setup = replace(
+            setup,
+            tenant=self._entrance.tenant or "",
+            introduction=self._introduced,
+            is_listed_elsewhere=is_listed,
+        )
         setup = replace(setup, params=self._provided.for_agent(setup.params))
         for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
             self._hub.router.providers[server_id] = self
