@@ -10,11 +10,12 @@ from typing import Any
 
 import pytest
 
-from acphold.cli.alert_settings import AlertFile, alert_rules
+from acphold.cli.alert_settings import AlertFile, alert_rules, opening
 from acphold.cli.command_line import Exit
 from acphold.cli.settings import read_settings
 from acphold.errors import SettingsError
-from acphold.hub.alerts import AlertRules
+from acphold.hub.alerts import Alert, AlertRules
+from acphold.web.running_servers import Running, noted
 from tests.cli.command_line import CommandLine
 from tests.editor import introduced, scripted_agent, wrap_command
 from tests.failures.processes import until
@@ -170,3 +171,17 @@ async def test_run_runs_them_for_an_agent_written_in_python(
         await until(ends.exists)
         assert await client.leave() == 0
     assert json.loads(waits.read_text())[1]["question"] == "Run make?"
+
+
+def test_the_link_of_an_alert_opens_the_question_at_a_server_of_its_journal(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    alert = Alert("waiting", "a/b@c", "claude", "/w", "T", 20.0, seq=7)
+    link = opening(str(journal))
+    assert link(alert) == ""
+    desk = Running(str(journal), "http://localhost:1", "https://desk", "http://localhost:1")
+    with noted(desk):
+        assert link(alert) == "https://desk/#/session/a%2Fb%40c@7"
+        assert opening(str(tmp_path / "other.db"))(alert) == ""
+    assert link(alert) == ""

@@ -143,7 +143,9 @@ async def test_a_question_that_stays_open_is_told_once_whoever_is_attached(journ
             20,
             "Run rm -rf build",
             ("Allow", "Reject"),
+            seq=alert.seq,
         )
+        assert alert.seq > 0
         on.person.answer.set_result({"outcome": {"outcome": "selected", "optionId": "y"}})
         await question
 

@@ -66,7 +66,7 @@ def _all_is_logged(caplog: pytest.LogCaptureFixture) -> None:
 
 
 async def test_a_command_gets_variables_and_json_and_no_shell_sees_them(tmp_path: Path) -> None:
-    commands = AlertCommands()
+    commands = AlertCommands(link=lambda alert: f"https://desk/#/session/{alert.session_id}")
     for alert, name in ((WAITING, "waiting"), (ENDED, "ended")):
         commands.run(python(REPORT, str(tmp_path / name)), alert)
     await finished(commands)
@@ -80,6 +80,7 @@ async def test_a_command_gets_variables_and_json_and_no_shell_sees_them(tmp_path
         "ACPHOLD_QUESTION": "rm -rf '`x`'",
         "ACPHOLD_OUTCOME": "",
         "ACPHOLD_SECONDS": "20",
+        "ACPHOLD_URL": "https://desk/#/session/s1",
     }
     assert json.loads(given) == {
         "event": "waiting",
@@ -88,6 +89,7 @@ async def test_a_command_gets_variables_and_json_and_no_shell_sees_them(tmp_path
         "cwd": "/work",
         "title": "Mend $(it)\n now",
         "seconds": 20.4,
+        "url": "https://desk/#/session/s1",
         "question": "rm -rf '`x`'",
         "options": ["Allow", "Reject"],
     }
@@ -126,7 +128,7 @@ def test_what_no_variable_can_hold_is_left_out() -> None:
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", "\u2028"])
 def test_every_variable_is_one_line_whoever_made_it_up(end: str) -> None:
     text = f"a  b{end}Bcc: c"
-    told = variables(Alert("waiting", text, text, text, text, 1.0, text, (text,), text))
+    told = variables(Alert("waiting", text, text, text, text, 1.0, text, (text,), text), url=text)
     assert all(len(value.splitlines()) == 1 for value in told.values())
     assert told["ACPHOLD_CWD"] == "a  b Bcc: c"  # spaces are part of a path
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,8 +23,10 @@ from acphold.web.gate import Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
 from acphold.web.journal_reader import JournalReader
+from acphold.web.kept_subscriptions import KeptSubscriptions
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
+from acphold.web.notices import Notices, Sender
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing
 from acphold.web.reports import Reports
@@ -79,6 +81,7 @@ class Site:
     gate: Gate
     feed: ListFeed
     token: str = ""
+    notices: Notices | None = None
 
     async def new_token(
         self, *scopes: Scope, session_id: str | None = None, expires_at: int | None = None
@@ -154,6 +157,7 @@ async def site(
     *origins: str,
     services: Mapping[str, Service] | None = None,
     page: PageFiles | None = None,
+    sender: Sender | None = None,
 ) -> AsyncIterator[Site]:
     """The application for the block, with a journal of its own in the folder; of the services the
     first is the default one."""
@@ -167,12 +171,20 @@ async def site(
             HttpClients(endpoints, gate) as http,
             JournalReader(str(path)) as reader,
             ListFeed(reader, gate) as feed,
+            AsyncExitStack() as more,
         ):
             metrics = Metrics(reader, http, feed)
             pages, reports = JournalPages(reader), Reports(reader, exported)
             shown = page or PageFiles(folder / "no page")
-            app = application(endpoints, gate, pairing, http, pages, feed, metrics, shown, reports)
-            found = Site(app, journal, gate, feed)
+            notices = None
+            if sender is not None:
+                kept = KeptSubscriptions(str(path))
+                notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", hold=0.0)
+                await more.enter_async_context(notices)
+            app = application(
+                endpoints, gate, pairing, http, pages, feed, metrics, shown, reports, notices
+            )
+            found = Site(app, journal, gate, feed, notices=notices)
             found.token = await found.new_token()
             yield found
     finally:

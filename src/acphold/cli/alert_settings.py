@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Final
 
 from acphold.errors import SettingsError
-from acphold.hub.alerts import AlertRules
+from acphold.hub.alerts import Alert, AlertRules
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +48,25 @@ def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
         turn_end,
         _seconds(table.get("turn_seconds", NONE.turn_seconds), f"{place} turn_seconds"),
     )
+
+
+def opening(journal: str | os.PathLike[str] | None) -> Callable[[Alert], str]:
+    """Gives the address at which the page of a server opens what an alert is about, where one
+    serves this journal on this machine."""
+
+    def link(alert: Alert) -> str:
+        # An editor waits for what is imported above.
+        from urllib.parse import quote
+
+        from acphold.journal.stores import named
+        from acphold.web.running_servers import running
+
+        if not (servers := running(named(journal))):
+            return ""
+        place = f"@{alert.seq}" if alert.seq else ""
+        return f"{servers[-1].url}/#/session/{quote(alert.session_id, safe='')}{place}"
+
+    return link
 
 
 def _seconds(value: object, place: str) -> float:

@@ -12,7 +12,7 @@ import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from acphold.cli.alert_settings import AlertFile
+from acphold.cli.alert_settings import AlertFile, opening
 from acphold.cli.command_line import Exit
 from acphold.cli.log import start_log
 from acphold.cli.settings import agent_name
@@ -65,7 +65,8 @@ async def _serve(
     launched: Program | None,
     log_file: str | None,
 ) -> None:
-    async with alerting(AlertFile(), agent_name) as alerts, _short_log(path):
+    link = opening(settings.journal)
+    async with alerting(AlertFile(), agent_name, link) as alerts, _short_log(path):
         await serve_background(
             path,
             served(settings, launched, log_file, alerts),

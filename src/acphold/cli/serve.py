@@ -293,7 +293,7 @@ async def _serve(
     log_file: str | None,
     tell: Callable[[Serving], None],
 ) -> int:
-    from acphold.cli.alert_settings import AlertFile
+    from acphold.cli.alert_settings import AlertFile, opening
     from acphold.cli.settings import agent_name
     from acphold.cli.starts import remembered
     from acphold.cli.wrap import served
@@ -303,7 +303,11 @@ async def _serve(
     from acphold.web import server
 
     stop = stop_at_signals((signal.SIGTERM, signal.SIGINT))
-    async with alerting(AlertFile(), agent_name) as alerts, AsyncExitStack() as remembering:
+    link = opening(journal)
+    async with (
+        alerting(AlertFile(), agent_name, link) as alerts,
+        AsyncExitStack() as remembering,
+    ):
         services: dict[str, Service] = {}
         started: dict[str | None, str] = {}
         for agent in agents:

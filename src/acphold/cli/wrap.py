@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from acphold.agents import Agent, Listener
-from acphold.cli.alert_settings import AlertFile
+from acphold.cli.alert_settings import AlertFile, opening
 from acphold.cli.background_import import AgentWithImport
 from acphold.cli.command_line import (
     Exit,
@@ -237,7 +237,7 @@ async def _serve(
             await asyncio.to_thread(launched.abandon)
 
     log_file = start_log(settings.log_level, settings.log_file)
-    async with alerting(AlertFile(), agent_name) as alerts:
+    async with alerting(AlertFile(), agent_name, opening(settings.journal)) as alerts:
         service = served(settings, launched, log_file, alerts)
         await serve(PipeTransport(*streams), service, stop=stop_at_signals(), give_up=give_up)
 

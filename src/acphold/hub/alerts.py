@@ -60,8 +60,8 @@ class AlertRules(Struct, frozen=True):
 class Alert(Struct, frozen=True):
     """What a person is told.
 
-    `seconds` is how long the question has been open, or the turn took. `question` and `options`
-    are of `waiting`, `outcome` is of `turn_end`.
+    `seconds` is how long the question has been open, or the turn took. `question`, `options` and
+    `seq`, the number of its entry, are of `waiting`, `outcome` is of `turn_end`.
     """
 
     event: Literal["waiting", "turn_end"]
@@ -73,6 +73,7 @@ class Alert(Struct, frozen=True):
     question: str = ""
     options: tuple[str, ...] = ()
     outcome: str = ""
+    seq: int = 0
 
 
 LookUp = Callable[[], Awaitable[str]]
@@ -117,13 +118,13 @@ class SessionAlerts:
 
     # -- questions ------------------------------------------------------------------------
 
-    def asked(self, question: AskedQuestion) -> None:
-        """A question to a person is open from now on."""
+    def asked(self, question: AskedQuestion, seq: int = 0) -> None:
+        """A question to a person is open from now on; `seq` is its entry."""
         rules = self._alerts.rules()
         if rules.on_waiting:
             began = self._clock.time()
             self._timers[question.id] = self._clock.call_later(
-                rules.waiting_seconds, lambda: self._tell_of_waiting(question, began)
+                rules.waiting_seconds, lambda: self._tell_of_waiting(question, seq, began)
             )
 
     def closed(self, question_id: str) -> None:
@@ -133,14 +134,18 @@ class SessionAlerts:
             timer.cancel()
         self._alerted.discard(question_id)
 
-    def _tell_of_waiting(self, question: AskedQuestion, began: float) -> None:
+    def _tell_of_waiting(self, question: AskedQuestion, seq: int, began: float) -> None:
         del self._timers[question.id]
         rules = self._alerts.rules()
         if self._alerted or not rules.on_waiting:
             return
         self._alerted.add(question.id)
         alert = self._alert(
-            "waiting", began, question=question.title, options=tuple(question.option_names)
+            "waiting",
+            began,
+            question=question.title,
+            options=tuple(question.option_names),
+            seq=seq,
         )
         look_up = None
         if question.untitled_call is not None:
@@ -185,6 +190,7 @@ class SessionAlerts:
         question: str = "",
         options: tuple[str, ...] = (),
         outcome: str = "",
+        seq: int = 0,
     ) -> Alert:
         session = self._session
         return Alert(
@@ -197,4 +203,5 @@ class SessionAlerts:
             question,
             options,
             outcome,
+            seq,
         )

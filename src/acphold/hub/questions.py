@@ -119,7 +119,7 @@ class Questions:
         segment = await self._session.publish(QUESTION, [question_entry(question.entry)])
         question.seq = segment.last_seq
         self._open.append(question)
-        self._alerts.asked(question.entry)
+        self._alerts.asked(question.entry, question.seq)
         timer = None
         try:
             for attachment in self._session.attachments:

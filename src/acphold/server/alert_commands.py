@@ -46,15 +46,23 @@ LAST_WORDS = 1.0
 """Seconds for its stdout to end once it has; what it left running may hold it open."""
 
 
+def no_link(alert: Alert) -> str:
+    """No server runs that one could follow it to."""
+    return ""
+
+
 @asynccontextmanager
 async def alerting(
-    rules: Callable[[], AlertRules], called: Callable[[str], str] = short_name
+    rules: Callable[[], AlertRules],
+    called: Callable[[str], str] = short_name,
+    link: Callable[[Alert], str] = no_link,
 ) -> AsyncIterator[Alerts]:
     """Alerts for a hub, by these rules, for the block; behind it no command is left.
 
-    `called` is what a person calls the agent that sessions are kept under.
+    `called` is what a person calls the agent that sessions are kept under; `link` gives the address
+    that opens what an alert is about, "" where there is none.
     """
-    commands = AlertCommands(called=called)
+    commands = AlertCommands(called=called, link=link)
     try:
         yield Alerts(rules, commands.run)
     finally:
@@ -65,10 +73,14 @@ class AlertCommands:
     """The commands that run now; to be closed in every case."""
 
     def __init__(
-        self, seconds: float = COMMAND_SECONDS, called: Callable[[str], str] = short_name
+        self,
+        seconds: float = COMMAND_SECONDS,
+        called: Callable[[str], str] = short_name,
+        link: Callable[[Alert], str] = no_link,
     ) -> None:
         self._seconds = seconds
         self._called = called
+        self._link = link
         self._running: set[asyncio.Task[None]] = set()
 
     def run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
@@ -94,10 +106,10 @@ class AlertCommands:
         try:
             if look_up is not None:
                 alert = replace(alert, question=await look_up())
-            program = await self._launched(
-                command, {**os.environ, **variables(alert, self._called)}
-            )
-            said, ended = await self._followed(program, stdin_json(alert))
+            url = self._link(alert)
+            env = {**os.environ, **variables(alert, self._called, url)}
+            program = await self._launched(command, env)
+            said, ended = await self._followed(program, stdin_json(alert, url))
         except TimeoutError:
             log.warning("%s did not end within %g s; it was ended", name, self._seconds)
         except (AcpholdError, OSError) as error:
@@ -145,7 +157,9 @@ async def _read(process: ChildProcess, printed: bytearray) -> None:
         del printed[:-OUTPUT_BYTES]
 
 
-def variables(alert: Alert, called: Callable[[str], str] = short_name) -> dict[str, str]:
+def variables(
+    alert: Alert, called: Callable[[str], str] = short_name, url: str = ""
+) -> dict[str, str]:
     """What the command is told in its environment: no NUL, and each on one line, cut.
 
     One line, because people put them into headers of a message, and agents make up what stands
@@ -160,6 +174,7 @@ def variables(alert: Alert, called: Callable[[str], str] = short_name) -> dict[s
         "ACPHOLD_QUESTION": _on_one_line(alert.question),
         "ACPHOLD_OUTCOME": alert.outcome,
         "ACPHOLD_SECONDS": f"{alert.seconds:.0f}",
+        "ACPHOLD_URL": url,
     }
     lines = {name: " ".join(text.replace("\0", "").splitlines()) for name, text in told.items()}
     return {
@@ -168,7 +183,7 @@ def variables(alert: Alert, called: Callable[[str], str] = short_name) -> dict[s
     }
 
 
-def stdin_json(alert: Alert) -> bytes:
+def stdin_json(alert: Alert, url: str = "") -> bytes:
     """The same as one line of JSON; docs/operations.md has its fields."""
     about = {
         "event": alert.event,
@@ -177,6 +192,7 @@ def stdin_json(alert: Alert) -> bytes:
         "cwd": alert.cwd,
         "title": alert.title,
         "seconds": round(alert.seconds, 1),
+        "url": url or None,
     }
     if alert.event == "waiting":
         about |= {"question": alert.question, "options": list(alert.options)}

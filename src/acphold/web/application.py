@@ -10,6 +10,7 @@
     GET /inbox …      what waits for a person in all sessions, and what was decided: see there
     GET /             the page for a browser, and what it is made of: see `web.page_files`
     GET /usage        what agents reported, and a session as a file: see `web.reports`
+    /notices …        which browsers are told of what waits: see `web.notices`
     GET /metrics      figures for who watches over the server: see `web.metrics`
     /owners/NAME      sessions that are live here for another node, over a WebSocket; needs a token
                       of the nodes
@@ -44,6 +45,7 @@ from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import INBOX, SEARCH, SESSIONS, JournalPages
 from acphold.web.list_feed import FEED, ListFeed
 from acphold.web.metrics import METRICS, Metrics
+from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.reports import Reports
@@ -87,6 +89,7 @@ def application(
     metrics: Metrics,
     page: PageFiles,
     reports: Reports,
+    notices: Notices | None = None,
 ) -> Application:
     """What an ASGI server serves, or another application mounts; ASGI 3.0."""
 
@@ -116,6 +119,10 @@ def application(
                 finally:
                     metrics.sockets -= 1
             elif scope["type"] == "http":
+                if notices is not None and exchange.path.startswith(NOTICES):
+                    gate.check_place(exchange.headers)
+                    await notices.answer(exchange, await _admitted(gate, exchange))
+                    return
                 await _request(
                     endpoints, gate, pairing, http, pages, feed, metrics, page, reports, exchange
                 )

@@ -30,6 +30,7 @@ from acphold.errors import SettingsError
 from acphold.history.times import now_ms
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Access, token_id
+from acphold.journal.stores import named
 from acphold.server.service import Service, served_journal
 from acphold.transports.addresses import NODE_TOKEN, OWNERS
 from acphold.transports.urls import origin_of
@@ -40,11 +41,14 @@ from acphold.web.gate import TOKENS_SECONDS, Gate
 from acphold.web.http_clients import HttpClients
 from acphold.web.journal_pages import JournalPages
 from acphold.web.journal_reader import JournalReader
+from acphold.web.kept_subscriptions import KeptSubscriptions
 from acphold.web.list_feed import ListFeed
 from acphold.web.metrics import Metrics
+from acphold.web.notices import Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.protocols import Arrival, HttpProtocol
+from acphold.web.push_sender import PushSender
 from acphold.web.reports import Export, Reports
 from acphold.web.running_servers import Running, noted
 from acphold.web.socket_transport import DirectSocketProtocol
@@ -179,6 +183,7 @@ async def serve(
             gate = Gate(tokens, origins, connections, proxies=proxies)
             pairing = Pairing(asyncio.get_running_loop().time)
             await _let_this_user_in(gate, tokens, origins)
+            kept = KeptSubscriptions(named(services[default].journal))
             async with (
                 gate.audit.kept(),
                 Endpoints(services, default, tokens, called=called, linger=linger) as endpoints,
@@ -187,11 +192,22 @@ async def serve(
                 _looking(connections.look, LOOK_SECONDS),
                 JournalReader(services[default].journal) as reader,
                 ListFeed(reader, gate) as feed,
+                PushSender() as sender,
+                Notices(reader, gate, sender, kept, _answers_for(origins[0])) as notices,
             ):
                 metrics = Metrics(reader, http, feed)
                 pages, reports = JournalPages(reader), Reports(reader, export)
                 app = application(
-                    endpoints, gate, pairing, http, pages, feed, metrics, PageFiles(), reports
+                    endpoints,
+                    gate,
+                    pairing,
+                    http,
+                    pages,
+                    feed,
+                    metrics,
+                    PageFiles(),
+                    reports,
+                    notices,
                 )
                 limit = max(service.options.max_message for service in services.values())
                 async with _running(app, bound, listening, connections, limit):
@@ -208,6 +224,11 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
     host = "127.0.0.1" if listening.host == "localhost" else listening.host
     with socket.create_server((host, listening.port), family=family) as bound:
         yield bound
+
+
+def _answers_for(origin: str) -> str:
+    """Whom a push service may ask about what we send (RFC 8292, 2.1): https, or mail."""
+    return origin if origin.startswith("https:") else "mailto:nobody@example.com"
 
 
 def localhost(origins: Sequence[str]) -> str:

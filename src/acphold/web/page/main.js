@@ -1,6 +1,7 @@
 // The page of `acphold serve`: pairs this device where its address has a code, then connects.
 import { render } from "preact";
 import { Desk } from "./model/desk.js";
+import { attend } from "./model/notices.js";
 import { App } from "./view/app.js";
 import { html } from "./view/html.js";
 import { codeIn, deviceName } from "./view/sign_in.js";
@@ -17,6 +18,7 @@ async function start() {
   }
   const desk = new Desk();
   desk.start();
+  attend();
   const page = document.getElementById("page");
   if (page) render(html`<${App} desk=${desk} problem=${problem} />`, page);
   await registered().catch(() => {});  // a private window has none: everything else is there

@@ -5,6 +5,7 @@ import { called, counted } from "../model/text.js";
 import { ago } from "../model/times.js";
 import { html } from "./html.js";
 import { Inbox } from "./inbox.js";
+import { Notices } from "./notices.js";
 import { sessionPlace } from "./places.js";
 import { byProject, RowView, standing } from "./rows.js";
 
@@ -38,6 +39,7 @@ export function Home({ desk, current }) {
       ${sought.length > 1 && html`<${Hits} words=${words} />`}
       ${desk.isListed.value && rows.length === 0 && html`<p class="empty">No session yet. <a href="#/new">Begin one</a>, or start an agent in your editor.</p>`}
       ${!desk.isListed.value && html`<p class="empty aside">Reading the sessions…</p>`}
+      <${Notices} />
     </div>
   </nav>`;
 }

@@ -1,2 +1,64 @@
-// Notices that are pushed to this device.
+// Notices that are pushed to this device: see `web.notices`. All that waits is one notice, which the
+// next one takes the place of. It opens what it is about, and answers nothing.
+
 export {};
+
+const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
+const TAG = "acphold-waiting";
+
+/** @typedef {{count: number, title?: string, body?: string, isNews?: boolean, sessionId?: string, seq?: number}} Told */
+
+worker.addEventListener("push", (event) => {
+  /** @type {Told} */
+  let told;
+  try {
+    told = event.data?.json() ?? { count: 1 };
+  } catch {
+    told = { count: 1 };  // something waits, whatever it was that came
+  }
+  event.waitUntil(told.count ? show(told) : takeAway());
+});
+
+/** @param {Told} told */
+async function show({ count, title, body, isNews, sessionId, seq }) {
+  const place = sessionId ? `#/session/${encodeURIComponent(sessionId)}${seq ? `@${seq}` : ""}` : "#/";
+  await worker.registration.showNotification(
+    title || "acphold",
+    /** @type {any} */ ({
+      body: body || "A question waits for you.",
+      tag: TAG,
+      renotify: isNews !== false,
+      silent: isNews === false,
+      icon: "/page/icon-192.png",
+      badge: "/page/icon-192.png",
+      data: place,
+    }),
+  );
+  await badge(count);
+}
+
+/** Everything is answered, on whatever device. */
+async function takeAway() {
+  for (const each of await worker.registration.getNotifications({ tag: TAG })) each.close();
+  await badge(0);
+}
+
+/** @param {number} count */
+const badge = (count) => /** @type {any} */ (worker.navigator).setAppBadge?.(count).catch(() => {});
+
+worker.addEventListener("notificationclick", (event) => {
+  event.notification.close();
+  event.waitUntil(open(String(event.notification.data || "#/")));
+});
+
+/** @param {string} place */
+async function open(place) {
+  const address = new URL(`/${place}`, location.origin).href;
+  for (const client of await worker.clients.matchAll({ type: "window", includeUncontrolled: true })) {
+    // A page that is there goes to it by itself: loading it anew would lose what is typed in it.
+    client.postMessage({ place });
+    await client.focus().catch(() => {});
+    return;
+  }
+  await worker.clients.openWindow(address);
+}

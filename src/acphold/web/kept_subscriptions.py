@@ -1,0 +1,98 @@
+"""The browsers that are to be told of what waits, and the key that tells them that it is us.
+
+In a file that nobody else may read, in the user's folder for state, one for each journal: it is of
+no use without the tokens in that, by whose ids the browsers stand there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from contextlib import suppress
+from hashlib import blake2b
+from typing import Final
+
+from msgspec import MsgspecError, Struct
+from msgspec.json import decode, encode
+
+from acphold.transports.runtime_folder import state_folder
+from acphold.web.push_message import Subscription, new_key
+
+log = logging.getLogger(__name__)
+
+LARGEST: Final = 1 << 20
+"""Bytes of the file."""
+
+MOST: Final = 256
+"""Browsers of one journal; each takes some hundred bytes, and a message for each change."""
+
+
+class _Kept(Struct):
+    key: str
+    browsers: dict[str, Subscription] = {}
+
+
+class KeptSubscriptions:
+    """See the module; `browsers` are by the id of their token, one for each. Methods that change it
+    raise OSError where it cannot be written."""
+
+    def __init__(self, journal: str) -> None:
+        name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
+        self._path = os.path.join(state_folder(), "push", f"{name}.json")
+        self._kept = self._read()
+
+    @property
+    def key(self) -> str:
+        """What is sent is signed with, as PEM."""
+        if self._kept is None:
+            self._kept = _Kept(new_key())
+            self._write(self._kept)
+        return self._kept.key
+
+    @property
+    def browsers(self) -> dict[str, Subscription]:
+        """A copy."""
+        return {} if self._kept is None else dict(self._kept.browsers)
+
+    def put(self, token: str, found: Subscription) -> None:
+        """The browser with this token is told from now on."""
+        browsers = {**self.browsers, token: found}
+        if len(browsers) > MOST:
+            raise OSError(f"more than {MOST} browsers")
+        self._change(browsers)
+
+    def remove(self, token: str) -> None:
+        """It is told no more."""
+        browsers = self.browsers
+        if browsers.pop(token, None) is not None:
+            self._change(browsers)
+
+    def _change(self, browsers: dict[str, Subscription]) -> None:
+        changed = _Kept(self.key, browsers)
+        self._write(changed)
+        self._kept = changed
+
+    def _read(self) -> _Kept | None:
+        try:
+            with open(self._path, "rb") as file:
+                return decode(file.read(LARGEST), type=_Kept)
+        except FileNotFoundError:
+            return None
+        except (OSError, MsgspecError, UnicodeDecodeError) as exc:
+            # Browsers that knew the key that is lost come again with the new one.
+            log.warning("%s: %s; notices have to be asked for again", self._path, exc)
+            return None
+
+    def _write(self, kept: _Kept) -> None:
+        os.makedirs(os.path.dirname(self._path), 0o700, exist_ok=True)
+        new = f"{self._path}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC
+        descriptor = os.open(new, flags, 0o600)
+        try:
+            with open(descriptor, "wb") as file:
+                file.write(encode(kept))
+            os.replace(new, self._path)
+        except BaseException:
+            with suppress(OSError):
+                os.unlink(new)
+            raise

@@ -1,0 +1,288 @@
+"""Whom a browser's push service is to tell of what waits, and when: Web Push.
+
+    GET /notices             {"key", "isOn"}: the key to subscribe with; whether this token is told
+    POST /notices            {"endpoint", "keys": {"p256dh", "auth"}}: tell this browser
+    DELETE /notices          tell it no more
+    POST /notices/attended   somebody looks and types, now
+
+A question that has been open for HOLD_SECONDS is told to every browser whose token may see it,
+unless a client of the same person was attended within ATTENDED_SECONDS: the page says so while it
+has the focus and gets input. A window that is open says nothing, and neither does anything that has
+broken, so what fails, fails towards telling. Nobody is told twice of a question; several that wait
+are one notice, which is replaced when one of them is answered, and withdrawn with the last. It
+opens a question, and never answers it.
+
+A message says what is asked in a few words, which the browser alone can read. A browser whose token
+is revoked, or over, is told no more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+from typing import Final, Protocol
+
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder, encode
+
+from acphold.errors import ForbiddenError, JournalError
+from acphold.presentation.visible_text import on_one_line
+from acphold.schema import LIST_SESSIONS
+from acphold.server.inbox import InboxQuestion, Whose, open_questions
+from acphold.web.exchange import Exchange
+from acphold.web.gate import Admitted, Gate, RefusedError
+from acphold.web.journal_reader import JournalReader
+from acphold.web.kept_subscriptions import KeptSubscriptions
+from acphold.web.push_message import (
+    LARGEST_PAYLOAD,
+    Order,
+    Outcome,
+    Subscription,
+    WrongSubscriptionError,
+    checked,
+    public_key,
+)
+
+log = logging.getLogger(__name__)
+
+NOTICES: Final = "/notices"
+ATTENDED: Final = "/notices/attended"
+
+HOLD_SECONDS: Final = 10.0
+"""How long a question is open before anybody is told: it may be answered at once."""
+
+ATTENDED_SECONDS: Final = 60.0
+"""How long somebody counts as there who was there."""
+
+LOOK_SECONDS: Final = 1.0
+
+APART_SECONDS: Final = 5.0
+"""Between two messages to one browser: what comes in between is one."""
+
+AGAIN_SECONDS: Final = 30.0
+"""When a message that did not arrive is tried again."""
+
+LARGEST: Final = 8192
+"""Bytes of a request."""
+
+WORDS: Final = 240
+"""Characters of a question that a notice has."""
+
+TOPIC: Final = "acphold-waiting"
+
+GONE: Final = (404, 410)
+"""What a push service says of a browser that is not told any more (RFC 8030, 7.3)."""
+
+
+class _Keys(Struct):
+    p256dh: str
+    auth: str
+
+
+class _Asked(Struct):
+    endpoint: str
+    keys: _Keys
+
+
+class Sender(Protocol):
+    """What sends messages: `web.push_sender.PushSender`."""
+
+    async def send(self, order: Order) -> Outcome:
+        """Send one; never raises for what others do."""
+
+
+class _Told(Struct):
+    """What one browser has been told: the questions, and when, or when to try again."""
+
+    questions: frozenset[str] = frozenset()
+    next_at: float = 0.0
+
+
+class Notices:
+    """See the module; an async context manager. `subject` is who answers for what is sent."""
+
+    def __init__(
+        self,
+        reader: JournalReader,
+        gate: Gate,
+        sender: Sender,
+        kept: KeptSubscriptions,
+        subject: str,
+        *,
+        hold: float = HOLD_SECONDS,
+    ) -> None:
+        self._reader = reader
+        self._gate = gate
+        self._sender = sender
+        self._kept = kept
+        self._subject = subject
+        self._hold = hold
+        self._told: dict[str, _Told] = {}
+        self._seen: dict[str, float] = {}
+        self._attended: dict[str | None, float] = {}
+        self._number = 0
+        self._watching: asyncio.Task[None] | None = None
+        self._subscribed = asyncio.Event()
+
+    async def __aenter__(self) -> Notices:
+        if self._kept.browsers:
+            self._subscribed.set()
+        self._watching = asyncio.create_task(self._watch(), name="notices")
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._watching is not None
+        self._watching.cancel()
+        await asyncio.wait([self._watching])
+
+    # -- the addresses --------------------------------------------------------------------
+
+    async def answer(self, exchange: Exchange, admitted: Admitted) -> None:
+        """Answer a request to an address below NOTICES; raises RefusedError."""
+        who = admitted.principal
+        try:
+            who.check(LIST_SESSIONS.name, b"{}")
+        except ForbiddenError as exc:
+            raise RefusedError(403, str(exc)) from None
+        match exchange.method, exchange.path:
+            case "POST", path if path == ATTENDED:
+                await exchange.body(LARGEST)
+                # Who cannot answer, or sees one session, is not the one who is waited for.
+                if "answer" in who.scopes and who.session_id is None:
+                    self._attended[who.tenant] = self._now()
+                await exchange.answer(200, {})
+            case _, path if path != NOTICES:
+                raise RefusedError(404, "there is nothing at this address")
+            case "GET", _:
+                is_on = admitted.token in self._kept.browsers
+                await exchange.answer(200, {"key": self._public_key(), "isOn": is_on})
+            case "POST", _:
+                await self._subscribe(exchange, admitted.token)
+            case "DELETE", _:
+                self._forget(admitted.token)
+                await exchange.answer(200, {})
+            case _:
+                raise RefusedError(405, "GET, POST or DELETE is wanted")
+
+    def _public_key(self) -> str:
+        try:
+            return public_key(self._kept.key)
+        except OSError as exc:
+            raise RefusedError(503, f"the key for notices cannot be kept: {exc.strerror}") from None
+
+    async def _subscribe(self, exchange: Exchange, token: str) -> None:
+        if not exchange.is_json:
+            raise RefusedError(415, "application/json is wanted")
+        try:
+            asked = Decoder(_Asked).decode(await exchange.body(LARGEST))
+            found = checked(Subscription(asked.endpoint, asked.keys.p256dh, asked.keys.auth))
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            raise RefusedError(400, "a subscription is wanted, as a browser gives it") from None
+        except WrongSubscriptionError as exc:
+            raise RefusedError(400, str(exc)) from None
+        try:
+            self._kept.put(token, found)
+        except OSError as exc:
+            raise RefusedError(503, f"the subscription cannot be kept: {exc}") from None
+        self._told.pop(token, None)
+        self._subscribed.set()
+        await exchange.answer(200, {})
+
+    def _forget(self, token: str) -> None:
+        self._told.pop(token, None)
+        try:
+            self._kept.remove(token)
+        except OSError as exc:
+            log.warning("a browser that is gone stays in the list: %s", exc)
+
+    # -- what is told ---------------------------------------------------------------------
+
+    def _now(self) -> float:
+        return asyncio.get_running_loop().time()
+
+    async def _watch(self) -> None:
+        """Look at what waits while there is a browser to tell."""
+        while True:
+            if not self._kept.browsers:
+                self._subscribed.clear()
+                await self._subscribed.wait()
+            try:
+                await self._look()
+            except JournalError as exc:
+                log.warning("what waits cannot be read: %s", exc)
+            except Exception:  # nobody awaits this task, and people wait for what it tells
+                log.exception("notices were given up for a moment")
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _look(self) -> None:
+        live = await self._reader.live()
+        waits = any(session.waiting for session, _ in live.values())
+        found = await self._reader.ask(lambda it: open_questions(it, live)) if waits else []
+        now = self._now()
+        self._seen = {each.question.id: self._seen.get(each.question.id, now) for each in found}
+        due = [it for it in found if now >= self._seen[it.question.id] + self._hold]
+        for token, browser in self._kept.browsers.items():
+            good = await self._gate.good(token)
+            if good is None:
+                self._forget(token)
+                continue
+            whose = Whose(good.tenant, good.session_id)
+            theirs = [each for each in due if whose.has(each.row)]
+            await self._tell(token, browser, theirs, good.tenant)
+
+    async def _tell(
+        self, token: str, browser: Subscription, due: Sequence[InboxQuestion], tenant: str | None
+    ) -> None:
+        """Tell one browser, if there is news for it."""
+        told, now = self._told.setdefault(token, _Told()), self._now()
+        ids = frozenset(each.question.id for each in due)
+        is_news = bool(ids - told.questions)
+        if now < told.next_at or not (is_news or told.questions - ids):
+            return
+        if is_news and now < self._attended.get(tenant, -ATTENDED_SECONDS) + ATTENDED_SECONDS:
+            return  # they see it; when they have gone and it is open still, they are told
+        self._number += 1
+        outcome = await self._sender.send(
+            Order(
+                self._number,
+                browser,
+                encode(notice(due, is_news=is_news)).decode(),
+                self._kept.key,
+                self._subject,
+                TOPIC,
+            )
+        )
+        if outcome.status in GONE:
+            self._forget(token)
+        elif 200 <= outcome.status < 300:
+            told.questions, told.next_at = ids, now + APART_SECONDS
+        else:
+            told.next_at = now + AGAIN_SECONDS
+            log.warning("a notice was not taken: %s", outcome.why or f"HTTP {outcome.status}")
+
+
+def notice(waiting: Sequence[InboxQuestion], *, is_news: bool = True) -> Mapping[str, object]:
+    """What the service worker of the page gets: with a `count` of 0 it takes the notice away."""
+    if not waiting:
+        return {"count": 0}
+    newest = waiting[-1]
+    about = on_one_line(newest.row.title or newest.row.cwd)[:80]
+    asks = on_one_line(newest.asks)[:WORDS]
+    if len(waiting) == 1:
+        title, body = about, asks
+        place: Mapping[str, object] = {"sessionId": newest.row.session_id, "seq": newest.seq}
+    else:
+        title, body = f"{len(waiting)} questions wait for you", f"{about}: {asks}"
+        place = {}
+    told = {"count": len(waiting), "title": title, "body": body, "isNews": is_news, **place}
+    while len(encode(told)) > LARGEST_PAYLOAD:  # letters of other scripts take more bytes
+        told["body"] = str(told["body"])[: len(str(told["body"])) // 2]
+        told["title"] = str(told["title"])[:40]
+    return told

@@ -1,0 +1,33 @@
+// Whether this device is told of what waits, and what is in the way of it.
+import { useEffect, useState } from "preact/hooks";
+import { look, standing, turnOff, turnOn } from "../model/notices.js";
+import { html } from "./html.js";
+
+/** @type {Record<string, string>} */
+const WHY_NOT = {
+  denied: "This browser was told to show no notices of this page; its settings for the page have that.",
+  insecure: "Notices need HTTPS: `acphold help serve` says how this page gets it.",
+  "home screen": "Put this page on the home screen and open it there: then it can show notices.",
+  unable: "This browser cannot show notices; commands in `[alerts]` can tell you instead.",
+};
+
+export function Notices() {
+  const [problem, setProblem] = useState("");
+  const [isBusy, setBusy] = useState(false);
+  useEffect(() => void look().catch(() => {}), []);
+  const state = standing.value;
+  if (state === "unknown") return null;
+  if (WHY_NOT[state]) return html`<p class="notices aside">${WHY_NOT[state]}</p>`;
+  const change = async () => {
+    setBusy(true);
+    setProblem("");
+    try {
+      await (state === "on" ? turnOff() : turnOn());
+    } catch (error) {
+      setProblem(`Notices could not be turned ${state === "on" ? "off" : "on"}: ${/** @type {Error} */ (error).message}`);
+    }
+    setBusy(false);
+  };
+  return html`<p class="notices"><button type="button" class="quiet" disabled=${isBusy} aria-pressed=${state === "on"} onClick=${change}>${state === "on" ? "Notices are on for this device" : "Tell me on this device when something waits"}</button>
+    ${problem && html`<span role="alert">${problem}</span>`}</p>`;
+}

@@ -1,0 +1,325 @@
+"""Notices: who is told of what waits, when, and that an address of a browser may be anybody's."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import http_ece
+import jwt
+import pytest
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from msgspec.structs import replace
+from pywebpush import WebPusher
+
+from acphold.history.times import now_ms
+from acphold.journal.access import SCOPES, new_token, token_id
+from acphold.server.neighbours import LiveSession, Process
+from acphold.web import notices as module
+from acphold.web.kept_subscriptions import KeptSubscriptions
+from acphold.web.notices import Notices
+from acphold.web.push_message import (
+    Order,
+    Outcome,
+    Subscription,
+    WrongSubscriptionError,
+    checked,
+    decoded,
+    encrypted,
+    headers,
+    new_key,
+    public_key,
+)
+from acphold.web.push_process import is_public, send
+from acphold.web.push_sender import PushSender
+from tests.editor import DEADLINE
+from tests.web.in_process import Site, site
+from tests.web.test_inbox import asked, live, waits  # noqa: F401 (a fixture)
+
+Live = dict[str, tuple[LiveSession, Process]]
+
+ENDPOINT = "https://push.example.com/send/abc"
+
+
+def b64(raw: bytes) -> str:
+    return base64.urlsafe_b64encode(raw).rstrip(b"=").decode()
+
+
+class Browser:
+    """What can read a message: the keys behind a subscription."""
+
+    def __init__(self, endpoint: str = ENDPOINT) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.secret = os.urandom(16)
+        point = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        self.subscription = Subscription(endpoint, b64(point), b64(self.secret))
+
+    @property
+    def json(self) -> dict[str, Any]:
+        keys = {"p256dh": self.subscription.p256dh, "auth": self.subscription.auth}
+        return {"endpoint": self.subscription.endpoint, "keys": keys}
+
+    def read(self, body: bytes) -> bytes:
+        said: bytes = http_ece.decrypt(
+            body, private_key=self.key, auth_secret=self.secret, version="aes128gcm"
+        )
+        return said
+
+
+# -- a message --------------------------------------------------------------------------------
+
+
+def test_a_message_is_read_by_its_browser_as_one_of_the_oracle_is() -> None:
+    browser, payload = Browser(), json.dumps({"count": 1, "body": "né 🙂" * 50}).encode()
+    assert browser.read(encrypted(browser.subscription, payload)) == payload
+    oracle = WebPusher(browser.json).encode(payload, content_encoding="aes128gcm")
+    assert oracle is not None
+    assert browser.read(oracle["body"]) == payload
+    with pytest.raises(http_ece.ECEException):
+        Browser().read(encrypted(browser.subscription, payload))
+
+
+def test_a_message_is_signed_for_its_push_service_with_the_key_that_browsers_were_told() -> None:
+    pem = new_key()
+    said = headers(pem, "https://push.example.com:443/x", "https://desk.example", "t")
+    scheme, token, key = said["Authorization"].replace(",", " ").split()
+    assert (scheme, key) == ("vapid", f"k={public_key(pem)}")
+    point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decoded(key[2:]))
+    claims = jwt.decode(
+        token[2:], point, algorithms=["ES256"], audience="https://push.example.com:443"
+    )
+    assert claims["sub"] == "https://desk.example"
+    assert claims["exp"] * 1000 < now_ms() + 24 * 60 * 60 * 1000
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        "http://push.example.com/x",
+        "https://127.0.0.1/x",
+        "https://[::1]/x",
+        "https://localhost/x",
+        "https://push.example.com:8443/x",
+        "https://user@push.example.com/x",
+        "https://push.example.com@[::1]/x",
+        "https://0x7f.1/" + "x" * 3000,
+        "file:///etc/passwd",
+        "https://[",
+        "",
+    ],
+)
+def test_what_is_no_address_of_a_push_service_is_refused(endpoint: str) -> None:
+    with pytest.raises(WrongSubscriptionError):
+        checked(Browser(endpoint).subscription)
+
+
+@pytest.mark.parametrize(
+    ("p256dh", "auth"), [("", "x"), ("AAAA", "AAAA"), (b64(b"\4" + bytes(64)), b64(bytes(16)))]
+)
+def test_keys_that_nothing_can_be_encrypted_for_are_refused(p256dh: str, auth: str) -> None:
+    with pytest.raises(WrongSubscriptionError):
+        checked(Subscription(ENDPOINT, p256dh, auth))
+
+
+def test_addresses_inside_of_a_network_are_told_from_public_ones() -> None:
+    inside = "127.0.0.1 10.0.0.1 192.168.1.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 ::1 "
+    inside += "fe80::1%eth0 fc00::1 ::ffff:127.0.0.1 224.0.0.1 ff02::1"
+    assert [it for it in inside.split() if is_public(it)] == []
+    assert is_public("8.8.8.8")
+    assert is_public("2606:4700::1111")
+
+
+async def test_a_name_that_leads_inside_is_not_connected_to(tmp_path: Path) -> None:
+    came = asyncio.Event()
+
+    def take(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        came.set()
+        writer.close()
+
+    server = await asyncio.start_server(take, "127.0.0.1")
+    port = server.sockets[0].getsockname()[1]
+    async with server:
+        order = Order(
+            1, Browser("https://localhost/x").subscription, "{}", new_key(), "mailto:a@b.c", "t"
+        )
+        told = await send(order, port=port)
+        assert (told.status, told.why) == (0, "localhost is none of the public network")
+        assert not came.is_set()
+        # The same server, where it may be: it speaks no TLS.
+        assert (await send(order, lambda _: True, port)).status == 0
+        assert came.is_set()
+
+
+async def test_messages_are_sent_by_a_process_that_is_gone_afterwards() -> None:
+    async with PushSender() as sender:
+        browser = Browser("https://localhost/x").subscription
+        orders = [Order(n, browser, "{}", new_key(), "mailto:a@b.c", "t") for n in range(3)]
+        told = await asyncio.wait_for(asyncio.gather(*map(sender.send, orders)), DEADLINE)
+        assert [(it.id, it.status) for it in told] == [(0, 0), (1, 0), (2, 0)]
+        assert sender._process is not None
+        process = sender._process
+    assert process.returncode == 0
+
+
+# -- who is told, and when --------------------------------------------------------------------
+
+
+class PushService:
+    """What takes messages, and says what it was told to say."""
+
+    def __init__(self) -> None:
+        self.came: list[tuple[str, dict[str, Any]]] = []
+        self.status = 201
+        self.changed = asyncio.Event()
+
+    async def send(self, order: Order) -> Outcome:
+        if self.status == 201:
+            self.came.append((order.to.endpoint, json.loads(order.payload)))
+        self.changed.set()
+        return Outcome(order.id, self.status)
+
+    async def until(self, count: int) -> list[dict[str, Any]]:
+        async with asyncio.timeout(DEADLINE):
+            while len(self.came) < count:
+                self.changed.clear()
+                await self.changed.wait()
+        assert len(self.came) == count
+        return [told for _, told in self.came]
+
+
+@pytest.fixture(autouse=True)
+def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(module, "LOOK_SECONDS", 0.01)
+    monkeypatch.setattr(module, "APART_SECONDS", 0.05)
+    monkeypatch.setattr(module, "AGAIN_SECONDS", 0.05)
+    monkeypatch.setattr("acphold.web.journal_reader.LIVE_SECONDS", 0.0)
+    monkeypatch.setattr("acphold.web.gate.TOKENS_SECONDS", 0.0)
+
+
+@asynccontextmanager
+async def telling(folder: Path) -> AsyncIterator[tuple[Site, PushService, Notices]]:
+    service = PushService()
+    async with site(folder, sender=service) as web:
+        assert web.notices is not None
+        yield web, service, web.notices
+
+
+async def test_a_question_that_stays_open_is_told_once_and_withdrawn_with_its_answer(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    async with telling(tmp_path) as (web, service, _):
+        await web.remember("s1", asked("q1"), settled=False, title="One \x1b[2J")
+        told = (await web.get("/notices")).json
+        assert told["isOn"] is False
+        assert len(decoded(told["key"])) == 65
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        assert (await web.get("/notices")).json["isOn"] is True
+        live["s1"] = waits("s1", "q1")
+        (first,) = await service.until(1)
+        assert first["count"] == 1
+        assert first["sessionId"] == "s1"
+        assert "\x1b" not in first["title"]
+        await web.remember("s2", asked("q2"), settled=False)
+        live["s2"] = waits("s2", "q2")
+        _, both = await service.until(2)
+        assert (both["count"], both["isNews"]) == (2, True)
+        del live["s1"]
+        *_, one = await service.until(3)
+        assert (one["count"], one["isNews"], one["sessionId"]) == (1, False, "s2")
+        live.clear()
+        *_, none = await service.until(4)
+        assert none == {"count": 0}
+        (path,) = (tmp_path / "acphold" / "push").iterdir()
+        assert path.stat().st_mode & 0o777 == 0o600
+
+
+async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone_is_nobody(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with telling(tmp_path) as (web, service, notices):
+        await web.remember("s1", asked("q1"), settled=False)
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        watcher = await web.new_token("watch")
+        answerer = await web.new_token(*SCOPES)
+        guest = await web.new_token(*SCOPES, session_id="s1")
+        for token in (watcher, guest):  # who cannot answer, or sees one session, stands for nobody
+            assert (await web.post("/notices/attended", token)).status == 200
+        assert notices._attended == {}
+        assert (await web.post("/notices/attended", answerer)).status == 200
+        live["s1"] = waits("s1", "q1")
+        looked = 0
+        while looked < 5:  # it is looked at, and nobody is told
+            looked += 1
+            await notices._look()
+        assert service.came == []
+        monkeypatch.setattr(module, "ATTENDED_SECONDS", 0.0)
+        await service.until(1)
+
+
+async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    async with telling(tmp_path) as (web, service, notices):
+        for number in (1, 2):
+            await web.remember(f"s{number}", asked(f"q{number}"), settled=False)
+            live[f"s{number}"] = waits(f"s{number}", f"q{number}")
+        text, kept = new_token("phone", ("watch",), now_ms(), session_id="s2")
+        await web.journal.keep_access_token(kept)
+        assert (await web.post("/notices", text, **Browser().json)).status == 200
+        (told,) = await service.until(1)
+        assert (told["count"], told["sessionId"]) == (1, "s2")
+        await web.journal.keep_access_token(replace(kept, revoked_at=now_ms()))
+        async with asyncio.timeout(DEADLINE):
+            while notices._kept.browsers:  # noqa: ASYNC110 - no event says so
+                await asyncio.sleep(0.01)
+        assert token_id(text) not in notices._kept.browsers
+
+
+async def test_what_does_not_arrive_is_sent_again_and_a_browser_that_is_gone_is_forgotten(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    async with telling(tmp_path) as (web, service, notices):
+        service.status = 503
+        await web.remember("s1", asked("q1"), settled=False)
+        live["s1"] = waits("s1", "q1")
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        for _ in range(2):
+            service.changed.clear()
+            await asyncio.wait_for(service.changed.wait(), DEADLINE)
+        service.status = 201
+        await service.until(1)
+        service.status = 410
+        del live["s1"]
+        async with asyncio.timeout(DEADLINE):
+            while notices._kept.browsers:  # noqa: ASYNC110 - no event says so
+                await asyncio.sleep(0.01)
+        assert KeptSubscriptions(str(tmp_path / "journal.db")).browsers == {}
+
+
+async def test_what_is_asked_of_notices_is_checked(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    async with telling(tmp_path) as (web, _, _):
+        wrong = Browser("https://192.168.1.1/x").json
+        for said in (wrong, {}, {"endpoint": ENDPOINT, "keys": {}}):
+            assert (await web.post("/notices", **said)).status == 400
+        assert (await web.post("/notices", x="y" * 10_000)).status == 413
+        assert (await web.get("/notices", "wrong")).status == 401
+        assert (await web.get("/notices", method="PUT")).status == 405
+        assert (await web.get("/notices/else")).status == 404
+        assert (await web.get("/notices", method="POST", body=b"{}")).status == 415
+        assert (await web.get("/notices", origin="https://evil.example")).status == 403
