@@ -264,3 +264,54 @@ async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_t
         three = await house.loaded(session)
         await three.until_text("It had asked: Run it")
         turn.cancel()
+
+
+async def test_an_owner_that_cannot_reach_the_journal_of_several_machines_ends_its_turns_in_time(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
+    now = 0.0
+    monkeypatch.setattr(ownership, "_clock", lambda: now)
+    async with shared(journal) as house, asyncio.timeout(40):
+        client = await house.client()
+        session = await client.new()
+        turn = await house.begun(client, session, "work on")
+        failed = asyncio.Event()
+
+        async def cut_off(*_: object, **__: object) -> None:
+            failed.set()
+            raise JournalUnavailableError("no route to host")
+
+        with monkeypatch.context() as away:
+            away.setattr(house.journal, "renew", cut_off)
+            away.setattr(house.journal, "file", None)
+            now = ownership.TRUSTED_SECONDS - 1
+            for _ in range(3):
+                failed.clear()
+                await failed.wait()
+            assert not turn.done()  # it is its own still
+            now = ownership.TRUSTED_SECONDS + 1
+            with pytest.raises(Refused, match="another machine may have it"):
+                await turn
+            await house.agent.cancelled.wait()
+        assert (await house.loaded(session)).text() == client.text()  # it was ours all the time
+
+
+async def test_an_owner_that_the_journal_does_not_answer_ends_its_turns_in_time(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(ownership, "TRUSTED_SECONDS", 0.1)
+    async with shared(journal) as house, asyncio.timeout(40):
+        client = await house.client()
+        session = await client.new()
+        turn = await house.begun(client, session, "work on")
+
+        async def hangs(*_: object, **__: object) -> None:
+            await asyncio.Event().wait()
+
+        with monkeypatch.context() as away:
+            away.setattr(house.journal, "renew", hangs)
+            away.setattr(house.journal, "file", None)
+            with pytest.raises(Refused, match="another machine may have it"):
+                await turn

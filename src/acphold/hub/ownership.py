@@ -2,27 +2,48 @@
 
 Only the owner may write to a session. A lease that is not renewed ends, and another process may
 take the session; then it leaves this process's memory at once, and its clients are told.
+
+Where machines share the journal, one that is cut off from it cannot know that. So it ends its turns
+before anybody may take the sessions, by a clock of its own: what an agent does there is not to meet
+what another one does at the next owner. What is in memory can still be read, and may be ours still.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable
+from typing import Final
 
-from acphold.errors import AcpholdError, HeldElsewhereError, JournalError, LeaseLostError
+from acphold.errors import (
+    AcpholdError,
+    HeldElsewhereError,
+    JournalError,
+    JournalUnavailableError,
+    LeaseLostError,
+)
 from acphold.history.fold import Summary
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import Kept, Session
 from acphold.journal import At, Lease, Silent
-from acphold.journal.owners import RENEW_SECONDS
+from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
 
 log = logging.getLogger(__name__)
 
 SETTLING_AT_ONCE = 32
 """Sessions that are settled at the same time: the journal has one thread for that, in which who
 searches is not to wait for hundreds, and neither is who has the loop."""
+TRUSTED_SECONDS: Final = SILENT_SECONDS - RENEW_SECONDS
+"""How long an owner that the journal has not heard trusts that nobody has taken its sessions."""
+
+
+def _clock() -> float:
+    """In seconds; nobody sets it, and it goes on while the machine or this process sleeps."""
+    if hasattr(time, "CLOCK_BOOTTIME"):
+        return time.clock_gettime(time.CLOCK_BOOTTIME)
+    return time.monotonic()
 
 
 class Ownership:
@@ -80,25 +101,55 @@ class Ownership:
 
     async def keep(self) -> None:
         """Tell others that we are here, and find what we have lost, for as long as this runs."""
+        heard = _clock()
         while True:
             await asyncio.sleep(RENEW_SECONDS)
-            live = {**self._live}
+            asked = _clock()
+            renewing = asyncio.create_task(self._renew(), name="renew")
             try:
-                lost = await self._journal.renew([item.session.lease for item in live.values()])
+                while not renewing.done():
+                    await asyncio.wait({renewing}, timeout=RENEW_SECONDS)
+                    if not renewing.done():
+                        await self._doubt(heard)
+            finally:
+                renewing.cancel()
+                await asyncio.wait({renewing})
+            if renewing.result():
+                heard = asked
+            else:
+                await self._doubt(heard)
+
+    async def _renew(self) -> bool:
+        """Tell others once that we are here, and find what we have lost; whether it was told."""
+        live = {**self._live}
+        try:
+            lost = await self._journal.renew([item.session.lease for item in live.values()])
+        except AcpholdError as exc:
+            log.warning("that sessions are live here was not noted: %s", exc)
+            return False
+        except Exception:  # nobody awaits this task, which has to go on
+            log.exception("that sessions are live here was not noted")
+            return False
+        for error in lost:
+            log.warning("%s", error)
+            live[error.session_id].session.lose(error)
+        for conversation in tuple(self._live.values()):
+            try:
+                await conversation.title.look()
             except AcpholdError as exc:
-                log.warning("that sessions are live here was not noted: %s", exc)
-                continue
-            except Exception:  # nobody awaits this task, which has to go on
-                log.exception("that sessions are live here was not noted")
-                continue
-            for error in lost:
-                log.warning("%s", error)
-                live[error.session_id].session.lose(error)
-            for conversation in tuple(self._live.values()):
-                try:
-                    await conversation.title.look()
-                except AcpholdError as exc:
-                    log.warning("the title of session %s is not known: %s", conversation.id, exc)
+                log.warning("the title of session %s is not known: %s", conversation.id, exc)
+        return True
+
+    async def _doubt(self, heard: float) -> None:
+        """End the turns, if somebody on another machine may soon take the sessions from us."""
+        if self._journal.file is not None or _clock() - heard < TRUSTED_SECONDS:
+            return
+        why = "the journal has not been reached for so long that another machine may have it"
+        for conversation in tuple(self._live.values()):
+            if conversation.turns.running is not None:
+                await conversation.failed(
+                    JournalUnavailableError(f"session {conversation.id!r} is left alone: {why}")
+                )
 
     async def confirm(self, conversation: Conversation) -> None:
         """Find that it is ours still, or let it leave: then it is taken back like any other."""

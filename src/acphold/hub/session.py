@@ -53,6 +53,7 @@ from acphold.journal import (
     Sessions,
     state_of,
 )
+from acphold.journal.in_file import InFile
 from acphold.schema.update_kinds import CHILD
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,10 @@ TOOLS_PAGE = 1024 * 1024
 
 class Kept(Owners, Entries, Sessions, Links, Protocol):
     """What a live session asks of a journal."""
+
+    @property
+    def file(self) -> InFile | None:
+        """As in Journal."""
 
 
 class Session:
