@@ -24,6 +24,7 @@
     │   ├── AgentStartError        cannot be started, or never answers `initialize`
     │   ├── AgentExitedError       ended while it was needed
     │   ├── HeldOutsideError       another process of the agent has the session open
+    │   ├── FolderElsewhereError   the session's folder is on another machine
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
     ├── TooManyFilesError          this process may open no more of them
@@ -302,6 +303,19 @@ class HeldOutsideError(AgentError):
             f"send this again, or go on with a copy: acphold fork {session_id}"
         )
         self.reason = reason
+
+
+class FolderElsewhereError(AgentError):
+    """The agent is not asked to open the session: its `folder` is not on this machine."""
+
+    def __init__(self, session_id: str, folder: str, host: str) -> None:
+        super().__init__(
+            f"this session is at work in {folder!r}, which is not on this machine ({host}); it can "
+            "be read here. To go on, open it where that folder is; or take a copy for a folder of "
+            f"this machine: acphold fork --cwd FOLDER {session_id}, or for another agent "
+            f"acphold handover --cwd FOLDER {session_id} AGENT"
+        )
+        self.folder = folder
 
 
 class AgentBusyError(AgentError):

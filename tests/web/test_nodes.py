@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+import httpx2
 import pytest
 
 import acphold
@@ -180,3 +181,40 @@ async def test_a_machine_that_is_stopped_loses_its_sessions_and_finds_them_again
         assert two.net.connections >= 1  # it came from the machine that lost it
         for text in ("one", "two", "three"):
             assert str(session.state.timeline).count(f"quick: {text}") == 2
+
+
+async def test_what_goes_on_at_one_machine_is_seen_in_the_list_of_another(tmp_path: Path) -> None:
+    async with nodes(tmp_path) as (one, two), one.client() as here:
+        session = await here.new_session(cwd=tmp_path)
+        turn = session.prompt("slow")
+        await anext(aiter(turn))
+        token = two.served.token()
+        headers = {"Authorization": f"Bearer {token}"}
+        async with httpx2.AsyncClient(base_url=two.served.url, headers=headers) as web:
+            [row] = (await web.get("/sessions")).json()["sessions"]
+            assert (row["sessionId"], row["live"]["state"]) == (session.id, "running")
+        assert "running" in two.served.run("list", "--json")
+        session.cancel()
+        await turn
+
+
+async def test_a_session_whose_folder_is_on_another_machine_is_read_and_forked_there(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "there"
+    folder.mkdir()
+    async with nodes(tmp_path) as (one, two), two.client() as reads:
+        async with one.client() as here:
+            session = await here.new_session(cwd=folder)
+            await session.prompt("quick: one")
+        one.served.process.kill()
+        one.served.process.wait()
+        folder.rmdir()
+        read = await reads.load_session(session.id, cwd=folder)
+        assert "quick: one" in str(read.state.timeline)
+        with pytest.raises(RemoteError, match=f"acphold fork --cwd FOLDER {session.id}"):
+            await read.prompt("quick: two")
+        copy = two.served.run("fork", session.id, "--cwd", str(tmp_path))
+        forked = await reads.load_session(copy, cwd=tmp_path)
+        assert "two" in (await forked.prompt("quick: two")).text
+        one.served.start_again()

@@ -76,6 +76,8 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
         found = await web.get(address(session_id), token)
         assert found.status == (200 if session_id in theirs else 404)
         assert session_id in theirs or found.body == missing.body
+        decided = await web.get(f"/inbox/history?session={session_id}", token)
+        assert decided.status == (200 if session_id in theirs else 404)
     async with watching(web, token) as watcher:
         _, snapshot = await watcher.next()
         assert {row["sessionId"] for row in snapshot["sessions"]} == theirs

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
+from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_cwd, add_journal
 from acphold.cli.journals import opened
 from acphold.cli.list import short_id
 from acphold.cli.places import place
@@ -31,11 +31,12 @@ def parser() -> Parser:
         type=above_zero,
         help="up to the turn with this entry [default: all turns that are over]",
     )
+    add_cwd(made, "the folder that it is at work in [default: the first session's]")
     add_journal(made)
     return made
 
 
-def fork(*, session_id: str | None, at: int | None, journal: str | None) -> int:
+def fork(*, session_id: str | None, at: int | None, cwd: str | None, journal: str | None) -> int:
     """Begin a session with a copy of another one's conversation.
 
     The new session is listed beside the first one, for the same agent, and both go on by
@@ -45,15 +46,16 @@ def fork(*, session_id: str | None, at: int | None, journal: str | None) -> int:
 
     An agent that can fork its own sessions does so when the new one is first opened; any other is
     given the conversation with your next prompt. Files are not changed: they are as the first
-    session left them.
+    session left them. With --cwd the copy is at work in another folder, where the first one's is on
+    another machine, say.
 
     In a pipe or a file the id of the new session stands alone; what it has is said on stderr.
     """
-    asyncio.run(_fork(journal, session_id, at))
+    asyncio.run(_fork(journal, session_id, at, cwd))
     return Exit.OK
 
 
-async def _fork(location: str | None, text: str | None, at: int | None) -> None:
+async def _fork(location: str | None, text: str | None, at: int | None, cwd: str | None) -> None:
     async with opened(location) as journal:
         found = await place(journal, text, "forks it")
         if at is not None and found.seq not in (None, at):
@@ -62,7 +64,7 @@ async def _fork(location: str | None, text: str | None, at: int | None) -> None:
             raise UsageError(
                 f"--at {at}: the entries of this session have the numbers 1 to {found.row.last_seq}"
             )
-        made = await forked(journal, found.row, at=at or found.seq)
+        made = await forked(journal, found.row, at=at or found.seq, cwd=cwd)
         what = await told(journal, found.row, made)
         print(visible(made.session_id))
         print(what, file=sys.stdout if sys.stdout.isatty() else sys.stderr)

@@ -11,6 +11,7 @@ from acphold.cli.command_line import (
     Parser,
     UsageError,
     a_name,
+    add_cwd,
     add_journal,
     add_start_timeout,
 )
@@ -41,6 +42,7 @@ def parser() -> Parser:
         help="the name under which `list` has the agent's sessions, as for `wrap --name`; with it "
         "CMD may be left out",
     )
+    add_cwd(made, "the folder that it is at work in [default: the first session's]")
     add_start_timeout(made)
     add_journal(made)
     return made
@@ -50,6 +52,7 @@ def handover(
     *,
     session_id: str,
     name: str | None,
+    cwd: str | None,
     start_timeout: float,
     journal: str | None,
     agent: str | None,
@@ -71,7 +74,7 @@ def handover(
         name = given
     if not chosen.command and name is None:
         raise UsageError("no agent's command behind `--`, as in `acphold handover ID -- CMD`")
-    asyncio.run(_hand_over(journal, session_id, name, chosen.command, start_timeout))
+    asyncio.run(_hand_over(journal, session_id, name, chosen.command, cwd, start_timeout))
     return Exit.OK
 
 
@@ -80,6 +83,7 @@ async def _hand_over(
     text: str,
     name: str | None,
     program: tuple[str, ...],
+    cwd: str | None,
     start_timeout: float,
 ) -> None:
     async with opened(location) as journal:
@@ -90,7 +94,7 @@ async def _hand_over(
                 f"this is a session of {on_one_line(agent)} already; "
                 f"`acphold fork {text}` makes a copy of it"
             )
-        made = await fork(journal, found.row, at=found.seq, agent=agent)
+        made = await fork(journal, found.row, at=found.seq, agent=agent, cwd=cwd)
         print(visible(made.session_id))
         print(await told(journal, found.row, made))
         print("  it is handed over with your next prompt there")

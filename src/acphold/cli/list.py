@@ -47,7 +47,7 @@ from acphold.cli.terminal_text import (
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow, Sessions
 from acphold.presentation.json_facts import session_json
-from acphold.server.neighbours import Live, LiveSession, live_sessions
+from acphold.server.neighbours import Live, LiveSession, live_at_nodes, live_sessions
 
 if TYPE_CHECKING:
     from acphold.client.server_pages import FarSession
@@ -275,8 +275,8 @@ async def _follow(
 
 
 async def _print_json(location: str | None, wanted: Wanted, limit: int | None) -> None:
-    live = await live_sessions()
     async with opened(location) as journal:
+        live = {**await live_at_nodes(journal), **await live_sessions()}
         async for rows in wanted.pages(journal, live, limit):
             outcomes = await journal.outcomes([row.session_id for row in rows])
             for row in rows:
@@ -333,9 +333,9 @@ def far_short_id(session_id: str, among: Sequence[str]) -> str:
 
 async def _print_table(location: str | None, wanted: Wanted, limit: int | None) -> None:
     on_terminal = sys.stdout.isatty()
-    live = await live_sessions()
     table = _Table()
     async with opened(location) as journal:
+        live = {**await live_at_nodes(journal), **await live_sessions()}
         now = now_ms()
         is_unread = False
         days: list[str] = []

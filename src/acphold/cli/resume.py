@@ -93,4 +93,4 @@ def _act(choice: Picked, journal: str | None) -> None:
         case "fork":
             from acphold.cli.fork import fork
 
-            fork(session_id=session_id, at=None, journal=journal)
+            fork(session_id=session_id, at=None, cwd=None, journal=journal)

@@ -79,20 +79,20 @@ class Source(Struct, frozen=True):
             return
         from acphold.presentation.json_facts import question_json
         from acphold.server.inbox import decisions, open_questions
-        from acphold.server.neighbours import live_sessions
+        from acphold.server.neighbours import Live, live_at_nodes, live_sessions
 
         async with opened(self.journal) as kept:
 
+            async def live() -> Live:
+                return {**await live_at_nodes(kept), **await live_sessions()}
+
             async def waiting() -> list[str]:
-                return [
-                    question_json(found)
-                    for found in await open_questions(kept, await live_sessions())
-                ]
+                return [question_json(found) for found in await open_questions(kept, await live())]
 
             async def decided(limit: int) -> list[str]:
                 return [
                     question_json(found)
-                    for found in (await decisions(kept, await live_sessions(), limit))[0]
+                    for found in (await decisions(kept, await live(), limit))[0]
                 ]
 
             yield Reading(waiting, decided)

@@ -35,6 +35,7 @@ log = logging.getLogger(__name__)
 SETTLING_AT_ONCE = 32
 """Sessions that are settled at the same time: the journal has one thread for that, in which who
 searches is not to wait for hundreds, and neither is who has the loop."""
+
 TRUSTED_SECONDS: Final = SILENT_SECONDS - RENEW_SECONDS
 """How long an owner that the journal has not heard trusts that nobody has taken its sessions."""
 

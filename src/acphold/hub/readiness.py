@@ -11,7 +11,13 @@ import asyncio
 import logging
 
 from acphold.agents import Agent
-from acphold.errors import AUTH_REQUIRED, AcpholdError, HeldOutsideError, RemoteError
+from acphold.errors import (
+    AUTH_REQUIRED,
+    AcpholdError,
+    FolderElsewhereError,
+    HeldOutsideError,
+    RemoteError,
+)
 from acphold.hub.annotations import notice
 from acphold.hub.conversation import Conversation
 from acphold.hub.outside_turns import MARGIN_MS
@@ -24,6 +30,8 @@ HELD_OUTSIDE_HOW = (
     "It can be read here as it was last seen. To go on, close it there first, or go on with a "
     "copy: acphold fork"
 )
+
+FOLDER_ELSEWHERE = "The folder of this session is on another machine"
 
 LOAD_SECONDS = 25.0
 """How long `session/load` waits, behind the replay, for the agent to have the session open too.
@@ -77,6 +85,10 @@ class Readiness:
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
         except HeldOutsideError as exc:
             told = notice(HELD_OUTSIDE, f"{HELD_OUTSIDE_HOW} {conversation.id}", "warning")
+            await conversation.session.publish("update", [told])
+            log.warning("session %s: %s", conversation.id, exc)
+        except FolderElsewhereError as exc:
+            told = notice(FOLDER_ELSEWHERE, str(exc), "warning")
             await conversation.session.publish("update", [told])
             log.warning("session %s: %s", conversation.id, exc)
         except AcpholdError as exc:

@@ -34,7 +34,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import re
+import socket
 from collections.abc import Mapping
 from typing import Literal
 
@@ -45,6 +47,7 @@ from acphold.errors import (
     AUTH_REQUIRED,
     AgentExitedError,
     AgentTimeoutError,
+    FolderElsewhereError,
     HeldOutsideError,
     RemoteError,
 )
@@ -67,6 +70,7 @@ from acphold.schema import (
     encode,
 )
 from acphold.schema.splice import array, items, members, splice
+from acphold.transports.addresses import is_node
 
 log = logging.getLogger(__name__)
 
@@ -121,11 +125,14 @@ class Restoration:
     async def ready(self) -> None:
         """Have the agent run with this session open.
 
-        Raises AgentError, and RemoteError when the agent wants the person to sign in or refuses a
-        new session. One restoring serves all who wait; cancelling a wait ends nobody else's.
+        Raises AgentError, also where its folder is on another machine that shares the journal, and
+        RemoteError when the agent wants the person to sign in or refuses a new session. One
+        restoring serves all who wait; cancelling a wait ends nobody else's.
         """
         if self._side.is_open or self._side.is_at_work:
             return  # one that is at work is opened anew with the next prompt
+        if not self._side.agent.reads_journal:
+            _require_folder(self._session.id, self._side.setup.cwd)
         if self._running is None:
             self._running = asyncio.create_task(self._restore(), name="restore")
             self._running.add_done_callback(self._over)
@@ -355,3 +362,9 @@ class Restoration:
         except (RemoteError, AgentTimeoutError) as exc:
             log.warning("session %s: %s after restoring: %s", self._session.id, method, exc)
             return None
+
+
+def _require_folder(session_id: str, folder: str) -> None:
+    """Refuse a folder that is on another machine, where there are several; FolderElsewhereError."""
+    if is_node() and not os.path.isdir(folder):
+        raise FolderElsewhereError(session_id, folder, socket.gethostname())

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from acphold.history.entries import Entry, PastEntry, Run, Segment
     from acphold.history.fold import SessionState, Summary
     from acphold.journal.in_file import InFile
-    from acphold.journal.owners import Whose
+    from acphold.journal.owners import Owner, Whose
 
 READ_BYTES: Final = 1 << 20
 """How much of a session's history one `read` brings at most, beyond its first segment."""
@@ -352,6 +352,9 @@ class Owners(Protocol):
 
         Quick enough to be asked before every prompt, of a session that is ours.
         """
+
+    async def owners(self) -> list[Owner]:
+        """Those that live and serve somewhere, as far as is known without asking them."""
 
     async def renew(
         self,

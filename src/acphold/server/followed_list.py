@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
 from acphold.errors import UnknownSessionError
-from acphold.journal import ListFilter, SessionRow, Sessions
-from acphold.server.neighbours import Live, LiveSession, live_sessions
+from acphold.journal import ListFilter, Owners, SessionRow, Sessions
+from acphold.server.neighbours import Live, LiveSession, live_at_nodes, live_sessions
 
 LOOK_SECONDS: Final = 0.25
 """Between two looks at the journal; one takes some microseconds when nothing was written."""
@@ -42,13 +42,17 @@ class Changed(Struct, frozen=True):
     outcomes: Mapping[str, bytes | None]
 
 
-async def followed(journal: Sessions, newest: int) -> AsyncGenerator[Snapshot | Changed, None]:
+class Followed(Sessions, Owners, Protocol):
+    """What is asked of a journal here."""
+
+
+async def followed(journal: Followed, newest: int) -> AsyncGenerator[Snapshot | Changed, None]:
     """The list, with so many of the newest sessions, then each change of any, archived or not.
 
     Goes on until it is closed; raises JournalError.
     """
     last = (await journal.changes(None)).last
-    live = await live_sessions()
+    live = await _live(journal)
     rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
     for session_id in live.keys() - rows.keys():
         if (row := await _row(journal, session_id, live)) is not None:
@@ -68,7 +72,7 @@ async def followed(journal: Sessions, newest: int) -> AsyncGenerator[Snapshot | 
                 different = _different(before, live)
             if asking is None and (changes.session_ids or loop.time() >= asked + LIVE_SECONDS):
                 asked = loop.time()
-                asking = asyncio.create_task(live_sessions(), name="ask who is live")
+                asking = asyncio.create_task(_live(journal), name="ask who is live")
             if changes.session_ids or different:
                 changed = await _changed(journal, changes.session_ids, different, before, live)
                 if changed.rows or changed.gone:
@@ -79,6 +83,10 @@ async def followed(journal: Sessions, newest: int) -> AsyncGenerator[Snapshot | 
         if asking is not None:
             asking.cancel()
             await asyncio.wait([asking])
+
+
+async def _live(journal: Owners) -> Live:
+    return {**await live_at_nodes(journal), **await live_sessions()}
 
 
 async def _changed(

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -22,11 +23,12 @@ from acphold.errors import (
     RuntimeFolderError,
     SilentPeerError,
 )
-from acphold.journal import At, Silent, Whose
+from acphold.journal import At, Owners, Silent, Whose
+from acphold.journal.owners import Owner
 from acphold.rpc import NotificationReceived, Peer, connected
 from acphold.rpc.request import Request
 from acphold.schema import encode
-from acphold.transports.addresses import connect, unix_address
+from acphold.transports.addresses import are_here, connect, is_node, unix_address
 from acphold.transports.runtime_folder import is_background, is_held, sockets
 from acphold.transports.unix import pid_at
 
@@ -104,6 +106,32 @@ async def live_sessions() -> Live:
         for process in await processes()
         for session in process.sessions
     }
+
+
+async def live_at_nodes(journal: Owners) -> Live:
+    """Those of the processes on other machines with the same journal, which are asked beside each
+    other; nothing where this machine is no node."""
+    if not is_node():
+        return {}
+    asking = [
+        asyncio.create_task(_presence_at(owner), name="ask node")
+        for owner in await journal.owners()
+        if not are_here(owner.addresses)
+    ]
+    return {
+        session.session_id: (session, process)
+        for process in await asyncio.gather(*asking)
+        if process is not None
+        for session in process.sessions
+    }
+
+
+async def _presence_at(owner: Owner) -> Process | None:
+    raw = await _answer_of(owner.addresses, PRESENCE, b"{}", ANSWER_SECONDS)
+    with suppress(msgspec.MsgspecError):
+        if raw is not None:
+            return msgspec.json.decode(raw, type=Process)
+    return None
 
 
 async def has_other_clients(session_id: str) -> bool:

@@ -33,6 +33,11 @@ BOOT: Final = "/proc/sys/kernel/random/boot_id"
 """What the kernel of no other machine says, nor this one's at another time; random(4)."""
 
 
+def is_node() -> bool:
+    """Whether this machine is one of several that share a journal."""
+    return NODE_TOKEN in os.environ
+
+
 @cache
 def _mark() -> str:
     try:

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeVar
 
 from acphold.errors import JournalUnavailableError
 from acphold.journal import Journal
-from acphold.server.neighbours import Live, live_sessions
+from acphold.server.neighbours import Live, live_at_nodes, live_sessions
 from acphold.server.service import served_journal
 from acphold.web.gate import RefusedError
 
@@ -80,8 +80,11 @@ class JournalReader:
         """
         now = asyncio.get_running_loop().time()
         if self._live is None or (self._live.done() and now >= self._live_at + LIVE_SECONDS):
-            self._live, self._live_at = asyncio.ensure_future(self.run(live_sessions())), now
+            self._live, self._live_at = asyncio.ensure_future(self.run(self._all_live())), now
         return await asyncio.shield(self._live)
+
+    async def _all_live(self) -> Live:
+        return {**await live_at_nodes(self._journal), **await live_sessions()}
 
     async def live_now(self) -> Live:
         """The same, as of now at the earliest: for who comes because of something that they were

@@ -29,7 +29,7 @@ from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import session_json
 from acphold.schema import LIST_SESSIONS
 from acphold.server.followed_list import Changed, Snapshot, followed
-from acphold.server.neighbours import live_sessions
+from acphold.server.neighbours import live_at_nodes, live_sessions
 from acphold.server.principals import Principal
 from acphold.server.service import served_journal
 from acphold.web.exchange import Exchange
@@ -310,7 +310,8 @@ async def _rows_of(journal: Journal, who: Principal) -> list[Row]:
         except UnknownSessionError:
             found = []
     outcomes = await journal.outcomes([row.session_id for row in found])
-    news = Changed(found, (), await live_sessions(), outcomes)
+    live = {**await live_at_nodes(journal), **await live_sessions()}
+    news = Changed(found, (), live, outcomes)
     return [_row(row, news) for row in found if who.scopes_in(row)]
 
 

@@ -150,6 +150,18 @@ def whose(
     return At(owner, epoch, bool(yields))
 
 
+def owners(connection: sqlite3.Connection, lives: Lives) -> list[Owner]:
+    """Those that live and have addresses."""
+    rows = connection.execute(
+        "SELECT id, host, pid, addresses FROM owners WHERE addresses <> '[]' ORDER BY id"
+    ).fetchall()
+    return [
+        Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
+        for id_, host, pid, addresses in rows
+        if lives(id_)
+    ]
+
+
 def release(connection: sqlite3.Connection, lease: Lease) -> bool:
     """Make it nobody's; False when it is lost."""
     done = connection.execute(

@@ -39,7 +39,7 @@ from acphold.journal.journal import (
 )
 from acphold.journal.latency import APPENDS
 from acphold.journal.location import journal_path
-from acphold.journal.owners import Here, Whose
+from acphold.journal.owners import Here, Owner, Whose
 from acphold.journal.sqlite import (
     access_tokens,
     deeds,
@@ -290,6 +290,9 @@ class SqliteJournal:
             return leases.all_lost(db, held)
 
         return await self._write(work)
+
+    async def owners(self) -> list[Owner]:
+        return await self._look(lambda db: leases.owners(db, self._lives))
 
     async def release(self, lease: Lease) -> None:
         self._own.pop(lease.session_id, None)

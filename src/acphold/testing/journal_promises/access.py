@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from acphold.journal import Journal
-from acphold.journal.access import Deed, new_token, token_id
-from acphold.testing.journal_promises.promise import promised
+from acphold.errors import UnknownSessionError
+from acphold.journal import Journal, ListFilter, NewSession, RowChange, Sought
+from acphold.journal.access import NODE, Deed, Share, new_token, token_id
+from acphold.testing.journal_promises.promise import promised, raises
+
+SAID = b'[{"type":"text","text":"apples"}]'
 
 
 @promised
@@ -21,6 +24,64 @@ async def tokens_are_kept_oldest_first_and_their_use_and_end_are_noted(
     await other.keep_access_token(replace(first, revoked_at=3, used_at=2))
     await journal.keep_access_token(replace(first, used_at=4))  # by who read it before it ended
     assert await journal.access_tokens() == [replace(first, revoked_at=3, used_at=4), second]
+
+
+@promised
+async def a_token_is_of_its_tenant_and_one_of_nodes_is_known_as_that(
+    journal: Journal, other: Journal
+) -> None:
+    _, hers = new_token("phone", ("watch",), 1, tenant="alice")
+    _, nodes = new_token("nodes", (NODE,), 2)
+    await journal.keep_access_token(hers)
+    await journal.keep_access_token(nodes)
+    assert await other.access_tokens() == [hers, nodes]
+
+
+@promised
+async def a_session_is_there_for_whose_it_is_and_for_those_it_is_shared_with(
+    journal: Journal, other: Journal
+) -> None:
+    for number, (session_id, tenant) in enumerate(
+        (("hers", "alice"), ("shared", "alice"), ("nobodys", ""), ("his", "bob"))
+    ):
+        new = NewSession(session_id, "a", "/w", created_at=1000 + number, tenant=tenant)
+        lease = await journal.create(new)
+        await journal.append(lease, [("prompt", [SAID])], RowChange(prompted=True))
+        await journal.settle(lease, lease.next_seq - 1)
+    await journal.keep_share(Share("shared", "bob"))
+    await other.keep_share(Share("shared", "bob", prompts=True))
+    await other.keep_share(Share("shared", "rita"))
+    assert await journal.shares() == [Share("shared", "bob", True), Share("shared", "rita")]
+    assert (await other.session("shared")).shared_with == {"bob": True, "rita": False}
+
+    async def there_for(tenant: str | None) -> list[set[str]]:
+        listed = await other.page(ListFilter(tenant=tenant))
+        one = await other.page(ListFilter(tenant=tenant), None, 1)
+        rest = await other.page(ListFilter(tenant=tenant), one[-1].key if one else None)
+        assert [row.session_id for row in (*one, *rest)] == [row.session_id for row in listed]
+        hits = await other.search(Sought("apples", tenant=tenant))
+        best = await other.search(Sought("apples", tenant=tenant, rank=True))
+        assert {hit.session_id for hit in hits} == {hit.session_id for hit in best}
+        return [{row.session_id for row in listed}, {hit.session_id for hit in hits}]
+
+    everybody: dict[str | None, set[str]] = {
+        None: {"hers", "shared", "nobodys", "his"},
+        "alice": {"hers", "shared"},
+        "bob": {"his", "shared"},
+        "rita": {"shared"},
+        "eve": set(),
+    }
+    for user, theirs in everybody.items():
+        assert await there_for(user) == [theirs, theirs], user
+    seen = (await journal.changes(None)).last
+    assert await journal.end_share("shared", "bob")
+    assert not await journal.end_share("shared", "bob")
+    assert "shared" in (await journal.changes(seen)).session_ids
+    assert await there_for("bob") == [{"his"}, {"his"}]
+    await journal.delete("shared")
+    assert await other.shares() == []
+    with raises(UnknownSessionError):
+        await other.keep_share(Share("shared", "bob"))
 
 
 def test_a_token_is_known_again_by_what_is_kept_of_it_which_does_not_tell_it() -> None:

@@ -203,6 +203,21 @@ async def an_owner_tells_where_it_is_reached_also_when_that_changes(
 
 
 @promised
+async def owners_that_are_reached_somewhere_are_told_while_they_live(
+    journal: Journal, other: Journal
+) -> None:
+    session = await free(journal)
+    assert await journal.owners() == []
+    await other.renew(addresses=["unix:/one", "https://one.example/owners/a"])
+    await other.acquire(session)
+    [found] = await journal.owners()
+    assert found == (await owner_of(journal, session)).owner
+    assert found.addresses == ("unix:/one", "https://one.example/owners/a")
+    await other.renew(addresses=[])
+    assert await journal.owners() == []
+
+
+@promised
 async def what_an_import_works_on_and_what_a_retired_owner_has_may_be_taken(
     journal: Journal, other: Journal
 ) -> None:
