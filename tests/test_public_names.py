@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 import acphold
+import acphold.sync
+import acphold.types
 
 PUBLIC = {
     "acphold": """
@@ -159,9 +161,21 @@ def test_the_page_on_versions_names_the_public_modules_and_no_others() -> None:
     assert {*re.findall(r"`(acphold[\w.]*)`", table)} == {*MODULES, "acphold.schema"}
 
 
-@pytest.mark.parametrize("name", ["SubAgent", "TurnServers", "connect"])
-def test_what_follows_a_draft_of_the_protocol_says_so(name: str) -> None:
-    assert "Experimental: " in (getattr(acphold, name).__doc__ or "")
+@pytest.mark.parametrize(
+    "what",
+    [
+        acphold.Server.asgi,
+        acphold.SubAgent,
+        acphold.TurnServers,
+        acphold.connect,
+        acphold.over_websocket,
+        acphold.sync.connect,
+        acphold.types.Mounted,
+    ],
+)
+def test_what_follows_a_draft_of_the_protocol_says_so(what: object) -> None:
+    assert "Experimental: " in (what.__doc__ or "")
+    assert "experimental: " in (acphold.Agent.run.__doc__ or "")  # its `unstable`
 
 
 @pytest.mark.parametrize("package", PUBLIC)

@@ -69,8 +69,8 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     unstable: Annotated[
         bool,
         Option(
-            "offer methods that are no part of the protocol yet: session/fork, set_title, archive "
-            "and unarchive, and the list's filter"
+            "experimental: offer methods that are no part of the protocol yet: session/fork, "
+            "set_title, archive and unarchive, and the list's filter"
         ),
     ] = False
     max_message: Annotated[

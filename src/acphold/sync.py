@@ -164,7 +164,10 @@ class ConnectOptions(Options, total=False):
 
 
 def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions]) -> RemoteAgent:
-    """As `acphold.connect`, for a `with` block, or until it is closed; raises what that raises."""
+    """As `acphold.connect`, for a `with` block, or until it is closed; raises what that raises.
+
+    Experimental: with a URL, as there.
+    """
     connection = acphold.client.connect(*command, **options)
     _background.enter()
     try:

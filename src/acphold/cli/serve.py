@@ -137,7 +137,8 @@ def serve(
     Prints an address with a code in it that pairs one device, once, within ten minutes. There
     `acphold connect ADDRESS` is an editor's agent command, and so is what else speaks ACP over a
     WebSocket. Which sessions are live, in an editor here or in the background, can be joined; those
-    that are begun from there go on when the connection breaks.
+    that are begun from there go on when the connection breaks. It is experimental: the remote
+    transport of the protocol is a draft.
 
     AGENT is a name of the settings file or one that acphold knows. Without one, all of the settings
     file are served, each at /acp/NAME, the first one at /acp, too; if it has none, those that

@@ -60,7 +60,7 @@ class Post:
     def __init__(self, listener: ListenerToMany) -> None:
         self.listener = listener
         self.breathe_at: float = inf
-        self.ending = Turnstile(ENDS_AT_ONCE)
+        self.ending: Turnstile = Turnstile(ENDS_AT_ONCE)
         self._due: dict[Outbox, None] = {}
         self._is_called = False
         self._tasks = EagerTasks()

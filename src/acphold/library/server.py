@@ -95,6 +95,8 @@ class Server:
         for them, "" where all share theirs; without one nobody is let in, unless `Agent.auth` asks
         them to sign in, or they come for one `session_id`. Pages of the same host may ask, and
         those of `origins` (`https://host:port`).
+
+        Experimental: the remote transport is a draft of the protocol.
         """
         from acphold.web.mounted import Mounted  # late: an editor's agent needs no HTTP
 

@@ -48,7 +48,10 @@ class AcceptedSocket(Protocol):
 
 def over_websocket(socket: PlainSocket | AcceptedSocket) -> MessageTransport:
     """A transport over a WebSocket of `websockets`, or over one of Starlette or FastAPI that was
-    accepted; it takes the socket, and closes it. What is binary in it is passed over."""
+    accepted; it takes the socket, and closes it. What is binary in it is passed over.
+
+    Experimental: the remote transport is a draft of the protocol.
+    """
     if isinstance(socket, PlainSocket):
         return MessageTransport(_Plain(socket))
     return MessageTransport(_Accepted(socket))

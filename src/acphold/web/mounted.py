@@ -80,7 +80,11 @@ class Mounted:
     """See the module; an ASGI 3.0 application. Pages of the same host, and of `origins`, may ask.
 
     As the only application of an ASGI server it opens and ends the server by itself (lifespan).
+    Experimental: the remote transport is a draft of the protocol.
     """
+
+    def __repr__(self) -> str:
+        return "<Mounted: /acp over WebSocket and Streamable HTTP>"
 
     def __init__(self, served: Served, admit: Admit | None, origins: Collection[str]) -> None:
         self._served = served
