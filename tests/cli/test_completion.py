@@ -73,6 +73,17 @@ def test_attach_and_stop_are_offered_what_is_live(acphold: CommandLine, journal:
     assert acphold.run("completion", "--", "rename", "not-live", "").out == ""
 
 
+def test_no_session_of_this_machine_is_offered_where_a_server_is_meant(
+    acphold: CommandLine, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    remember(journal, "here", prompt("x"))
+    for command in ("show", "tail", "resume", "export", "attach"):
+        assert acphold.run("completion", "--", command, "--server", "desk", "").out == ""
+    monkeypatch.setenv("ACPHOLD_SERVER", "desk")
+    assert acphold.run("completion", "--", "show", "").out == ""
+    assert acphold.run("completion", "--", "delete", "").out == "here\n"
+
+
 def test_behind_the_dashes_there_are_programs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

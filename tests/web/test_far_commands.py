@@ -134,6 +134,64 @@ def test_sessions_of_a_server_are_listed_found_shown_and_followed(served: Served
         follow.communicate()
 
 
+def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_was_said(
+    served: Served,
+) -> None:
+    here, server = str(served.folder), ("--server", f"{served.url}#pair={served.pair}")
+    for said in ("quick: apples", "quick: pears"):
+        far(served, "chat", *server, "--cwd", here, typed=f"{said}\n")
+        server = ("--server", "localhost")
+    with terminal([*ACPHOLD, "resume", *server], laptop(served)) as one:
+        one.until("2 of 2", "live", "apples", "pears")
+        one.type("you said apples")
+        one.until("where it was said")
+        one.type("\t")
+        one.until("You said: quick: apples")
+        one.type("\r")
+        one.until("ready")
+        one.type("/resume pears\r")
+        one.until("1 of 2")
+        one.type("\r")
+        one.until("You said: quick: pears", "ready")
+        one.type("\x04")
+        assert one.ended() == 0
+    with terminal([*ACPHOLD], laptop(served) | {"ACPHOLD_SERVER": "localhost"}) as one:
+        one.until("2 of 2")
+        one.type("\x1b")
+        assert one.ended() == 0
+    with terminal([*ACPHOLD, "show", *server], laptop(served)) as one:
+        one.until("2 of 2", "Enter shows it")
+        one.type("apples\r")
+        one.until("You said: quick: apples")
+    piped = far(served, "resume", *server)
+    assert piped.returncode == 2
+    assert "in a pipe ID is required" in piped.stderr
+    on = far(served, "resume", "-", *server, typed="quick: on\n")
+    assert "You said: quick: on" in on.stdout, on.stderr
+
+
+def test_sessions_of_a_server_are_exported_as_there(served: Served, tmp_path: Path) -> None:
+    server = ("--server", f"{served.url}#pair={served.pair}")
+    for said in ("quick: apples", "quick: pears"):
+        far(served, "chat", *server, "--cwd", str(served.folder), typed=f"{said}\n")
+        server = ("--server", "localhost")
+    rows = [json.loads(it) for it in served.run("list", "--json").splitlines()]
+    one = rows[0]["sessionId"]
+    for words in ((one,), ("-",), ("--all",)):
+        there = far(served, "export", *words, *server)
+        assert there.returncode == 0, there.stderr
+        assert there.stdout.strip() == served.run("export", *(words if words != ("-",) else (one,)))
+    lines = far(served, "export", one, "--format", "jsonl", *server).stdout.splitlines()
+    assert lines[1:] == served.run("export", one, "--format", "jsonl").splitlines()[1:]
+    folder = tmp_path / "pages"
+    written = far(served, "export", "--all", "--format", "html", "-o", f"{folder}/", *server)
+    assert "Wrote 2 sessions" in written.stderr
+    assert len([*folder.iterdir()]) == 3
+    assert far(served, "export", "nothing", *server).returncode == 3
+    none = far(served, "export", "--all", "--agent", "nobody", *server)
+    assert "Wrote 0 sessions" in none.stderr
+
+
 def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as free:
         listen = f"127.0.0.1:{free.getsockname()[1]}"

@@ -58,9 +58,10 @@ def attach(
     if no_color:
         os.environ["NO_COLOR"] = "1"
     if (there := server_of(server, ca, journal)) is not None:
-        from acphold.cli.far_chat import CHOOSE, FarWanted, talk  # late: it brings TLS
+        from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
 
-        return asyncio.run(talk(there, None, FarWanted(session_id or CHOOSE), watch=watch))
+        wanted = FarWanted(session_id=session_id, words="" if session_id is None else None)
+        return asyncio.run(talk(there, None, wanted, watch=watch))
     code, left = asyncio.run(_attach(session_id, journal, typed_host(), watch=watch))
     if left is None:
         return code

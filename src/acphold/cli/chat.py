@@ -135,7 +135,9 @@ def chat(
             os.environ["NO_COLOR"] = "1"
         from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
 
-        return asyncio.run(talk(there, agent, FarWanted(resume, newest, cwd, setup), permission))
+        words = "" if resume == CHOOSE else None
+        far = FarWanted(session_id=resume or None, words=words, newest=newest, cwd=cwd, setup=setup)
+        return asyncio.run(talk(there, agent, far, permission))
     if resume and agent is None and not program and resume in agent_names():
         agent, resume = resume, CHOOSE  # `--resume AGENT`
     if no_color:

@@ -13,6 +13,7 @@ from typing import NamedTuple, TypeVar
 from acphold.cli.command_line import LEVELS, Exit, Parser, UsageError
 from acphold.cli.journals import exists, opened, rows_of, sessions
 from acphold.cli.main import COMMANDS, parser_of
+from acphold.cli.servers import VARIABLE
 from acphold.cli.settings import agent_name, agent_names
 from acphold.cli.terminal_text import cut, on_one_line
 from acphold.errors import AcpholdError
@@ -127,15 +128,19 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
             awaited = option if option is not None and option.nargs in (None, "?") else None
         elif left and left[0].nargs in (None, "?"):
             del left[0]
-    is_far = any(word.startswith("--server") for word in before)
+    is_far = any(word.startswith("--server") for word in before) or (
+        "--server" in takes
+        and bool(os.environ.get(VARIABLE))
+        and not any(word.startswith("--journal") for word in before)
+    )
     if awaited is not None:
-        if not (is_far and awaited.dest in SESSIONS):
+        if not (is_far and _names_session(command, awaited)):
             yield from _values(command, awaited)
         if awaited.nargs is None:
             return
     if begun.startswith("-"):
         yield from _options(parser)
-    elif left and not (is_far and left[0].dest in SESSIONS):
+    elif left and not (is_far and _names_session(command, left[0])):
         yield from _values(command, left[0])
 
 
@@ -150,8 +155,12 @@ def _values(command: str, action: Action) -> Iterator[Candidate]:
         yield from _agents([*agent_names(), *_from_journal(_agents_of_sessions)])
     elif action.dest == "server":
         yield from _servers()
-    elif action.dest in SESSIONS or (command, action.dest) == ("resume", "words"):
+    elif _names_session(command, action):
         yield from _from_journal(_live if command in LIVE_ONLY else _newest)
+
+
+def _names_session(command: str, action: Action) -> bool:
+    return action.dest in SESSIONS or (command, action.dest) == ("resume", "words")
 
 
 def _servers() -> Iterator[Candidate]:

@@ -7,15 +7,17 @@ import os
 import shutil
 import sys
 import tempfile
-from collections.abc import AsyncIterator
-from contextlib import suppress
-from typing import TextIO
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from functools import partial
+from typing import NamedTuple, TextIO
 
 from msgspec import Struct
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_moment, add_cwd, add_journal
 from acphold.cli.journals import entries, opened, sessions, whole
 from acphold.cli.places import named
+from acphold.cli.servers import FarServer, add_server, server_of
 from acphold.cli.settings import agent_keys
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import (
@@ -78,6 +80,7 @@ def parser() -> Parser:
         help="with --redact: a line of JSON for all that was taken out of an entry",
     )
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
@@ -87,6 +90,7 @@ class _Wanted(Struct, frozen=True):
 
     session_ids: tuple[str | None, ...]
     filter: ListFilter
+    agent: str
     since: float
 
 
@@ -102,6 +106,8 @@ def export(
     redact: bool,
     report: str | None,
     host: str | None,
+    server: str | None,
+    ca: str | None,
     journal: str | None,
 ) -> int:
     """Write sessions as Markdown, JSON lines or HTML pages.
@@ -114,6 +120,8 @@ def export(
     With --redact, nothing is written that was not looked through: pictures and other encoded data
     are left out, too. Secrets are known by their form, by their name and by where they stand;
     read what you give to others all the same.
+
+    With --server the sessions are there, and what is written is here.
     """
     assert host is None, "done there"
     if (host_typed := typed_host()) and (output not in (None, "-") or report is not None):
@@ -132,7 +140,10 @@ def export(
     fitting = ListFilter(agents=agent_keys(agent), cwd=cwd, archived="include")
     redaction = Redaction() if redact else None
     names = tuple(session_ids) if everything or session_ids else (None,)
-    asyncio.run(_export(journal, _Wanted(names, fitting, since or 0.0), place, redaction))
+    wanted = _Wanted(names, fitting, agent or "", since or 0.0)
+    there = server_of(server, ca, journal)
+    source = _here(journal, wanted) if there is None else _there(there, wanted)
+    asyncio.run(_export(source, place, redaction, passes_over=everything))
     if redaction:
         _tell(redaction, report)
     return Exit.OK
@@ -161,25 +172,20 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
     return _Place(chosen, path, is_folder)
 
 
-# -- writing ------------------------------------------------------------------------------------
+# -- reading ------------------------------------------------------------------------------------
 
 
-async def _export(
-    location: str | None, wanted: _Wanted, place: _Place, redaction: Redaction | None
-) -> None:
+class _Source(NamedTuple):
+    """The sessions that are wanted, and what reads the entries of one."""
+
+    rows: list[SessionRow]
+    entries: Callable[[str], AsyncIterator[Entry]]
+
+
+@asynccontextmanager
+async def _here(location: str | None, wanted: _Wanted) -> AsyncIterator[_Source]:
     async with opened(location) as journal:
-        rows = await _rows(journal, wanted)
-        writing = _Writing(journal, place.form, redaction, passes_over=not wanted.session_ids)
-        if place.path is None:
-            await writing.print(rows)
-        elif place.is_folder:
-            await writing.fill(destination.folder(place.path), rows)
-        else:
-            with destination.replaced(place.path) as file:
-                await writing.write(rows, file)
-    if place.path is not None or not rows:
-        where = f" to {folder(place.path)}" if place.path and rows else ""
-        print(visible(f"Wrote {counted(len(rows), 'session')}{where}."), file=sys.stderr)
+        yield _Source(await _rows(journal, wanted), partial(entries, journal))
 
 
 async def _rows(journal: Journal, wanted: _Wanted) -> list[SessionRow]:
@@ -197,6 +203,55 @@ async def _rows(journal: Journal, wanted: _Wanted) -> list[SessionRow]:
     return [await whole(journal, row) for row in found]
 
 
+@asynccontextmanager
+async def _there(server: FarServer, wanted: _Wanted) -> AsyncIterator[_Source]:
+    """The same of a server far away."""
+    from acphold.cli.far_places import named_there  # late: it brings HTTP
+    from acphold.cli.remote import pages_of
+
+    async with await pages_of(server) as pages:
+
+        async def read(session_id: str) -> AsyncIterator[Entry]:
+            for entry in await pages.entries(session_id):
+                yield entry
+
+        rows: dict[str, SessionRow] = {}
+        for given in wanted.session_ids:
+            row = (await named_there(pages, server, given, "exports it")).row
+            rows[row.session_id] = row
+        if not wanted.session_ids:
+            cwd = wanted.filter.cwd or ""
+            async for each in pages.sessions(agent=wanted.agent, cwd=cwd, archived="include"):
+                if each.row.updated_at < wanted.since * 1000:
+                    break
+                rows[each.row.session_id] = each.row
+        yield _Source([*rows.values()], read)
+
+
+# -- writing ------------------------------------------------------------------------------------
+
+
+async def _export(
+    source: AbstractAsyncContextManager[_Source],
+    place: _Place,
+    redaction: Redaction | None,
+    *,
+    passes_over: bool,
+) -> None:
+    async with source as (rows, read):
+        writing = _Writing(read, place.form, redaction, passes_over=passes_over)
+        if place.path is None:
+            await writing.print(rows)
+        elif place.is_folder:
+            await writing.fill(destination.folder(place.path), rows)
+        else:
+            with destination.replaced(place.path) as file:
+                await writing.write(rows, file)
+    if place.path is not None or not rows:
+        where = f" to {folder(place.path)}" if place.path and rows else ""
+        print(visible(f"Wrote {counted(len(rows), 'session')}{where}."), file=sys.stderr)
+
+
 class _Writing:
     """Writes sessions in one form.
 
@@ -205,13 +260,13 @@ class _Writing:
 
     def __init__(
         self,
-        journal: Journal,
+        entries: Callable[[str], AsyncIterator[Entry]],
         form: Form,
         redaction: Redaction | None,
         *,
         passes_over: bool,
     ) -> None:
-        self._journal = journal
+        self._entries = entries
         self._passes_over: tuple[type[Exception], ...] = (
             (UnknownSessionError,) if passes_over else ()
         )
@@ -253,7 +308,7 @@ class _Writing:
         head = Head.of(row)
 
         def read() -> AsyncIterator[Entry]:
-            return entries(self._journal, row.session_id)
+            return self._entries(row.session_id)
 
         return await self._redaction.of(head, read) if self._redaction else (head, read())
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -14,10 +15,10 @@ from acphold.agents.capabilities import ALL_AGENTS
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.list import SHORT_ID
 from acphold.cli.places import NEWEST
-from acphold.cli.remote import SECONDS, paired
+from acphold.cli.remote import SECONDS, pages_of, paired
 from acphold.cli.screen_session import Seat
 from acphold.cli.servers import FarServer
-from acphold.cli.session_picker import chosen_of
+from acphold.cli.session_picker import chosen_of, chosen_there
 from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import connected_to
@@ -31,16 +32,15 @@ if TYPE_CHECKING:
     from acphold.client import RemoteAgent, RemoteSession
     from acphold.client.policy import Rule
 
-CHOOSE: Final = ""
-"""A session that the person chooses from a list."""
 
-
-class FarWanted(Struct, frozen=True):
-    """Which session: that of this id, or one that the person is to CHOOSE, the `newest`, or else a
-    new one; `cwd` is a folder over there, None for that of the session, or the last one that was
-    worked in. `setup` is what it is opened with, and set to."""
+class FarWanted(Struct, frozen=True, kw_only=True):
+    """Which session: that of this id; or what the person means by `words`, which are an id, or
+    filter the list from which they choose; or the `newest`; or else a new one. `cwd` is a folder
+    over there, None for that of the session, or the last one that was worked in. `setup` is what it
+    is opened with, and set to."""
 
     session_id: str | None = None
+    words: str | None = None
     newest: bool = False
     cwd: str | None = None
     setup: SessionSetup = AS_IT_IS
@@ -55,7 +55,7 @@ async def talk(
     watch: bool = False,
 ) -> int:
     """Talk in the session that is wanted, and in each that the person goes to from there."""
-    if wanted.session_id == CHOOSE and not on_terminal():
+    if wanted.words == "" and not on_terminal():
         raise UsageError(f"in a pipe ID is required; `acphold list{server.typed}` has them")
     url, token = server.url, await paired(server)
     seat = Seat(
@@ -80,7 +80,7 @@ async def talk(
         options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
     async with connected_to(endpoint, **options) as there:
         while True:
-            session = await _opened(there, wanted, url)
+            session = await _opened(there, wanted, server)
             if session is None:
                 return Exit.OK
             await wanted.setup.apply(session)
@@ -94,23 +94,20 @@ async def talk(
             if goes == "new":
                 wanted = FarWanted(cwd=session.cwd, setup=wanted.setup)
             else:
-                wanted = FarWanted(words or CHOOSE)
+                wanted = FarWanted(words=words)
             await seat.rise(session)
 
 
-async def _opened(agent: RemoteAgent, wanted: FarWanted, url: str) -> RemoteSession | None:
+async def _opened(agent: RemoteAgent, wanted: FarWanted, server: FarServer) -> RemoteSession | None:
     """The session that is wanted, open; None when the person chose none."""
-    info: SessionInfo | None
     servers = wanted.setup.servers
-    if wanted.session_id == CHOOSE:
-        info = await chosen_of(agent)
-        return (
-            None
-            if info is None
-            else await agent.load_session(info, wanted.cwd, mcp_servers=servers)
-        )
-    if wanted.session_id is not None:
-        info = await _named(agent, wanted.session_id)
+    if wanted.words is not None or wanted.session_id is not None:
+        if wanted.session_id is not None:
+            info: SessionInfo | None = await _named(agent, wanted.session_id)
+        else:
+            info = await _meant(agent, wanted.words or "", server)
+        if info is None:
+            return None
         return await agent.load_session(info, wanted.cwd, mcp_servers=servers)
     newest = await _first(agent.sessions(cwd=wanted.cwd))
     if wanted.newest and newest is not None:
@@ -123,9 +120,29 @@ async def _opened(agent: RemoteAgent, wanted: FarWanted, url: str) -> RemoteSess
             raise UsageError("--cwd DIR is required: a folder over there, for the first session")
         cwd = newest.cwd
     if on_terminal():
-        told = f"A new session in {on_one_line(cwd)} on {origin_of(url)} …"
+        told = f"A new session in {on_one_line(cwd)} on {origin_of(server.url)} …"
         print(told, file=sys.stderr)
     return await agent.new_session(cwd, mcp_servers=servers)
+
+
+async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionInfo | None:
+    """The session that the person means by words, or chooses from a list; None for none.
+
+    Of an `acphold serve` the list says what goes on in each, and where the words were said.
+    """
+    with suppress(UnknownSessionError, AmbiguousIdError):
+        if words:
+            return await _named(agent, words)
+    if not on_terminal():
+        raise UsageError("in a pipe the ID of one session is required")
+    async with await pages_of(server) as pages:
+        if not await pages.has_list():
+            return await chosen_of(agent, words)
+        among = None
+        if not names_no_agent(server.url):
+            among = {info.session_id async for info in agent.sessions()}
+        found = await chosen_there(pages, "goes on", words, among)
+        return None if found is None else await _named(agent, found.row.session_id)
 
 
 async def _named(agent: RemoteAgent, given: str) -> SessionInfo:

@@ -175,9 +175,10 @@ def _run(arguments: Sequence[str]) -> int:
     on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
     if not arguments and on_terminal:
         from acphold.cli.journals import exists
+        from acphold.cli.servers import VARIABLE
 
         # A person is there: if they have sessions, they want to find one of them.
-        arguments = ["resume"] if exists(None) else []
+        arguments = ["resume"] if os.environ.get(VARIABLE) or exists(None) else []
     name, *rest = arguments or ("",)
     name = SAME.get(name, name)
     try:

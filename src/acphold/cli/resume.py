@@ -11,6 +11,7 @@ from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_jour
 from acphold.cli.journals import exists, opened
 from acphold.cli.places import named
 from acphold.cli.screen_session import add_look
+from acphold.cli.servers import add_server, server_of
 from acphold.cli.session_picker import picked
 from acphold.cli.ssh import add_host, typed_host
 from acphold.cli.terminal_text import on_terminal
@@ -27,12 +28,20 @@ def parser() -> Parser:
     add_cwd(made, "go on in this folder, into which the session moves [default: its own]")
     add_look(made)
     add_host(made)
+    add_server(made)
     add_journal(made)
     return made
 
 
 def resume(
-    *, words: list[str], cwd: str | None, no_color: bool, host: str | None, journal: str | None
+    *,
+    words: list[str],
+    cwd: str | None,
+    no_color: bool,
+    host: str | None,
+    server: str | None,
+    ca: str | None,
+    journal: str | None,
 ) -> int:
     """Find a conversation, and go on with it.
 
@@ -40,10 +49,16 @@ def resume(
     folder's, and the rest. Words filter them by title, agent and folder; below stands where they
     were said. Enter goes on with the session, with its agent and in its folder. `acphold` alone
     does the same.
+
+    With --server they are those of that server, and the agent runs there.
     """
     assert host is None, "done there"
     if no_color:
         os.environ["NO_COLOR"] = "1"
+    if (there := server_of(server, ca, journal)) is not None:
+        from acphold.cli.far_chat import FarWanted, talk  # late: it brings TLS
+
+        return asyncio.run(talk(there, None, FarWanted(words=" ".join(words), cwd=cwd)))
     if len(words) == 1 and (found := asyncio.run(_meant(journal, words[0]))) is not None:
         return go_on(found, cwd, journal, typed_host())
     if not on_terminal():

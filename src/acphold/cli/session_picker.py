@@ -1,10 +1,11 @@
-"""The sessions of a journal in a list on the terminal, for a person to choose one of."""
+"""Sessions in a list on the terminal, for a person to choose one of: those of a journal here, of an
+`acphold serve` far away, or those that an agent lists."""
 
 from __future__ import annotations
 
 import io
 import os
-from collections.abc import AsyncIterator, Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from functools import cache
 from typing import TYPE_CHECKING
 
@@ -12,16 +13,19 @@ from acphold.cli.command_line import UsageError
 from acphold.cli.journals import entries, exists, opened, pages, rows_of, searched
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
+from acphold.history import Entry
 from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
 from acphold.hub.session_list import AGENT
 from acphold.journal import Journal, ListFilter, SearchHit, SessionRow, Sought
+from acphold.journal.hits import terms
 from acphold.journal.location import resolved_folder
 from acphold.screen.picker import ELSEWHERE, HERE, LIVE, SAID, WAITS, Line, Picked, Picker
 from acphold.server.neighbours import Live, LiveSession, live_sessions
 
 if TYPE_CHECKING:
     from acphold.client import RemoteAgent
+    from acphold.client.server_pages import FarSession, ServerPages
     from acphold.schema import SessionInfo
 
 HITS = 20
@@ -55,46 +59,35 @@ async def chosen(journal: Journal, does: str, among: Collection[str] | None = No
     return None if choice is None else choice.session_id
 
 
-async def chosen_of(agent: RemoteAgent) -> SessionInfo | None:
+async def chosen_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
     """The one of the agent's sessions that the person chooses to go on with; None for none."""
     source = _SessionsOfAgent(agent)
-    choice = await Picker(source, acts=False).run()
+    choice = await Picker(source, words=words, acts=False).run()
     return None if choice is None else source.infos[choice.session_id]
 
 
-class _Sessions:
-    """The sessions of a journal, all or those `among` some, as the picker is shown them."""
+async def chosen_there(
+    server: ServerPages, does: str, words: str = "", among: Collection[str] | None = None
+) -> FarSession | None:
+    """The one of a server's sessions that the person chooses, of all or of these; None for none."""
+    source = _SessionsOfServer(server, among)
+    choice = await Picker(source, words=words, does=does, acts=False).run()
+    return None if choice is None else source.sessions[choice.session_id]
 
-    def __init__(self, journal: Journal, live: Live, among: Collection[str] | None = None) -> None:
-        self._journal = journal
-        self._live = live
-        self._among = among
-        self._here = resolved_folder(os.curdir)
+
+class _Lines:
+    """Makes lines of the list."""
+
+    def __init__(self) -> None:
+        self.here = resolved_folder(os.curdir)
         # Of a hundred thousand sessions most share folder and agent with many others.
         self._called = cache(lambda key: on_one_line(agent_name(key)))
-        self._is_here = cache(lambda cwd: resolved_folder(cwd) == self._here)
+        self._is_here = cache(lambda cwd: resolved_folder(cwd) == self.here)
         self._folder = cache(folder)
         self._now = now_ms()
 
-    async def lines(self) -> AsyncIterator[Sequence[Line]]:
-        some = self._among
-        live = [it for it in self._live if some is None or it in some]
-        yield [
-            self._line(row, live=self._live[row.session_id][0])
-            async for row in rows_of(self._journal, live)
-        ]
-        if some is not None:
-            rest = rows_of(self._journal, (it for it in some if it not in self._live))
-            rows = sorted([row async for row in rest], key=lambda row: -row.updated_at)
-            yield [self._line(row) for row in rows]
-            return
-        here = ListFilter(cwd=self._here)
-        for wanted, is_here in ((here, True), (ListFilter(), False)):
-            async for rows in pages(self._journal, wanted):
-                lines = (self._line(row) for row in rows if row.session_id not in self._live)
-                yield [line for line in lines if is_here or line.group != HERE]
-
-    def _line(self, row: SessionRow, live: LiveSession | None = None) -> Line:
+    def of(self, row: SessionRow, live: LiveSession | None = None) -> Line:
+        """That of a session."""
         if live is not None:
             group = WAITS if live.waiting else LIVE
         else:
@@ -109,19 +102,18 @@ class _Sessions:
             group,
         )
 
-    async def said(self, words: str) -> Sequence[Line]:
-        found = await searched(self._journal, Sought(words, limit=HITS))
+    def said(self, hits: Iterable[SearchHit]) -> Sequence[Line]:
+        """Those of sessions in which something was said, each with its first hit."""
         seen: dict[str, SearchHit] = {}
-        for hit in found:
-            if self._among is None or hit.session_id in self._among:
-                seen.setdefault(hit.session_id, hit)
+        for hit in hits:
+            seen.setdefault(hit.session_id, hit)
         return [
             Line(
                 hit.session_id,
                 on_one_line(hit.title or "(no title)"),
                 "",
-                on_one_line(agent_name(hit.agent)),
-                folder(hit.cwd),
+                self._called(hit.agent),
+                self._folder(hit.cwd),
                 short_age(hit.at, now_ms()),
                 SAID,
                 on_one_line(hit.excerpt),
@@ -129,17 +121,85 @@ class _Sessions:
             for hit in seen.values()
         ]
 
-    async def end(self, session_id: str) -> Sequence[str]:
-        from acphold.reports.transcript import turn_scenes
-        from acphold.screen.layout import Plain, passage
 
+def _told(found: Sequence[Entry]) -> Sequence[str]:
+    """The last lines of what entries tell."""
+    from acphold.reports.transcript import turn_scenes
+    from acphold.screen.layout import Plain, passage
+
+    told = io.StringIO()
+    layout = Plain(told)
+    for scene in turn_scenes(found):
+        layout.put(passage(scene))
+    return told.getvalue().splitlines() or ["Nothing was said in this session."]
+
+
+class _Sessions:
+    """The sessions of a journal, all or those `among` some, as the picker is shown them."""
+
+    def __init__(self, journal: Journal, live: Live, among: Collection[str] | None = None) -> None:
+        self._journal = journal
+        self._live = live
+        self._among = among
+        self._lines = _Lines()
+
+    async def lines(self) -> AsyncIterator[Sequence[Line]]:
+        line, some = self._lines.of, self._among
+        live = [it for it in self._live if some is None or it in some]
+        yield [
+            line(row, self._live[row.session_id][0]) async for row in rows_of(self._journal, live)
+        ]
+        if some is not None:
+            rest = rows_of(self._journal, (it for it in some if it not in self._live))
+            rows = sorted([row async for row in rest], key=lambda row: -row.updated_at)
+            yield [line(row) for row in rows]
+            return
+        here = ListFilter(cwd=self._lines.here)
+        for wanted, is_here in ((here, True), (ListFilter(), False)):
+            async for rows in pages(self._journal, wanted):
+                lines = (line(row) for row in rows if row.session_id not in self._live)
+                yield [it for it in lines if is_here or it.group != HERE]
+
+    async def said(self, words: str) -> Sequence[Line]:
+        found = await searched(self._journal, Sought(words, limit=HITS))
+        some = self._among
+        return self._lines.said(it for it in found if some is None or it.session_id in some)
+
+    async def end(self, session_id: str) -> Sequence[str]:
         row = await self._journal.session(session_id)
         after = max(0, row.last_seq - PREVIEWED)
-        told = io.StringIO()
-        layout = Plain(told)
-        for scene in turn_scenes([it async for it in entries(self._journal, session_id, after)]):
-            layout.put(passage(scene))
-        return told.getvalue().splitlines() or ["Nothing was said in this session."]
+        return _told([it async for it in entries(self._journal, session_id, after)])
+
+
+class _SessionsOfServer:
+    """Those of an `acphold serve`, all or those `among` some, as the picker is shown them."""
+
+    def __init__(self, server: ServerPages, among: Collection[str] | None) -> None:
+        self._server = server
+        self._among = among
+        self._lines = _Lines()
+        self.sessions: dict[str, FarSession] = {}
+
+    async def lines(self) -> AsyncIterator[Sequence[Line]]:
+        async for each in self._server.sessions():
+            if self._is_wanted(each.row.session_id):
+                self.sessions[each.row.session_id] = each
+                yield [self._lines.of(each.row, each.live)]
+
+    async def said(self, words: str) -> Sequence[Line]:
+        if not terms(words):
+            return ()
+        found = [it.hit for it in await self._server.search(words, HITS, {})]
+        for hit in found:
+            if hit.session_id not in self.sessions and self._is_wanted(hit.session_id):
+                self.sessions[hit.session_id] = await self._server.session(hit.session_id)
+        return self._lines.said(it for it in found if it.session_id in self.sessions)
+
+    async def end(self, session_id: str) -> Sequence[str]:
+        return _told(await self._server.entries(session_id, PREVIEWED))
+
+    def _is_wanted(self, session_id: str) -> bool:
+        return self._among is None or session_id in self._among
 
 
 class _SessionsOfAgent:

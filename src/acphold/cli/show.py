@@ -7,7 +7,7 @@ import sys
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
-from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
+from acphold.cli.command_line import Exit, Parser, add_journal
 from acphold.cli.journals import entries, is_live, opened
 from acphold.cli.places import place
 from acphold.cli.servers import FarServer, add_server, server_of
@@ -21,7 +21,6 @@ from acphold.cli.terminal_text import (
     local,
     on_one_line,
 )
-from acphold.errors import UnknownSessionError
 from acphold.history import Entry
 from acphold.history.entries import PROMPT
 from acphold.history.times import now_ms
@@ -78,8 +77,6 @@ def show(
     """
     assert host is None, "done there"
     if (there := server_of(server, ca, journal)) is not None:
-        if session_id is None:
-            raise UsageError("--server: ID is required; `acphold list` has them")
         asyncio.run(_show_far(there, session_id, full=full, as_json=as_json))
         return Exit.OK
     asyncio.run(_show(journal, session_id, full=full, as_json=as_json))
@@ -94,19 +91,13 @@ async def _show(location: str | None, given: str | None, *, full: bool, as_json:
         await _tell(row, seq, told, full=full, as_json=as_json, runs=runs)
 
 
-async def _show_far(there: FarServer, given: str, *, full: bool, as_json: bool) -> None:
+async def _show_far(there: FarServer, given: str | None, *, full: bool, as_json: bool) -> None:
     """The same of a session on a server far away."""
-    from acphold.cli.remote import pages_of  # late: it brings HTTP
+    from acphold.cli.far_places import place_there  # late: it brings HTTP
+    from acphold.cli.remote import pages_of
 
     async with await pages_of(there) as server:
-        seq = None
-        try:
-            found = await server.session(given)
-        except UnknownSessionError:
-            session_id, at, number = given.rpartition("@")
-            if not (at and number.isascii() and number.isdecimal() and len(number) <= 10):
-                raise
-            found, seq = await server.session(session_id), int(number)
+        found, seq = await place_there(server, there, given, "shows it")
         known = await server.entries(found.row.session_id)
 
         async def told() -> AsyncIterator[Entry]:

@@ -95,10 +95,12 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
 
 async def _tail_far(server: FarServer, given: str, *, as_json: bool) -> None:
     """The same of a session on a server far away; it waits while that cannot be reached."""
-    from acphold.cli.remote import Away, pages_of  # late: it brings HTTP
+    from acphold.cli.far_places import place_there  # late: it brings HTTP
+    from acphold.cli.remote import Away, pages_of
 
     async with await pages_of(server) as pages:
-        session_id = (await pages.session(given)).row.session_id
+        found, _ = await place_there(pages, server, given, "follows it")
+        session_id = found.row.session_id
         away = Away(pages)
 
         async def look(after: int | None) -> tuple[bool, list[Entry]]:

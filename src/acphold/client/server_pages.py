@@ -173,6 +173,14 @@ class ServerPages:
                 return
             asked["cursor"] = page.next_cursor
 
+    async def has_list(self) -> bool:
+        """Whether sessions are listed there, as `acphold serve` does; servers of others do not."""
+        try:
+            await anext(self.sessions(1), None)
+        except (ConnectionLostError, RemoteError, RemoteRefusalError):
+            return False
+        return True
+
     async def session(self, given: str, at_once: int = AT_ONCE) -> FarSession:
         """The one of this id, or of which this is the beginning; `-` is the newest.
 
@@ -190,11 +198,16 @@ class ServerPages:
             raise AmbiguousIdError(given, tuple(it.row.session_id for it in found))
         return found[0]
 
-    async def entries(self, session_id: str) -> list[Entry]:
-        """All entries of a session."""
+    async def entries(self, session_id: str, at_most: int | None = None) -> list[Entry]:
+        """The entries of a session, or so many at its end, in order."""
         for _ in range(READINGS):
+            found: list[Entry] = []
             with suppress(RewrittenError):
-                return [entry async for entry in self.back(session_id)][::-1]
+                async for entry in self.back(session_id, min(at_most or AT_ONCE, AT_ONCE)):
+                    found.append(entry)
+                    if len(found) == at_most:
+                        break
+                return found[::-1]
         raise ConnectionLostError(f"session {session_id!r} is written faster than it can be read")
 
     async def back(self, session_id: str, at_once: int = AT_ONCE) -> AsyncIterator[Entry]:
