@@ -89,13 +89,14 @@ class Ownership:
         lost = self._lost(row.session_id)
         session = Session(self._journal, lease, row, summary.attributes, lost, self._settling)
         conversation = self._make(session, setup, summary)
-        await session.keep_places(in_turn=summary.turn != "idle")
+        session.keep_places(row.followers, in_turn=summary.turn != "idle")
         await conversation.close_left_questions(summary.open_questions)
         if summary.turn == "running":
             await conversation.close_interrupted_turn()
         elif summary.open_children:  # they went on when their turn was over
             await session.close_children(INTERRUPTED, summary.open_children)
-        await conversation.title.look()
+        if row.renamed:
+            await conversation.title.look()
         self._live[session.id] = conversation
         self.deleted.discard(session.id)
         return conversation

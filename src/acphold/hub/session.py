@@ -545,9 +545,9 @@ class Session:
         except JournalError:
             log.warning("session %s: positions are not kept", self.id, exc_info=True)
 
-    async def keep_places(self, *, in_turn: bool) -> None:
-        """It has a new owner: whoever the last one had cut off may come back."""
-        self._followers = (await self._journal.session(self.id)).followers
+    def keep_places(self, followers: int, *, in_turn: bool) -> None:
+        """It has a new owner: whoever the last one had cut off may come back, so many clients."""
+        self._followers = followers
         # Not in the future: a clock was set back, or the agent has told a time of its own.
         ago = max(0, now() - self._last_active) / 1000
         for _ in range(self._followers):
