@@ -19,8 +19,11 @@ from websockets.exceptions import InvalidStatus
 
 import acphold
 from acphold.history.times import now_ms
+from acphold.hub import Hub
+from acphold.hub.hub import OPENED_AT_ONCE
 from acphold.journal.access import SCOPES, new_token
 from acphold.journal.stores import open_journal
+from acphold.rpc import turnstile
 from acphold.transports.memory import memory_pair
 from acphold.transports.runtime_folder import sockets
 from tests.editor import DEADLINE
@@ -45,6 +48,31 @@ async def come(server: acphold.Server) -> tuple[Caller, list[asyncio.Task[None]]
     tasks = [asyncio.create_task(server.attend(far)), asyncio.create_task(caller.read())]
     await caller.initialize()
     return caller, tasks
+
+
+async def test_a_few_of_the_clients_that_come_at_once_are_let_in_in_each_pass(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(turnstile, "PASS_SECONDS", 0.0)
+    initialize, now, heard = Hub.initialize, 0, list[int]()
+
+    async def noted(hub: Hub, params: bytes, *, anew: bool = False) -> bytes:
+        heard.append(now)
+        return await initialize(hub, params, anew=anew)
+
+    monkeypatch.setattr(Hub, "initialize", noted)
+    async with desk().server(journal=journal) as server:
+        await come(server)  # who comes first starts the agent
+        crowd = asyncio.gather(*(come(server) for _ in range(3 * OPENED_AT_ONCE)))
+        async with asyncio.timeout(DEADLINE):
+            while not crowd.done():
+                now += 1
+                await asyncio.sleep(0)
+        assert len(heard) == 1 + 3 * OPENED_AT_ONCE
+        assert max(map(heard.count, heard)) <= OPENED_AT_ONCE
+        for caller, tasks in crowd.result():
+            await caller.leave()
+            await asyncio.wait(tasks)
 
 
 def descriptors() -> int:

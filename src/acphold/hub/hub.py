@@ -64,8 +64,8 @@ CLOSE_SECONDS = 10.0
 """What an agent has to answer `session/close` and `session/delete`; it is done here anyway."""
 
 OPENED_AT_ONCE = 8
-"""Sessions that are made live in one pass of the event loop where hundreds are: each takes half a
-millisecond, and those who have one open already are not to stand still meanwhile."""
+"""Clients that are let in, and sessions that are made live, in one pass of the event loop where
+hundreds are: each takes half a millisecond, and those who have one open are not to stand still."""
 
 ENDED = "acphold has ended"
 ENDED_HOW = (
@@ -107,7 +107,8 @@ class Hub:
         self._undoing: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._opening = Turnstile(OPENED_AT_ONCE)
+        self.opening = Turnstile(OPENED_AT_ONCE)
+        """Who comes, or opens a session, goes through here."""
         self._ends = False
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
@@ -275,7 +276,7 @@ class Hub:
         async with self.router.asked_by(asker, exchange) as answer:
             # An update that came behind the answer finds its session.
             try:
-                await self._opening.enter()
+                await self.opening.enter()
                 agent_session = new_session_id(answer)
                 try:
                     conversation = await self._create(agent_session, setup)
@@ -388,7 +389,7 @@ class Hub:
 
     async def _opened(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
         """The session, live here: it was, or is taken from the journal, or from the agent."""
-        await self._opening.enter()
+        await self.opening.enter()
         await self._journal.complete(session_id)
         if session_id not in self._adopting:
             async with self._alone(session_id):

@@ -224,6 +224,7 @@ async def attend(
         headers=headers,
     )
     try:
+        await hub.opening.enter()
         async with connected(connection.peer) as pump:
             try:
                 await _first(pump, stop)
