@@ -17,7 +17,7 @@ from acphold.errors import InvalidParamsError
 from acphold.history.raw_update import PROMPT_BEGUN, string
 from acphold.hub.client_request import QUESTION, SENT
 from acphold.hub.frames import EMPTY_UPDATE, POSITION
-from acphold.schema.splice import members, splice, with_meta
+from acphold.schema.splice import UNREADABLE, members, splice, with_meta
 
 AFTER = "acphold/after"
 
@@ -64,6 +64,13 @@ MOST_PROMPTS = 1000
 """More than anybody has waiting for their answers."""
 
 
+class _WithMeta(Struct, gc=False):
+    meta: msgspec.Raw = msgspec.field(name="_meta", default=msgspec.Raw())
+
+
+_with_meta = msgspec.json.Decoder(_WithMeta).decode
+
+
 class Sent(Struct, frozen=True):
     """By what id a client knows a prompt that it sends, so that it can be sent again.
 
@@ -76,7 +83,10 @@ class Sent(Struct, frozen=True):
 
 def sent_in(params: bytes) -> Sent | None:
     """What the `_meta` of a prompt says of that; InvalidParamsError if it is not to be read."""
-    meta = members(params).get("_meta", b"")
+    try:
+        meta = bytes(_with_meta(params).meta)  # without a copy of the prompt
+    except UNREADABLE as exc:
+        raise InvalidParamsError(str(exc), "$") from None
     raw = members(meta).get(SENT) if meta.startswith(b"{") else None
     if raw is None:
         return None

@@ -206,10 +206,12 @@ async def attend(
     *,
     principal: Principal = THIS_USER,
     headers: Mapping[str, str] | None = None,
+    limit: int | None = None,
 ) -> None:
     """Serve one client until it leaves; what it asked last is answered.
 
-    `headers` are those of the request by which it came, if it did so over HTTP.
+    `headers` are those of the request by which it came, if it did so over HTTP. `limit` is the
+    longest message that it may send, in bytes, where that is less than the service takes.
 
     With `stop` it is the one for whom this process is there: its end, or `stop`, ends all turns.
     Who ends the task of another one has ended the turns before.
@@ -217,7 +219,7 @@ async def attend(
     connection = Connection(
         hub,
         transport,
-        limit=service.options.max_message,
+        limit=service.options.max_message if limit is None else limit,
         unstable=service.options.unstable,
         principal=principal,
         door=service.door,

@@ -36,6 +36,10 @@ from acphold.server.unstable import archive_filter
 
 log = logging.getLogger(__name__)
 
+LARGEST: Final = 16 << 20
+"""Bytes of a message that comes over the network. To read one takes the loop, and all who are on
+it, a time that grows with its length."""
+
 LINGER_SECONDS: Final = 600.0
 """How long an agent runs on that nobody needs: see `Endpoints`."""
 
@@ -105,7 +109,7 @@ class Endpoints:
 
     def limit(self, name: str) -> int:
         """The longest message to this agent, in bytes."""
-        return self._services[name].options.max_message
+        return min(self._services[name].options.max_message, LARGEST)
 
     async def attend(
         self,
@@ -143,7 +147,7 @@ class Endpoints:
                 log.error("%s: %s", name, exc)
                 await refuse(transport, exc, self._ending)
                 return
-            await attend(hub, service, transport, principal=principal)
+            await attend(hub, service, transport, principal=principal, limit=self.limit(name))
         finally:
             self._coming[name] -= 1
 

@@ -14,7 +14,7 @@ import re
 import socket
 import ssl
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import h11
 from uvicorn.config import Config
@@ -68,11 +68,18 @@ class StrictConnection(h11.Connection):
         return event
 
 
-class _Reading(asyncio.BufferedProtocol):
-    """Reads a little at a time into a buffer that all share: it is taken out in the same step."""
+class _Bounded(asyncio.BufferedProtocol):
+    """Tells a `Connection` what comes and goes, and reads a little at a time, into a buffer that
+    all share: it is taken out in the same step."""
 
     _buffer = memoryview(bytearray(READ))
     connection: Connection
+
+    if TYPE_CHECKING:
+
+        def data_received(self, data: bytes) -> None: ...
+
+        def eof_received(self) -> None: ...
 
     def get_buffer(self, sizehint: int) -> memoryview:
         return self._buffer
@@ -81,11 +88,20 @@ class _Reading(asyncio.BufferedProtocol):
         self.connection.hold(nbytes)
         self.data_received(bytes(self._buffer[:nbytes]))
 
-    def data_received(self, data: bytes) -> None:
-        raise NotImplementedError
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self.connection.stuck()
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self.connection.moves()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.connection.lost()
+        super().connection_lost(exc)
 
 
-class HttpProtocol(H11Protocol, _Reading):
+class HttpProtocol(_Bounded, H11Protocol):
     """One connection, until it becomes a WebSocket."""
 
     def __init__(
@@ -115,20 +131,8 @@ class HttpProtocol(H11Protocol, _Reading):
         self.connection.let_go()
         super().on_response_complete()
 
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.connection.stuck()
 
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self.connection.moves()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.connection.lost()
-        super().connection_lost(exc)
-
-
-class SocketProtocol(WebSocketsSansIOProtocol, _Reading):
+class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
     """One connection that has become a WebSocket."""
 
     def __init__(
@@ -202,18 +206,6 @@ class SocketProtocol(WebSocketsSansIOProtocol, _Reading):
             self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
         else:
             super().keepalive_timeout()
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.connection.stuck()
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self.connection.moves()
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.connection.lost()
-        super().connection_lost(exc)
 
 
 class Arrival(asyncio.Protocol):

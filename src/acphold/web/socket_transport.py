@@ -8,29 +8,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
-
-from uvicorn.config import Config
-from uvicorn.server import ServerState
+from typing import Final
 
 from acphold.errors import ConnectionLostError
 from acphold.transports.pipes import FLUSH_SECONDS
 from acphold.web.protocols import SocketProtocol
 from acphold.web.sockets import AT_ONCE, NORMAL
 
+PIECE: Final = 256 << 10
+"""Bytes of a long message that are handed on before others have their turn on the event loop."""
+
 
 class DirectSocketProtocol(SocketProtocol):
     """One that offers such a transport to who attends its connection."""
 
-    def __init__(
-        self,
-        config: Config,
-        server_state: ServerState,
-        app_state: dict[str, Any],
-        _loop: asyncio.AbstractEventLoop | None = None,
-    ) -> None:
-        super().__init__(config, server_state, app_state, _loop)
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.connection.direct = lambda: SocketTransport(self)
+        super().connection_made(transport)
 
 
 class SocketTransport:
@@ -43,6 +37,7 @@ class SocketTransport:
         self._is_waiting = False
         self._is_over = False
         self._received = 0
+        self._left = memoryview(b"")  # of a long message
         self._failed: BaseException | None = None
         protocol.take = self._take
 
@@ -57,10 +52,14 @@ class SocketTransport:
         self._offer = take
 
     async def receive(self) -> bytes:
-        """The next message, with a line end; b"" once the other side has ended, and ever after."""
+        """The next message, with a line end, or the next piece of a long one; b"" once the other
+        side has ended, and ever after."""
         self._received += 1
-        if self._received % AT_ONCE == 0:
+        if self._left or self._received % AT_ONCE == 0:
             await asyncio.sleep(0)  # who floods us must not stop everybody else
+        if self._left:
+            piece, self._left = bytes(self._left[:PIECE]), self._left[PIECE:]
+            return piece.replace(b"\n", b" ") + (b"" if self._left else b"\n")
         while not self._is_over:
             self._is_waiting = True
             try:
@@ -72,14 +71,21 @@ class SocketTransport:
             if message["type"] == "websocket.disconnect":
                 self._is_over = True
             elif message["type"] == "websocket.receive" and (line := message.get("bytes")):
-                return line
+                if line.endswith(b"\n"):
+                    return line
+                self._left = memoryview(line)
+                return await self.receive()
         return b""
 
     def _take(self, message: bytes, may_offer: bool) -> bool:
         """A text message that has come; whether it was taken in this step."""
+        protocol = self._protocol
+        if len(message) > PIECE:
+            long = message.rstrip(b"\n")  # its line end is put behind its last piece
+            protocol.queue.put_nowait({"type": "websocket.receive", "bytes": long})
+            return False
         # A line break can only stand between two tokens of JSON: inside of a string it is none.
         line = (message.replace(b"\n", b" ") if b"\n" in message else message) + b"\n"
-        protocol = self._protocol
         if may_offer and self._is_waiting and self._offer is not None and protocol.queue.empty():
             try:
                 if self._offer(line):
