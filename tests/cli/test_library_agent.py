@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import acphold as library
+from acphold.sync import connect
 from tests.cli.command_line import CommandLine
 
 AGENT = """\
@@ -74,3 +75,15 @@ async def test_while_it_is_live_it_is_in_the_list_once(
         session = await agent.new_session()
         assert (await session.prompt("hi")).text == "1 of 0, hi"
         assert await asyncio.to_thread(listed, acphold) == ["counter"]
+
+
+def test_what_is_prompted_in_the_agents_own_record_is_listed_from_then_on(
+    acphold: CommandLine, program: list[str]
+) -> None:
+    acphold.run("ask", "hi", "--", *program)
+    all_of_it = acphold.run("list", "--all", "--json").out.splitlines()
+    ids = {each["agent"]: each["sessionId"] for each in map(json.loads, all_of_it)}
+    with connect(*program, env=acphold.environment) as agent:
+        session = agent.load_session(ids["counter (library)"])
+        assert session.prompt("and more").wait().text == "2 of 1, and more"
+    assert sorted(listed(acphold)) == ["counter", "counter (library)"]

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 class Step:
     """A step of a turn, as `Agent.middleware` gets it.
 
-    | `kind`         | what                             | `name`         | `result`        |
-    |----------------|----------------------------------|----------------|-----------------|
-    | `"turn"`       | what answers the prompt          | of the agent   | the stop reason |
-    | `"command"`    | the coroutine of a slash command | of the command | the stop reason |
-    | `"tool"`       | the block of a tool call         | of the tool    | None            |
-    | `"mcp"`        | the call of an MCP server's tool | server/tool    | the result      |
-    | `"mcp_resource"` | the reading of a resource      | server/uri     | its contents    |
-    | `"mcp_prompt"` | the making of a prompt           | server/prompt  | what was made   |
-    | `"permission"` | the wait for a person's answer   | the question   | the Decision    |
-    | `"form"`       | the wait until one is filled in  | the question   | the FormAnswer  |
-    | `"page"`       | the wait for a person's consent  | the question   | the Visit       |
+    | `kind`           | what                             | `name`         | `result`        |
+    |------------------|----------------------------------|----------------|-----------------|
+    | `"turn"`         | what answers the prompt          | of the agent   | the stop reason |
+    | `"command"`      | the coroutine of a slash command | of the command | the stop reason |
+    | `"tool"`         | the block of a tool call         | of the tool    | None            |
+    | `"mcp"`          | the call of an MCP server's tool | server/tool    | the result      |
+    | `"mcp_resource"` | the reading of a resource        | server/uri     | its contents    |
+    | `"mcp_prompt"`   | the making of a prompt           | server/prompt  | what was made   |
+    | `"permission"`   | the wait for a person's answer   | the question   | the Decision    |
+    | `"form"`         | the wait until one is filled in  | the question   | the FormAnswer  |
+    | `"page"`         | the wait for a person's consent  | the question   | the Visit       |
 
     `turn` is the one that it is in, and `tool` the call that it is, or that it is about. A tool
     without a name has its title here. `result` is there once the step is over, if it has not
