@@ -193,7 +193,8 @@ async def test_what_goes_on_at_one_machine_is_seen_in_the_list_of_another(tmp_pa
         async with httpx2.AsyncClient(base_url=two.served.url, headers=headers) as web:
             [row] = (await web.get("/sessions")).json()["sessions"]
             assert (row["sessionId"], row["live"]["state"]) == (session.id, "running")
-        assert "running" in two.served.run("list", "--json")
+        # In a thread: the network that it asks through is in this loop.
+        assert "running" in await asyncio.to_thread(two.served.run, "list", "--json")
         session.cancel()
         await turn
 
@@ -217,4 +218,30 @@ async def test_a_session_whose_folder_is_on_another_machine_is_read_and_forked_t
         copy = two.served.run("fork", session.id, "--cwd", str(tmp_path))
         forked = await reads.load_session(copy, cwd=tmp_path)
         assert "two" in (await forked.prompt("quick: two")).text
+        one.served.start_again()
+
+
+async def test_two_machines_that_want_the_sessions_of_a_third_that_was_killed_agree_on_one_owner(
+    tmp_path: Path,
+) -> None:
+    async with (
+        nodes(tmp_path, 3) as (one, two, three),
+        two.client() as second,
+        three.client() as third,
+    ):
+        async with one.client() as first:
+            session = await first.new_session(cwd=tmp_path)
+            await session.prompt("quick: one")
+        left = await second.load_session(session.id, cwd=tmp_path)
+        right = await third.load_session(session.id, cwd=tmp_path)
+        one.served.process.kill()
+        one.served.process.wait()
+        async with asyncio.timeout(DEADLINE):
+            turns = [left.prompt("quick: left"), right.prompt("quick: right")]
+            said = [(await turn).text for turn in turns]
+        assert ["left" in said[0], "right" in said[1]] == [True, True]
+        async with three.client() as again:
+            kept = str((await again.load_session(session.id, cwd=tmp_path)).state.timeline)
+            assert [kept.count(f"quick: {it}") for it in ("one", "left", "right")] == [2, 2, 2]
+        assert two.net.connections + three.net.connections >= 1
         one.served.start_again()

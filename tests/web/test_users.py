@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -78,10 +80,24 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
         assert session_id in theirs or found.body == missing.body
         decided = await web.get(f"/inbox/history?session={session_id}", token)
         assert decided.status == (200 if session_id in theirs else 404)
+        file = await web.get(f"/sessions/{session_id}/export", token)
+        assert session_id in theirs or file.status == 404
     async with watching(web, token) as watcher:
         _, snapshot = await watcher.next()
         assert {row["sessionId"] for row in snapshot["sessions"]} == theirs
-    assert (await web.get("/metrics", token)).status == (200 if user is None else 403)
+    assert (await web.get("/inbox", token)).json == {"questions": []}
+    for sums in ("/metrics", "/usage"):  # of all together
+        assert (await web.get(sums, token)).status == (200 if user is None else 403)
+
+
+def test_no_address_was_added_that_is_not_asked_for_here_as_somebody_else() -> None:
+    """Who adds one has a test for it that asks as each user, and adds it here."""
+    addresses = import_module("acphold.web.application").__doc__ or ""
+    said = re.findall(r"^    (?:[A-Z]+ )?(/\S*)", addresses, re.M)
+    asked_here = ["/acp,", "/codes", "/sessions", "/inbox", "/usage", "/metrics"]
+    without_sessions = ["/pair", "/", "/health"]
+    by_their_own = ["/notices", "/owners/NAME"]  # test_notices.py, test_node_gate.py
+    assert sorted(said) == sorted([*asked_here, *without_sessions, *by_their_own])
 
 
 async def test_what_is_not_settled_yet_is_found_by_those_for_whom_it_is_there(web: Site) -> None:
