@@ -18,6 +18,14 @@ const digest = (text, how = "base64") => createHash("sha256").update(text).diges
 /** @type {Set<string>} */
 const bundled = new Set();
 
+/** Templates of the views without their indentation, which means nothing in them. @type {import("esbuild").Plugin} */
+const unindented = {
+  name: "unindented",
+  setup: ({ onLoad }) => {
+    onLoad({ filter: /\/view\/\w+\.js$/ }, ({ path }) => ({ contents: readFileSync(path, "utf8").replace(/\n +/g, "\n"), loader: "js" }));
+  },
+};
+
 /** The text that an entry becomes. @param {string} entry @param {Record<string, string>} [define] */
 async function made(entry, define = {}) {
   const done = await build({
@@ -29,7 +37,8 @@ async function made(entry, define = {}) {
     metafile: true,
     format: "esm",
     target: ["es2022", "safari16", "chrome111", "firefox114"],
-    legalComments: "inline",
+    legalComments: "none",  // whole texts are in licences.txt
+    plugins: [unindented],
     charset: "utf8",
     external: ["/page/*"],
     define,

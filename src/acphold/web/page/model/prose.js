@@ -7,6 +7,8 @@ import { Lexer } from "marked";
 import { visible } from "./text.js";
 
 const PIECE = 6000;
+/** Characters that are shown of one message, its last ones; more than that nobody reads on a page. */
+const MOST = 240_000;
 /** Characters of a fence in one text node, so that each frame touches the last one alone. */
 const CODE_PIECE = 8000;
 
@@ -20,6 +22,11 @@ const CODE_PIECE = 8000;
 export class Prose {
   /** Blocks that stand. @type {Block[]} */
   #settled = [];
+  /** @type {number[]} */
+  #lengths = [];
+  #shown = 0;
+  /** How many blocks at its beginning are not shown any more. */
+  omitted = 0;
   /** @type {Code | null} */
   #code = null;
   #fence = "";
@@ -36,6 +43,7 @@ export class Prose {
   /** @param {string} text */
   add(text) {
     this.text += text;
+    if (this.text.length > 9 * MOST) this.text = this.text.slice(-8 * MOST);
     this.#rest += visible(text);
     while (this.#advance());
   }
@@ -46,6 +54,7 @@ export class Prose {
       const open = this.#rest && !this.#isEnd(this.#rest) ? [...this.#code.pieces, this.#rest] : this.#code.pieces;
       return [...this.#settled, { ...this.#code, pieces: open }];
     }
+    this.#settleParagraphs();  // here, once for each frame, and not for each word that comes
     return this.#rest.trim() ? [...this.#settled, lexed(this.#rest)] : this.#settled;
   }
 
@@ -60,7 +69,7 @@ export class Prose {
     for (let end = this.#rest.indexOf("\n"); end >= 0; end = this.#rest.indexOf("\n", begin)) {
       if (this.#isEnd(this.#rest.slice(begin, end))) {
         this.#grow(code, this.#rest.slice(0, begin));
-        this.#settled.push({ ...code, isOpen: false });
+        this.#settle({ ...code, isOpen: false }, code.pieces.reduce((sum, piece) => sum + piece.length, 0));
         this.#code = null;
         this.#rest = this.#rest.slice(end + 1);
         return true;
@@ -86,45 +95,60 @@ export class Prose {
     const last = code.pieces.at(-1);
     if (last !== undefined && last.length < CODE_PIECE) code.pieces[code.pieces.length - 1] = last + text;
     else code.pieces.push(text);
+    if (code.pieces.length * CODE_PIECE > MOST) code.pieces.splice(0, code.pieces.length - MOST / CODE_PIECE);
   }
 
   #advanceText() {
-    const begin = /(?:^|\n)(```+|~~~+)([^\n`]*)\n/.exec(this.#rest);
+    // No more of it is looked at than one piece: a line of ten megabytes is as quick as any other.
+    const window = this.#rest.slice(0, PIECE);
+    const begin = /(?:^|\n)(```+|~~~+)([^\n`]*)\n/.exec(window);
     if (begin) {
-      const before = this.#rest.slice(0, begin.index);
-      if (before.length <= PIECE) {
-        if (before.trim()) this.#settled.push(lexed(before));
-        this.#fence = begin[1];
-        this.#code = { kind: "code", language: begin[2].trim().split(/[\s{]/, 1)[0], pieces: [], isOpen: true };
-        this.#rest = this.#rest.slice(begin.index + begin[0].length);
-        return true;
-      }
+      const before = window.slice(0, begin.index);
+      if (before.trim()) this.#settle(lexed(before), before.length);
+      this.#fence = begin[1];
+      this.#code = { kind: "code", language: begin[2].trim().split(/[\s{]/, 1)[0], pieces: [], isOpen: true };
+      this.#rest = this.#rest.slice(begin.index + begin[0].length);
+      return true;
     }
     if (this.#rest.length > PIECE) {
       // At the end of a paragraph, or of a line, or of a word.
-      const window = this.#rest.slice(0, PIECE);
       let cut = window.lastIndexOf("\n\n") + 2;
       if (cut < 2) cut = window.lastIndexOf("\n") + 1;
       const isWhole = cut > 0;
       if (!isWhole) cut = window.lastIndexOf(" ") + 1 || PIECE;
       const piece = window.slice(0, cut);
-      this.#settled.push(isWhole ? lexed(piece) : { kind: "plain", text: piece });
+      this.#settle(isWhole ? lexed(piece) : { kind: "plain", text: piece }, cut);
       this.#rest = this.#rest.slice(cut);
       return true;
     }
-    // Behind an empty line all that stands before the last block stands for good.
-    const empty = this.#rest.lastIndexOf("\n\n");
-    if (empty < 0 || empty + 2 >= this.#rest.length) return false;
-    const block = lexed(this.#rest);
-    if (block.kind !== "marked") return false;
-    const last = block.tokens.findLastIndex((token) => token.type !== "space");
-    if (last < 1) return false;
-    const length = block.tokens.slice(0, last).reduce((sum, token) => sum + token.raw.length, 0);
-    const raw = this.#rest.slice(0, length);
-    if (!this.#rest.startsWith(block.tokens.slice(0, last).map((token) => token.raw).join(""))) return false;
-    this.#settled.push(lexed(raw));
-    this.#rest = this.#rest.slice(length);
     return false;
+  }
+
+  /** Behind an empty line all that stands before the last block stands for good. */
+  #settleParagraphs() {
+    const window = this.#rest;
+    const empty = window.lastIndexOf("\n\n");
+    if (empty < 0 || empty + 2 >= window.length) return;
+    const block = lexed(window);
+    if (block.kind !== "marked") return;
+    const last = block.tokens.findLastIndex((token) => token.type !== "space");
+    if (last < 1) return;
+    const raw = block.tokens.slice(0, last).map((token) => token.raw).join("");
+    if (!window.startsWith(raw)) return;
+    this.#settle({ kind: "marked", tokens: block.tokens.slice(0, last) }, raw.length);
+    this.#rest = window.slice(raw.length);
+  }
+
+  /** @param {Block} block @param {number} length */
+  #settle(block, length) {
+    this.#settled.push(block);
+    this.#lengths.push(length);
+    this.#shown += length;
+    while (this.#shown > MOST && this.#lengths.length > 1) {
+      this.#settled.shift();
+      this.#shown -= this.#lengths.shift() ?? 0;
+      this.omitted++;
+    }
   }
 }
 

@@ -28,7 +28,7 @@ const MOST_ITEMS = 600;
  *
  * @typedef {object} Sending
  * @property {sends.Kept} kept
- * @property {"kept" | "sent" | "arrived" | "begun" | "failed"} state
+ * @property {"kept" | "sent" | "arrived" | "begun" | "again" | "failed"} state  `again`: it had begun when the connection was lost
  * @property {string} [error]
  */
 
@@ -57,6 +57,7 @@ export class Session {
   /** @type {any[]} */
   #pending = [];
   #flushing = false;
+  #frameMs = 0;
   #isLoadingOlder = false;
   /** @type {Promise<void> | null} */
   #attaching = null;
@@ -93,7 +94,9 @@ export class Session {
   detach() {
     this.isAttached.value = false;
     this.asked.value = this.asked.value.filter((each) => each.state === "answering");
-    this.sending.value = this.sending.value.map((each) => (each.state === "failed" ? each : { ...each, state: "kept" }));
+    this.sending.value = this.sending.value.map((each) => 
+      each.state === "failed" ? each : { ...each, state: each.state === "begun" || each.state === "again" ? "again" : "kept" },
+    );
   }
 
   /** Read the page before the first one. */
@@ -102,7 +105,7 @@ export class Session {
     if (before === null || this.#isLoadingOlder) return;
     this.#isLoadingOlder = true;
     try {
-      const page = await entries(this.id, before);
+      const page = await entries(this.id, before, 500);
       if (this.before.value !== before) return;
       const older = new Timeline();
       for (const entry of page.entries.reverse()) older.addEntry(entry);
@@ -139,12 +142,15 @@ export class Session {
       this.#flushing = false;
       this.#flush();
     };
-    // A page that nobody sees has no frames.
-    if (document.visibilityState === "hidden") setTimeout(flush, 200);
+    // A page that nobody sees has no frames; and where a frame takes long, there are fewer of them.
+    const pause = document.visibilityState === "hidden" ? 200 : Math.min(250, 3 * this.#frameMs);
+    if (pause > 24) setTimeout(flush, pause);
     else requestAnimationFrame(flush);
   }
 
   #flush() {
+    const begun = performance.now();
+    setTimeout(() => (this.#frameMs = performance.now() - begun));  // behind what draws it
     const due = this.#pending;
     this.#pending = [];
     const at = new Date().toISOString();
@@ -232,13 +238,13 @@ export class Session {
   /** @param {sends.Kept} kept */
   #send(kept) {
     const sending = this.sending.value.find((each) => each.kept.id === kept.id);
-    if (!this.isAttached.value || !this.#server.isHere || sending?.state !== "kept") return;
+    if (!this.isAttached.value || !this.#server.isHere || (sending?.state !== "kept" && sending?.state !== "again")) return;
     const after = kept.after;
     if (after === null) {
       kept.after = this.#position;
       void sends.keep(kept).catch(() => {});
     }
-    this.#state(kept, "sent");
+    this.#state(kept, sending.state === "again" ? "begun" : "sent");
     this.#server
       .call("session/prompt", {
         sessionId: this.id,

@@ -3,11 +3,13 @@
 import { useEffect } from "preact/hooks";
 import { Away } from "./away.js";
 import { Conversation } from "./conversation.js";
+import { Decisions } from "./decisions.js";
 import { Home } from "./home.js";
 import { html } from "./html.js";
 import { NewSession } from "./new_session.js";
 import { place } from "./places.js";
 import { SignIn } from "./sign_in.js";
+import { Usage } from "./usage.js";
 
 /** @param {{desk: import("../model/desk.js").Desk, problem: string}} props */
 export function App({ desk, problem }) {
@@ -28,6 +30,10 @@ export function App({ desk, problem }) {
         ? html`<${Conversation} key=${id} desk=${desk} id=${id} seq=${seq} />`
         : name === "new"
           ? html`<${NewSession} desk=${desk} />`
+          : name === "usage"
+            ? html`<${Usage} />`
+            : name === "decisions"
+              ? html`<${Decisions} />`
           : html`<main class="plain nothing" id="main" tabindex="-1"><p class="aside">Choose a session, or begin one.</p></main>`}
     </div>`;
 }

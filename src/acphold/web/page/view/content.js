@@ -1,7 +1,8 @@
 // Blocks of content that are no text: pictures and sounds as blobs, everything else by its name.
 import { useEffect, useState } from "preact/hooks";
-import { line, size, visible } from "../model/text.js";
+import { line, size } from "../model/text.js";
 import { html } from "./html.js";
+import { Long } from "./long.js";
 
 /** Kinds in which a browser runs nothing: no SVG. */
 const PICTURES = new Set(["image/png", "image/jpeg", "image/gif", "image/webp"]);
@@ -11,10 +12,10 @@ const SOUNDS = new Set(["audio/wav", "audio/mpeg", "audio/ogg", "audio/webm", "a
 export function ContentView({ content }) {
   if (content?.type === "image" && PICTURES.has(content.mimeType)) return html`<${Picture} ...${content} />`;
   if (content?.type === "audio" && SOUNDS.has(content.mimeType)) return html`<${Sound} ...${content} />`;
-  if (content?.type === "text") return html`<div class="text">${visible(content.text)}</div>`;
+  if (content?.type === "text") return html`<div class="text"><${Long} text=${content.text} /></div>`;
   if (content?.type === "resource") {
     const { uri, text } = content.resource ?? {};
-    return html`<details class="file"><summary>${fileName(uri)}</summary>${typeof text === "string" && html`<pre tabindex="0">${visible(text.slice(0, 100_000))}</pre>`}</details>`;
+    return html`<details class="file"><summary>${fileName(uri)}</summary>${typeof text === "string" && html`<pre tabindex="0"><${Long} text=${text} /></pre>`}</details>`;
   }
   if (content?.type === "resource_link") return html`<span class="path" title=${content.uri}>${fileName(content.uri ?? content.name)}</span>`;
   return html`<span class="aside">${line(content?.type ?? "something")} (${size(String(content?.data ?? "").length)})</span>`;

@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { baseName, called, line, visible } from "../model/text.js";
 import { Composer } from "./composer.js";
 import { Entries } from "./entries.js";
+import { Find } from "./find.js";
 import { html } from "./html.js";
 import { SessionMenu } from "./session_menu.js";
 import { QuestionView } from "./question.js";
@@ -25,14 +26,16 @@ export function Conversation({ desk, id, seq }) {
     document.title = `${title} · acphold`;
   }, [title]);
   const isRunning = row?.live?.state === "running" || row?.live?.state === "waiting" || session.sending.value.some((each) => each.state === "begun");
+  const [isFinding, setFinding] = useState(false);
   const who = line(row?.agent ?? session.introduction.value?.agentInfo?.title ?? "The agent", 40);
   return html`<main class="conversation" id="main" tabindex="-1">
     <header class="bar">
       <a class="back" href="#/" aria-label="All sessions"></a>
       <div class="name"><h1>${title}</h1><p><${State} row=${row} /> ${who} · <span title=${row?.cwd}>${baseName(row?.cwd ?? session.cwd)}</span></p></div>
       <button type="button" class="to-prompt" onClick=${toPrompt} title="To the prompt before" aria-label="To the prompt before">↑</button>
-      <${SessionMenu} desk=${desk} id=${id} row=${row} title=${title} session=${session} />
+      <${SessionMenu} desk=${desk} id=${id} row=${row} title=${title} session=${session} find=${() => setFinding(true)} />
     </header>
+    ${isFinding && html`<${Find} session=${session} done=${() => setFinding(false)} />`}
     ${status === "missing" && html`<p class="empty">There is no such session, or it is not for this device.</p>`}
     ${status === "failed" && html`<p class="empty">It cannot be read now: ${line(session.problem.value)}</p>`}
     <${Reading} key=${id} session=${session} seq=${seq} />
@@ -62,7 +65,7 @@ const STATES = /** @type {Record<string, string>} */ ({ kept: "Kept on this devi
 
 /** Prompts whose turn has not begun. @param {{session: import("../model/session.js").Session}} props */
 function Sending({ session }) {
-  const waiting = session.sending.value.filter((each) => each.state !== "begun");
+  const waiting = session.sending.value.filter((each) => each.state !== "begun" && each.state !== "again");
   return waiting.length > 0 && html`<ul class="sending" aria-label="Prompts that wait">${waiting.map(
     ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
       <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, 300))}</p>
@@ -139,9 +142,10 @@ function toPrompt() {
 }
 
 /** @param {number} seq */
-function show(seq) {
+export function show(seq) {
   const entries = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".sheet > .entry[data-seq]"))];
   const found = entries.findLast((each) => Number(each.dataset.seq) <= seq) ?? entries[0];
+  document.querySelector(".entry.found")?.classList.remove("found");
   found?.scrollIntoView({ block: "center" });
   found?.classList.add("found");
 }

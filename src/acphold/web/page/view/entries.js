@@ -5,6 +5,7 @@ import { line, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { ContentView } from "./content.js";
 import { html } from "./html.js";
+import { place, sessionPlace } from "./places.js";
 import { ProseView } from "./prose.js";
 import { ChildView, ToolView } from "./tool_call.js";
 
@@ -65,7 +66,9 @@ function PromptView({ item }) {
 
 /** @param {{item: Item}} props */
 function When({ item }) {
-  return item.at && html`<time datetime=${item.at} title=${exactly(item.at)}>${moment(item.at)}</time>`;
+  const time = item.at && html`<time datetime=${item.at} title=${exactly(item.at)}>${moment(item.at)}</time>`;
+  // A link to this place, to be kept or sent on.
+  return time && item.seq ? html`<a class="when" href=${sessionPlace(place.peek().id, item.seq)}>${time}</a>` : time;
 }
 
 /** @param {{item: import("../model/timeline.js").Said, version: number}} props */
@@ -96,7 +99,7 @@ export function PlanView({ entries }) {
   </details>`;
 }
 
-const HOW = /** @type {Record<string, string>} */ ({ allow_once: "Allowed", allow_always: "Allowed always", reject_once: "Refused", reject_always: "Refused always", accept: "Answered", decline: "Declined", cancel: "Dismissed" });
+export const HOW = /** @type {Record<string, string>} */ ({ allow_once: "Allowed", allow_always: "Allowed always", reject_once: "Refused", reject_always: "Refused always", accept: "Answered", decline: "Declined", cancel: "Dismissed" });
 
 /** What came of a question. An open one is asked outside of the conversation. @param {{item: import("../model/timeline.js").Question, version: number}} props */
 function DecisionView({ item }) {

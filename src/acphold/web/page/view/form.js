@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { line, visible } from "../model/text.js";
 import { html } from "./html.js";
+import { Long } from "./long.js";
 
 /** @typedef {{params: any, answer?: (result: object) => void, isBusy: boolean}} Props */
 
@@ -21,7 +22,7 @@ export function FormView({ params, answer, isBusy }) {
     answer?.({ action: "accept", content });
   };
   return html`<form class="what form" onSubmit=${send}>
-    <p class="asks">${visible(params.message ?? "")}</p>
+    <p class="asks"><${Long} text=${params.message} /></p>
     ${fields.map(([name, field]) => html`<${Field} key=${name} name=${name} field=${field} value=${values[name]} isMissing=${missing === name}
       isRequired=${(schema.required ?? []).includes(name)} set=${(/** @type {any} */ value) => setValues((was) => ({ ...was, [name]: value }))} />`)}
     <div class="options">
@@ -75,7 +76,7 @@ export function PageView({ params, answer, isBusy }) {
   }
   const isWeb = url !== null && ["http:", "https:"].includes(url.protocol);
   return html`<div class="what">
-    <p class="asks">${visible(params.message ?? "")}</p>
+    <p class="asks"><${Long} text=${params.message} /></p>
     <p>It wants you to open <b>${url?.host}</b>:</p><pre class="command" tabindex="0">${visible(params.url)}</pre>
     <div class="options">
       <div class="allow">${isWeb && url && html`<a class="button main" href=${url.href} target="_blank" rel="noopener noreferrer" onClick=${() => answer?.({ action: "accept" })}>Open ${url.host}</a>`}</div>

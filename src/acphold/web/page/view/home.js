@@ -1,6 +1,6 @@
 // What waits, and the sessions: by project, or what a search has found.
 import { useEffect, useState } from "preact/hooks";
-import { search } from "../wire/pages.js";
+import { search, sessions } from "../wire/pages.js";
 import { called, counted } from "../model/text.js";
 import { ago } from "../model/times.js";
 import { html } from "./html.js";
@@ -24,7 +24,9 @@ export function Home({ desk, current }) {
   const sought = words.trim().toLowerCase();
   /** @param {import("../wire/pages.js").Row} row */
   const isNamed = (row) => `${row.title} ${row.agent} ${row.cwd}`.toLowerCase().includes(sought);
-  const shown = rows.filter((row) => fits(row) && (!sought || isNamed(row)));
+  const others = useRows(sought, filter === "archived");
+  const listed = rows.filter((row) => fits(row) && (!sought || isNamed(row)));
+  const shown = filter === "archived" ? others : [...listed, ...others.filter((row) => !desk.rows.value.has(row.sessionId))];
   return html`<nav class="home" aria-label="Sessions">
     <header class="bar"><a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>
       <a class="button" href="#/usage">Usage</a><a class="button main" href="#/new">New</a></header>
@@ -34,14 +36,31 @@ export function Home({ desk, current }) {
       <div class="filters" role="group" aria-label="Which sessions">${FILTERS.map(([name, title]) => {
         const number = name ? rows.filter((row) => (name === "live" ? row.live !== null : standing(row)[0] === name)).length : rows.length;
         return (!name || number > 0) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title} <span>${number}</span></button>`;
-      })}</div>
+      })}<button type="button" aria-pressed=${filter === "archived"} onClick=${() => setFilter("archived")}>Archived</button></div>
       ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} current=${current} isAll=${Boolean(sought || filter)} />`)}
       ${sought.length > 1 && html`<${Hits} words=${words} />`}
       ${desk.isListed.value && rows.length === 0 && html`<p class="empty">No session yet. <a href="#/new">Begin one</a>, or start an agent in your editor.</p>`}
+      <p class="foot"><a href="#/decisions">Decided</a> · <a href="/page/licences.txt">Licences</a></p>
       ${!desk.isListed.value && html`<p class="empty aside">Reading the sessions…</p>`}
       <${Notices} />
     </div>
   </nav>`;
+}
+
+/** Sessions that the feed does not have: those that are old and have the words, or are archived. @param {string} words @param {boolean} isArchived */
+function useRows(words, isArchived) {
+  const [found, setFound] = useState(/** @type {import("../wire/pages.js").Row[]} */ ([]));
+  useEffect(() => {
+    setFound([]);
+    if (!words && !isArchived) return undefined;
+    let isWanted = true;
+    const pause = setTimeout(() => {
+      const query = isArchived ? { q: words, archived: "only", limit: 200 } : { q: words };
+      sessions(query).then((told) => isWanted && setFound(told.sessions), () => {});  // what is here already is shown
+    }, 150);
+    return () => (clearTimeout(pause), void (isWanted = false));
+  }, [words, isArchived]);
+  return found;
 }
 
 /** @param {{group: ReturnType<typeof byProject>[0], current: string, isAll: boolean}} props */
@@ -71,7 +90,7 @@ function Hits({ words }) {
     return () => (clearTimeout(pause), over.abort());
   }, [words]);
   return html`<section class="hits" aria-live="polite"><h2>Said</h2>
-    ${problem ? html`<p class="empty">${problem}</p>` : hits === null ? html`<p class="empty aside">Searching…</p>` : hits.length === 0 ? html`<p class="empty">Nobody has said that.</p>` : ""}
+    ${problem ? html`<p class="empty">${problem}</p>` : hits === null ? html`<p class="empty aside">Searching…</p>` : hits.length === 0 ? html`<p class="empty">Nothing found.</p>` : ""}
     <ul>${(hits ?? []).map((hit) => html`<li key=${`${hit.sessionId}@${hit.seq}`}><a class="session" href=${sessionPlace(hit.sessionId, hit.seq)}>
       <span class="excerpt">${marked(hit)}</span>
       <span class="about"><span>${called(hit.title)}</span><time datetime=${hit.at}>${ago(hit.at)}</time></span></a></li>`)}</ul>

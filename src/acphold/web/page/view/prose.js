@@ -6,7 +6,11 @@ import { html } from "./html.js";
 
 /** @param {{prose: import("../model/prose.js").Prose, version: number}} props */
 export function ProseView({ prose }) {
-  return html`<div class="prose">${prose.blocks().map((block, at) => html`<${Settled} key=${at} block=${block} />`)}</div>`;
+  const { omitted } = prose;
+  return html`<div class="prose">
+    ${omitted > 0 && html`<p class="aside">The beginning of this message is too long to be shown here.</p>`}
+    ${prose.blocks().map((block, at) => html`<${Settled} key=${omitted + at} block=${block} />`)}
+  </div>`;
 }
 
 /** One block, which is drawn again only when it is another one. */
@@ -19,7 +23,7 @@ class Settled extends Component {
   render() {
     const { block } = /** @type {{block: import("../model/prose.js").Block}} */ (/** @type {any} */ (this.props));
     if (block.kind === "code") return html`<${CodeView} ...${block} />`;
-    return block.kind === "plain" ? html`<p>${block.text}</p>` : tokens(block.tokens);
+    return block.kind === "plain" ? html`<p>${broken(block.text)}</p>` : tokens(block.tokens);
   }
 }
 
@@ -84,7 +88,7 @@ function token(token) {
       return html`<${Link} to=${token.href}>${tokens(token.tokens)}<//>`;
     case "image":
       // Nothing is loaded from anywhere: that would tell them that it is read.
-      return html`<${Link} to=${token.href}>${decoded(token.text) || "image"}<//>`;
+      return html`<${Link} to=${token.href}>${entities(token.text) || "image"}<//>`;
     case "escape":
       return token.text;
     case "text":
@@ -119,8 +123,19 @@ function table(table) {
 
 const NAMED = /** @type {Record<string, string>} */ ({ amp: "&", lt: "<", gt: ">", quot: '"', apos: "'", nbsp: "\u00a0", hellip: "…", mdash: "—", ndash: "–" });
 
+/** A text in which a line may end now and then: where it may end nowhere, a browser takes seconds to lay it out. @param {string} text */
+function broken(text) {
+  if (text.length < 400 || !/\S{400}/.test(text)) return text;
+  return (text.match(/[^]{1,80}/g) ?? []).flatMap((piece) => [piece, html`<wbr />`]);
+}
+
 /** A text in which Markdown has entities. @param {string} text */
 function decoded(text) {
+  return broken(entities(text));
+}
+
+/** @param {string} text */
+function entities(text) {
   return text.replace(/&(#\d{1,6}|[a-z]{2,6});/g, (whole, name) => {
     if (name[0] !== "#") return NAMED[name] ?? whole;
     const point = Number(name.slice(1));

@@ -1,8 +1,9 @@
 // A question of an agent, drawn outside of the conversation: with a frame that no text can draw,
 // and with controls that are never where a text of an agent is.
-import { line, visible } from "../model/text.js";
+import { line } from "../model/text.js";
 import { FormView, PageView } from "./form.js";
 import { html } from "./html.js";
+import { Long } from "./long.js";
 import { commandOf, Input, Produced } from "./tool_call.js";
 
 /** @typedef {import("../model/session.js").Asked} Asked */
@@ -30,7 +31,7 @@ function Permission({ params, call, answer, isBusy }) {
   // What is asked may be a part alone: the rest was said with the call.
   const tool = { ...call, ...params.toolCall };
   const command = commandOf(tool.rawInput);
-  const title = visible(tool.title ?? "A tool call");
+  const title = tool.title ?? "A tool call";
   const diffs = (tool.content ?? []).filter((/** @type {any} */ each) => each);
   const options = /** @type {any[]} */ (params.options ?? []);
   /** @param {string} optionId */
@@ -40,7 +41,7 @@ function Permission({ params, call, answer, isBusy }) {
   /** @param {any} each */
   const button = (each) => html`<button type="button" class=${each.kind === "allow_once" ? "main" : String(each.kind)} disabled=${isBusy || !answer} onClick=${() => choose(each.optionId)}>${line(each.name, 120)}</button>`;
   return html`<div class="what">
-      <p class=${command === undefined || command === tool.title ? "asks command" : "asks"}>${title}</p>
+      <p class=${command === undefined || command === tool.title ? "asks command" : "asks"}><${Long} text=${title} /></p>
       <${Input} input=${tool.rawInput} title=${tool.title} />
       ${diffs.map((/** @type {any} */ each) => html`<${Produced} content=${each} />`)}
     </div>

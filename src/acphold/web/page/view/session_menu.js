@@ -4,8 +4,8 @@ import { copied } from "./copy.js";
 import { html } from "./html.js";
 import { go, sessionPlace } from "./places.js";
 
-/** @param {{desk: import("../model/desk.js").Desk, id: string, row: any, title: string, session: any}} props */
-export function SessionMenu({ desk, id, row, title, session }) {
+/** @param {{desk: import("../model/desk.js").Desk, id: string, row: any, title: string, session: any, find: () => void}} props */
+export function SessionMenu({ desk, id, row, title, session, find }) {
   const menu = useRef(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");
   /** @param {() => unknown} what */
@@ -38,9 +38,11 @@ export function SessionMenu({ desk, id, row, title, session }) {
   return html`<div class="menu">
     <button type="button" popovertarget="session-menu" aria-label="More">⋯</button>
     <div id="session-menu" popover="auto" ref=${menu}>
+      <button type="button" onClick=${act(find)}>Find</button>
       <button type="button" onClick=${act(rename)}>Rename</button>
       <button type="button" onClick=${act(() => copied(location.href))}>Copy a link</button>
       <button type="button" onClick=${act(fork)}>Fork</button>
+      <a class="button" href=${`/sessions/${encodeURIComponent(id)}/export`} download onClick=${act(() => {})}>Export</a>
       <button type="button" onClick=${act(archive)}>${row?.archived ? "Bring back" : "Archive"}</button>
       <button type="button" class="bad" onClick=${act(remove)}>Delete</button>
     </div>

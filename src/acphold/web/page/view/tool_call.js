@@ -1,10 +1,11 @@
 // A tool call: one line, which opens. What is inside is made when it is opened.
 import { useState } from "preact/hooks";
-import { baseName, line, shortPath, visible } from "../model/text.js";
+import { baseName, line, shortPath } from "../model/text.js";
 import { ContentView } from "./content.js";
 import { DiffView, Sum } from "./diff.js";
 import { Entries } from "./entries.js";
 import { html } from "./html.js";
+import { Long } from "./long.js";
 import { LastLines, Output } from "./terminal.js";
 
 const SIGNS = /** @type {Record<string, string>} */ ({ read: "Read", edit: "Edit", delete: "Delete", move: "Move", search: "Search", execute: "Run", think: "Think", fetch: "Fetch", switch_mode: "Mode" });
@@ -45,7 +46,7 @@ function Inside({ tool }) {
   const { content = [], locations = [], rawInput, rawOutput, title } = tool.fields;
   const told = content.length > 0 || tool.children.length > 0;
   return html`<div class="inside">
-    ${String(title ?? "").length > 100 && html`<pre tabindex="0">${visible(title)}</pre>`}
+    ${String(title ?? "").length > 100 && html`<pre tabindex="0"><${Long} text=${title} /></pre>`}
     <${Input} input=${rawInput} title=${title} />
     ${locations.length > 0 && html`<p class="places">${locations.map((/** @type {any} */ each) => html`<span class="path" title=${each.path}>${shortPath(String(each.path))}${each.line ? `:${each.line}` : ""}</span> `)}</p>`}
     ${content.map((/** @type {any} */ each) => html`<${Produced} content=${each} />`)}
@@ -59,9 +60,9 @@ export function Input({ input, title }) {
   const command = commandOf(input);
   if (command !== undefined) {
     if (command === title) return null;
-    return html`<pre class="command" tabindex="0">${visible(command)}</pre>`;
+    return html`<pre class="command" tabindex="0"><${Long} text=${command} /></pre>`;
   }
-  return html`<details class="given"><summary>What it is given</summary><pre tabindex="0">${visible(asText(input))}</pre></details>`;
+  return html`<details class="given"><summary>What it is given</summary><pre tabindex="0"><${Long} text=${asText(input)} /></pre></details>`;
 }
 
 /** The command of a call that has one. @param {any} input @returns {string | undefined} */
@@ -99,7 +100,7 @@ export function ChildView({ child, version }) {
   const [isOpen, setOpen] = useState(false);
   return html`<details class="child" open=${isOpen} onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && setOpen(event.target.open)}>
     <summary><span class="kind">Sub-agent</span> <span class="title">${line(child.title ?? child.task ?? baseName(child.id))}</span> <span class="aside">${line(child.state ?? "")}</span></summary>
-    ${isOpen && child.task && html`<div class="text aside">${visible(child.task)}</div>`}
+    ${isOpen && child.task && html`<div class="text aside"><${Long} text=${child.task} /></div>`}
     ${isOpen && html`<${Entries} items=${child.timeline.items} version=${version} isInside />`}
   </details>`;
 }

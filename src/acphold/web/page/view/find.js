@@ -1,0 +1,96 @@
+// Finds words in a session: in what is loaded first, then in what was before.
+import { useEffect, useRef, useState } from "preact/hooks";
+import { html } from "./html.js";
+
+/** Pages that are read at once before somebody asks for more. */
+const PAGES = 20;
+
+/** @param {import("../model/timeline.js").Item} item @returns {string} */
+function textOf(item) {
+  if (item.kind === "said" || item.kind === "compaction") return item.prose.text;
+  if (item.kind === "prompt") return item.content.map((each) => each?.text ?? "").join(" ");
+  if (item.kind === "tool") return [item.fields.title, ...(item.fields.content ?? []).map((/** @type {any} */ each) => each?.content?.text ?? each?.newText ?? "")].join(" ");
+  return "";
+}
+
+/** @param {{session: import("../model/session.js").Session, done: () => void}} props */
+export function Find({ session, done }) {
+  const [words, setWords] = useState("");
+  const [told, setTold] = useState("");
+  const field = useRef(/** @type {HTMLInputElement | null} */ (null));
+  const at = useRef(-1);
+  useEffect(() => field.current?.focus(), []);
+  useEffect(() => () => void mark(null, ""), []);
+
+  /** @param {1 | -1} step */
+  const go = async (step) => {
+    const sought = words.trim().toLowerCase();
+    if (!sought) return;
+    for (let page = 0; ; page++) {
+      const keys = session.timeline.items.filter((item) => textOf(item).toLowerCase().includes(sought)).map((item) => item.key);
+      const now = keys.indexOf(at.current);
+      const next = now < 0 ? keys.length - 1 : now + step;
+      if (next >= 0 && next < keys.length) {
+        at.current = keys[next];
+        setTold(`${keys.length - next} of ${keys.length}${session.before.value === null ? "" : ", so far"}`);
+        show(session, keys[next], sought);
+        return;
+      }
+      const before = session.before.value;
+      if (step > 0 || before === null || page === PAGES) {
+        setTold(keys.length === 0 ? "Not found" : "No more");
+        return;
+      }
+      setTold("Looking further back…");
+      session.isAtEnd = false;
+      await session.loadOlder();
+      if (session.before.value === before) return;
+    }
+  };
+  /** @param {KeyboardEvent} event */
+  const onKey = (event) => {
+    if (event.key === "Escape") done();
+    if (event.key === "Enter") void go(event.shiftKey ? 1 : -1);
+  };
+  return html`<search class="find">
+    <input ref=${field} type="search" aria-label="Find in this session" placeholder="Find in this session" value=${words} onKeyDown=${onKey}
+      onInput=${(/** @type {any} */ event) => (setWords(event.target.value), setTold(""), (at.current = -1))} />
+    <output aria-live="polite">${told}</output>
+    <button type="button" aria-label="The hit before" onClick=${() => go(-1)}>↑</button><button type="button" aria-label="The next hit" onClick=${() => go(1)}>↓</button>
+    <button type="button" aria-label="Close" onClick=${done}>×</button>
+  </search>`;
+}
+
+/** @param {import("../model/session.js").Session} session @param {number} key @param {string} sought */
+function show(session, key, sought) {
+  requestAnimationFrame(() => {
+    const place = session.timeline.items.findIndex((item) => item.key === key);
+    const entry = document.querySelectorAll(".sheet > .entry")[place];
+    document.querySelector(".entries")?.dispatchEvent(new WheelEvent("wheel"));  // a person leaves the end
+    mark(entry, sought);
+    entry?.scrollIntoView({ block: "center" });
+  });
+}
+
+/** Colour the words in an entry, where the browser can. @param {Element | null} entry @param {string} sought */
+function mark(entry, sought) {
+  document.querySelector(".entry.found")?.classList.remove("found");
+  entry?.classList.add("found");
+  if (typeof Highlight !== "function") return;
+  CSS.highlights.delete("found");
+  if (!entry) return;
+  const ranges = [];
+  const walk = document.createTreeWalker(entry, NodeFilter.SHOW_TEXT);
+  while (walk.nextNode()) {
+    const text = /** @type {Text} */ (walk.currentNode).data;
+    const small = text.toLowerCase();
+    if (small.length !== text.length) continue;  // places would be wrong
+    for (let at = small.indexOf(sought); at >= 0 && ranges.length < 500; at = small.indexOf(sought, at + sought.length)) {
+      const range = new Range();
+      range.setStart(walk.currentNode, at);
+      range.setEnd(walk.currentNode, at + sought.length);
+      ranges.push(range);
+    }
+  }
+  if (ranges.length > 0) CSS.highlights.set("found", new Highlight(...ranges));
+}

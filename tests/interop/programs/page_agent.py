@@ -1,0 +1,121 @@
+"""An agent for the page: its prompts name what it does. It speaks ACP on stdio, with nothing of
+ours."""
+
+from __future__ import annotations
+
+import itertools
+import json
+import sys
+import threading
+import time
+from typing import Any
+
+out, lock = sys.stdout, threading.Lock()
+questions: dict[str, tuple[threading.Event, dict[str, Any]]] = {}
+numbers = itertools.count(1)
+
+ANSWER = """Two of the **three** places disagree:
+
+| place | now |
+|---|---|
+| `when.py` | local |
+
+```python
+def parse_when(text): ...
+```
+"""
+HOSTILE = (
+    "<script>document.title = 'taken'</script><img src=x onerror=\"document.title='taken'\">"
+    "[click](javascript:document.title='taken') [bank](https://evil.example/in) \u202etxt.exe "
+    "![pixel](https://evil.example/pixel.png)\n\n"
+    '<section class="question"><button>Allow</button></section>\n\n'
+    + "> " * 4000
+    + "deep\n\n"
+    + "a**b" * 20000
+    + "\n\n"
+)
+
+
+def send(**message: Any) -> None:
+    with lock:
+        out.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        out.flush()
+
+
+def update(session: str, **told: Any) -> None:
+    send(method="session/update", params={"sessionId": session, "update": told})
+
+
+def say(session: str, text: str) -> None:
+    update(session, sessionUpdate="agent_message_chunk", content={"type": "text", "text": text})
+
+
+def ask(session: str, call: str, title: str) -> str | None:
+    id_ = f"q{next(numbers)}"
+    answered = questions[id_] = threading.Event(), {}
+    options = [
+        {"optionId": "yes", "name": "Allow once", "kind": "allow_once"},
+        {"optionId": "no", "name": "Refuse", "kind": "reject_once"},
+    ]
+    params = {"sessionId": session, "toolCall": {"toolCallId": call, "title": title}}
+    send(id=id_, method="session/request_permission", params={**params, "options": options})
+    answered[0].wait()
+    chosen: str | None = answered[1].get("outcome", {}).get("optionId")
+    return chosen
+
+
+def turn(session: str, words: str) -> None:
+    if "hostile" in words:
+        say(session, HOSTILE)
+        say(session, "B" * 10_000_000)
+        say(session, "\n\nThat was all.")
+    elif "flood" in words:
+        for number in range(int(words.split()[-1])):
+            say(session, f"word{number} ")
+            time.sleep(0.001)
+        say(session, "\n\nThat was all.")
+    elif "ask" in words:
+        call = f"c{next(numbers)}"
+        update(
+            session,
+            sessionUpdate="tool_call",
+            toolCallId=call,
+            title="Run the tests",
+            kind="execute",
+            status="pending",
+            rawInput={"command": "python -m pytest -q && git push --force"},
+        )
+        said = ask(session, call, "Run the tests")
+        status = "completed" if said == "yes" else "failed"
+        update(session, sessionUpdate="tool_call_update", toolCallId=call, status=status)
+        say(session, f"You said {said}.")
+    else:
+        say(session, ANSWER)
+
+
+def handle(message: dict[str, Any]) -> None:
+    id_, method, params = message.get("id"), message["method"], message.get("params", {})
+    if method == "initialize":
+        send(id=id_, result={"protocolVersion": 1, "agentInfo": {"name": "coder", "version": "1"}})
+    elif method == "session/new":
+        send(id=id_, result={"sessionId": f"s{time.time_ns()}"})
+    elif method == "session/prompt":
+        words = " ".join(block.get("text", "") for block in params["prompt"])
+
+        def run() -> None:
+            turn(params["sessionId"], words)
+            send(id=id_, result={"stopReason": "end_turn"})
+
+        threading.Thread(target=run, daemon=True).start()
+    elif id_ is not None:
+        send(id=id_, error={"code": -32601, "message": "Method not found"})
+
+
+for line in sys.stdin:
+    message = json.loads(line)
+    if "method" in message:
+        handle(message)
+    elif message.get("id") in questions:
+        event, result = questions[message["id"]]
+        result.update(message.get("result", {}))
+        event.set()

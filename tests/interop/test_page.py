@@ -1,0 +1,188 @@
+"""The page in a real browser, in front of a real `acphold serve` and an agent behind it."""
+
+from __future__ import annotations
+
+import gzip
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser as Chromium
+from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
+
+from acphold.web.page_files import BUILT
+from tests.interop.browser import browser_path
+from tests.web.conftest import Served, serving
+
+pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
+
+AGENT = (sys.executable, str(Path(__file__).with_name("programs") / "page_agent.py"))
+
+# Nothing is asked of the network but the page.
+OPTIONS = (
+    *("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-sync"),
+    *("--disable-background-networking", "--disable-component-update"),
+)
+MOST_KB = 60
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Chromium]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=browser_path(), args=[*OPTIONS])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    (tmp_path / "rows").mkdir()
+    with serving(tmp_path, agent=AGENT) as found:
+        # Started again, it has to be where it was.
+        found.words[found.words.index("127.0.0.1:0")] = f"127.0.0.1:{found.url.rpartition(':')[2]}"
+        yield found
+
+
+@pytest.fixture
+def context(chromium: Chromium) -> Iterator[BrowserContext]:
+    """A device with a small screen."""
+    made = chromium.new_context(viewport={"width": 390, "height": 844})
+    made.set_default_timeout(30_000)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def complaints() -> list[str]:
+    """What the page's own policy did not allow, and what went wrong in its script."""
+    return []
+
+
+@pytest.fixture
+def page(context: BrowserContext, served: Served, complaints: list[str]) -> Page:
+    """The page, paired by the code in its address."""
+    made = context.new_page()
+    made.on("pageerror", lambda error: complaints.append(str(error)))
+    made.on(
+        "console",
+        lambda told: complaints.append(told.text) if "Content Security" in told.text else None,
+    )
+    made.goto(f"{served.url}/#pair={served.pair}")
+    expect(made.get_by_text("No session yet.")).to_be_visible()
+    return made
+
+
+def prompt(page: Page, words: str) -> None:
+    page.get_by_role("textbox", name="Prompt").fill(words)
+    page.get_by_role("button", name="Send", exact=True).click()
+
+
+def begin(page: Page, served: Served, folder: Path, words: str) -> None:
+    """Begin a session with a prompt."""
+    page.goto(f"{served.url}/#/new")
+    page.get_by_label("Folder on the server").fill(str(folder))
+    page.get_by_role("button", name="Begin").click()
+    page.wait_for_url(re.compile("#/session/"))
+    prompt(page, words)
+
+
+def test_the_page_is_small_and_has_the_licences_of_what_it_bundles() -> None:
+    assert len(gzip.compress((BUILT / "index.html").read_bytes(), 9)) <= MOST_KB * 1000
+    licences = (BUILT / "licences.txt").read_text()
+    for name in ("preact", "htm", "marked", "diff", "highlight.js", "@preact/signals"):
+        assert f"\n{name} " in f"\n{licences}"
+
+
+def test_a_device_pairs_and_reads_what_streams(
+    page: Page, served: Served, tmp_path: Path, complaints: list[str]
+) -> None:
+    assert "pair" not in page.url
+    begin(page, served, tmp_path / "rows", "Which disagree?")
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    expect(page.locator("pre .hl-keyword")).to_have_text("def")
+    page.reload()
+    expect(page.locator("article.prompt")).to_contain_text("Which disagree?")
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    assert complaints == []
+
+
+def test_a_question_stands_at_the_top_with_its_whole_command_and_is_answered_there(
+    page: Page, served: Served, tmp_path: Path, complaints: list[str]
+) -> None:
+    begin(page, served, tmp_path / "rows", "ask me")
+    expect(page.get_by_role("button", name="Allow once")).to_be_visible()
+    page.goto(f"{served.url}/#/")
+    inbox = page.locator(".inbox")
+    expect(inbox).to_contain_text("python -m pytest -q && git push --force")
+    inbox.get_by_role("button", name="Later").click()
+    expect(inbox.get_by_role("button", name="Allow once")).not_to_be_visible()
+    inbox.get_by_text("Later").click()
+    inbox.get_by_role("button", name=re.compile("Run the tests")).click()
+    inbox.get_by_role("button", name="Allow once").click()
+    expect(inbox).to_have_count(0)
+    page.get_by_role("link", name=re.compile("ask me")).click()
+    expect(page.get_by_text("You said yes.")).to_be_visible()
+    assert complaints == []
+
+
+def test_what_an_agent_says_runs_nothing_loads_nothing_and_imitates_no_question(
+    page: Page, served: Served, tmp_path: Path, complaints: list[str]
+) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    begin(page, served, tmp_path / "rows", "hostile")
+    expect(page.get_by_text("That was all.")).to_be_visible(timeout=60_000)
+    assert page.title() != "taken"
+    assert page.locator("section.question").count() == 0
+    assert page.locator(".entries script, .entries img, .entries a[href^=javascript]").count() == 0
+    assert [url for url in asked if not url.startswith(served.url)] == []
+    assert complaints == []
+
+
+def test_a_server_that_is_killed_is_told_of_and_what_is_sent_meanwhile_arrives_once(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    begin(page, served, tmp_path / "rows", "Which disagree?")
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    served.process.kill()
+    served.process.wait()
+    expect(page.locator(".away-bar")).to_contain_text("Not connected since")
+    prompt(page, "And now?")
+    expect(page.locator(".sending")).to_contain_text("Kept on this device")
+    served.start_again()
+    expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
+    expect(page.locator(".sending")).to_have_count(0)
+    expect(page.locator("article.prompt", has_text="And now?")).to_have_count(1)
+    expect(page.get_by_role("cell", name="when.py")).to_have_count(2)
+
+
+def test_a_device_that_is_revoked_is_asked_to_pair_and_forgets_what_was_read(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    begin(page, served, tmp_path / "rows", "Which disagree?")
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    lines = served.run("token", "list").splitlines()
+    device = next(line for line in lines if "Chrome" in line)
+    served.run("token", "revoke", device.split()[0])
+    expect(page.get_by_role("heading", name="Pair this device")).to_be_visible()
+    page.wait_for_function("caches.keys().then((names) => !names.includes('read'))")
+
+
+def test_what_was_read_is_there_without_a_network(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    begin(page, served, tmp_path / "rows", "Which disagree?")
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    page.reload()  # from now on by the service worker
+    page.wait_for_function("navigator.serviceWorker.controller !== null")
+    page.reload()
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    served.process.kill()
+    served.process.wait()
+    page.reload()
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    expect(page.locator(".away-bar")).to_contain_text("Not connected since")
+    served.start_again()
+    expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
