@@ -26,8 +26,27 @@ const unindented = {
   },
 };
 
+/** What the page lends to what is loaded later, so that it is there once; see view/later.js. */
+const LENT = /** @type {Record<string, string[]>} */ ({
+  "preact/hooks": ["useEffect", "useRef", "useState"],
+  "./html.js": ["html"],
+  "./places.js": ["sessionPlace"],
+  "./entries.js": ["HOW"],
+});
+
+/** @type {import("esbuild").Plugin} */
+const lent = {
+  name: "lent",
+  setup: ({ onLoad, onResolve }) => {
+    onResolve({ filter: /./ }, ({ path }) => (path in LENT ? { path, namespace: "lent" } : undefined));
+    onLoad({ filter: /./, namespace: "lent" }, ({ path }) => ({
+      contents: `export const { ${LENT[path].join(", ")} } = globalThis.lent[${JSON.stringify(path)}];`,
+    }));
+  },
+};
+
 /** The text that an entry becomes. @param {string} entry @param {Record<string, string>} [define] */
-async function made(entry, define = {}) {
+async function made(entry, define = {}, plugins = [unindented]) {
   const done = await build({
     entryPoints: [entry],
     bundle: true,
@@ -38,7 +57,7 @@ async function made(entry, define = {}) {
     format: "esm",
     target: ["es2022", "safari16", "chrome111", "firefox114"],
     legalComments: "none",  // whole texts are in licences.txt
-    plugins: [unindented],
+    plugins,
     charset: "utf8",
     external: ["/page/*"],
     define,
@@ -51,11 +70,16 @@ async function made(entry, define = {}) {
 }
 
 const colours = await made("colours.js");
-const coloursName = `colours-${digest(colours, "hex").slice(0, 12)}.js`;
-writeFileSync(join(out, coloursName), colours);
+/** Its address: what is loaded later is named for what is in it. @param {string} name @param {string} text */
+function kept(name, text) {
+  const file = `${name}-${digest(text, "hex").slice(0, 12)}.js`;
+  writeFileSync(join(out, file), text);
+  return JSON.stringify(`/page/${file}`);
+}
+const later = await made("later.js", {}, [lent, unindented]);
 
 const style = await made("style/page.css");
-const told = { COLOURS: JSON.stringify(`/page/${coloursName}`) };
+const told = { COLOURS: kept("colours", colours), LATER: kept("later", later) };
 const draft = await made("main.js", { ...told, BUILD: '""' });
 const number = digest(draft + style, "hex").slice(0, 12);
 // What ends a script element early would be text of ours, in a literal: there it means the same.
@@ -86,4 +110,4 @@ writeFileSync(join(out, "licences.txt"), licences.join(`\n${"-".repeat(79)}\n\n`
 
 /** @param {string} text */
 const kB = (text) => (gzipSync(text, { level: 9 }).length / 1000).toFixed(1);
-console.log(`page ${kB(html)} kB gz, code colours ${kB(colours)} kB gz, ${bundled.size} packages`);
+console.log(`page ${kB(html)} kB gz, code colours ${kB(colours)} kB gz, later ${kB(later)} kB gz, ${bundled.size} packages`);

@@ -1,5 +1,8 @@
 /** The address of `colours.js` as it was built; its name changes with it. */
 declare const COLOURS: string;
 
+/** That of `later.js`. */
+declare const LATER: string;
+
 /** What a later build has other than an earlier one. */
 declare const BUILD: string;

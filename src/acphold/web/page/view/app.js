@@ -3,17 +3,17 @@
 import { useEffect } from "preact/hooks";
 import { Away } from "./away.js";
 import { Conversation } from "./conversation.js";
-import { Decisions } from "./decisions.js";
 import { Home } from "./home.js";
 import { html } from "./html.js";
+import { Later } from "./later.js";
 import { NewSession } from "./new_session.js";
 import { place } from "./places.js";
 import { SignIn } from "./sign_in.js";
-import { Usage } from "./usage.js";
 
 /** @param {{desk: import("../model/desk.js").Desk, problem: string}} props */
 export function App({ desk, problem }) {
   const { name, id, seq } = place.value;
+  const isOpen = ["session", "new", "usage", "decisions"].includes(name);
   const waiting = desk.inbox.value.length;
   useEffect(() => {
     if (name !== "session") document.title = waiting ? `(${waiting}) acphold` : "acphold";
@@ -24,16 +24,14 @@ export function App({ desk, problem }) {
   }
   return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => (event.preventDefault(), document.getElementById("main")?.focus())}>Skip to the conversation</a>
     <${Away} server=${desk.server} />
-    <div class=${`panes ${name ? "has-open" : ""}`}>
-      <${Home} desk=${desk} current=${name === "session" ? id : ""} />
+    <div class=${`panes ${isOpen ? "has-open" : ""}`}>
+      <${Home} desk=${desk} current=${name === "session" ? id : ""} isAll=${!isOpen} />
       ${name === "session"
         ? html`<${Conversation} key=${id} desk=${desk} id=${id} seq=${seq} />`
         : name === "new"
           ? html`<${NewSession} desk=${desk} />`
-          : name === "usage"
-            ? html`<${Usage} />`
-            : name === "decisions"
-              ? html`<${Decisions} />`
-          : html`<main class="plain nothing" id="main" tabindex="-1"><p class="aside">Choose a session, or begin one.</p></main>`}
+          : isOpen
+            ? html`<${Later} key=${name} name=${name === "usage" ? "Usage" : "Decisions"} />`
+            : html`<aside class="plain nothing" aria-label="Nothing is open"><p class="aside">Choose a session, or begin one.</p></aside>`}
     </div>`;
 }

@@ -3,8 +3,8 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { baseName, called, line, visible } from "../model/text.js";
 import { Composer } from "./composer.js";
 import { Entries } from "./entries.js";
-import { Find } from "./find.js";
 import { html } from "./html.js";
+import { Later } from "./later.js";
 import { SessionMenu } from "./session_menu.js";
 import { QuestionView } from "./question.js";
 import { State } from "./rows.js";
@@ -35,7 +35,7 @@ export function Conversation({ desk, id, seq }) {
       <button type="button" class="to-prompt" onClick=${toPrompt} title="To the prompt before" aria-label="To the prompt before">↑</button>
       <${SessionMenu} desk=${desk} id=${id} row=${row} title=${title} session=${session} find=${() => setFinding(true)} />
     </header>
-    ${isFinding && html`<${Find} session=${session} done=${() => setFinding(false)} />`}
+    ${isFinding && html`<${Later} name="Find" session=${session} done=${() => setFinding(false)} />`}
     ${status === "missing" && html`<p class="empty">There is no such session, or it is not for this device.</p>`}
     ${status === "failed" && html`<p class="empty">It cannot be read now: ${line(session.problem.value)}</p>`}
     <${Reading} key=${id} session=${session} seq=${seq} />
@@ -125,7 +125,7 @@ function Reading({ session, seq }) {
   const move = () => void (moved.current = performance.now());
   return html`<div class="reading">
     <div class="entries" ref=${box} onScroll=${onScroll} onWheel=${move} onTouchMove=${move} onPointerDown=${move} onKeyDown=${move} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
-      <div class="sheet" ref=${sheet}><div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
+      <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
       <${Entries} items=${session.timeline.items} version=${changes} /></div>
     </div>
     ${!isAtEnd && html`<button type="button" class="to-end" onClick=${() => (setAtEnd(true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}

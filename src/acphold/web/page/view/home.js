@@ -14,8 +14,8 @@ const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Live"
 /** Sessions of a project that are shown before somebody asks for more. */
 const FIRST = 6;
 
-/** @param {{desk: import("../model/desk.js").Desk, current: string}} props */
-export function Home({ desk, current }) {
+/** `isAll` while nothing else is open. @param {{desk: import("../model/desk.js").Desk, current: string, isAll: boolean}} props */
+export function Home({ desk, current, isAll }) {
   const [filter, setFilter] = useState("");
   const [words, setWords] = useState("");
   const rows = desk.listed.value;
@@ -27,11 +27,12 @@ export function Home({ desk, current }) {
   const others = useRows(sought, filter === "archived");
   const listed = rows.filter((row) => fits(row) && (!sought || isNamed(row)));
   const shown = filter === "archived" ? others : [...listed, ...others.filter((row) => !desk.rows.value.has(row.sessionId))];
-  return html`<nav class="home" aria-label="Sessions">
-    <header class="bar"><a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>
+  const mark = html`<a class="mark" href="#/"><span aria-hidden="true"></span>acphold</a>`;
+  return html`<${isAll ? "main" : "nav"} class="home" id=${isAll ? "main" : undefined} tabindex="-1" aria-label="Sessions">
+    <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
       <a class="button" href="#/usage">Usage</a><a class="button main" href="#/new">New</a></header>
     <div class="scroll">
-      <${Inbox} desk=${desk} />
+      <${Inbox} desk=${desk} current=${current} />
       <search><input type="search" placeholder="Search all that was said" aria-label="Search sessions and all that was said" value=${words} onInput=${(/** @type {any} */ event) => setWords(event.target.value)} /></search>
       <div class="filters" role="group" aria-label="Which sessions">${FILTERS.map(([name, title]) => {
         const number = name ? rows.filter((row) => (name === "live" ? row.live !== null : standing(row)[0] === name)).length : rows.length;
@@ -44,7 +45,7 @@ export function Home({ desk, current }) {
       ${!desk.isListed.value && html`<p class="empty aside">Reading the sessions…</p>`}
       <${Notices} />
     </div>
-  </nav>`;
+  <//>`;
 }
 
 /** Sessions that the feed does not have: those that are old and have the words, or are archived. @param {string} words @param {boolean} isArchived */

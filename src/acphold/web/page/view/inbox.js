@@ -11,10 +11,11 @@ const LATER = "acphold later";
 /** Questions that somebody has put off on this device. */
 const putOff = () => /** @type {string[]} */ (JSON.parse(localStorage.getItem(LATER) ?? "[]"));
 
-/** @param {{desk: import("../model/desk.js").Desk}} props */
-export function Inbox({ desk }) {
+/** @param {{desk: import("../model/desk.js").Desk, current: string}} props */
+export function Inbox({ desk, current }) {
   const [later, setLater] = useState(putOff);
-  const waiting = desk.inbox.value;
+  // What the session that is open asks is asked beside it.
+  const waiting = desk.inbox.value.filter((each) => each.sessionId !== current);
   if (waiting.length === 0) return null;
   /** @param {string} id */
   const toggle = (id) => {

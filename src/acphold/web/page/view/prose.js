@@ -60,8 +60,8 @@ function token(token) {
     case "paragraph":
       return html`<p>${tokens(token.tokens)}</p>`;
     case "heading":
-      // Below the headings of the page, whatever an agent thinks of its own words.
-      return html`<div class="heading" role="heading" aria-level=${Math.min(6, token.depth + 2)}>${tokens(token.tokens)}</div>`;
+      // Below the headings of the page, and all on one level, whatever an agent thinks of its words.
+      return html`<div class=${`heading depth-${token.depth}`} role="heading" aria-level="3">${tokens(token.tokens)}</div>`;
     case "list":
       return token.ordered
         ? html`<ol start=${token.start || 1}>${token.items.map(item)}</ol>`

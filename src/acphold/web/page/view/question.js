@@ -15,7 +15,7 @@ import { commandOf, Input, Produced } from "./tool_call.js";
 export function QuestionView({ asked, call, who, answer, later }) {
   const { method, params } = asked;
   const isBusy = asked.state === "answering";
-  return html`<section class="question" aria-label=${`${who} asks you`} aria-busy=${isBusy}>
+  return html`<section class="question" aria-label=${`${who} asks: ${line(params.toolCall?.title ?? call?.title ?? params.message, 80)}`} aria-busy=${isBusy}>
     <header><span class="lamp" aria-hidden="true"></span><h2>${who} asks</h2>${later && html`<button type="button" class="quiet" onClick=${later} disabled=${isBusy}>Later</button>`}</header>
     ${method === "session/request_permission"
       ? html`<${Permission} params=${params} call=${call} answer=${answer} isBusy=${isBusy} />`

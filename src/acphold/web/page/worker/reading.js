@@ -8,7 +8,7 @@
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PAGE = `page ${BUILD}`;
 const READ = "read";
-const FILES = ["/", COLOURS, "/manifest.webmanifest", "/page/icon.svg"];
+const FILES = ["/", COLOURS, LATER, "/manifest.webmanifest", "/page/icon.svg"];
 
 /** Pages of the journal that are kept; beyond them the oldest go. */
 const MOST = 600;

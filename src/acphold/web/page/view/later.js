@@ -1,0 +1,25 @@
+// A view of `later.js`, as soon as that is loaded.
+import * as hooks from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
+import { HOW } from "./entries.js";
+import { html } from "./html.js";
+import { sessionPlace } from "./places.js";
+
+// By what they import it as: see build.mjs.
+/** @type {any} */ (globalThis).lent = {
+  "preact/hooks": hooks,
+  "./html.js": { html },
+  "./places.js": { sessionPlace },
+  "./entries.js": { HOW },
+};
+
+/** @param {{name: "Decisions" | "Find" | "Usage", [prop: string]: any}} props */
+export function Later({ name, ...props }) {
+  const [views, setViews] = useState(/** @type {any} */ (null));
+  const [problem, setProblem] = useState("");
+  useEffect(() => {
+    import(LATER).then(setViews, () => setProblem("This cannot be loaded now."));
+  }, []);
+  if (problem) return html`<main class="plain" id="main"><p class="empty" role="alert">${problem}</p></main>`;
+  return views && html`<${views[name]} ...${props} />`;
+}
