@@ -170,6 +170,16 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
     assert "You said: quick: on" in on.stdout, on.stderr
 
 
+def test_a_person_who_pairs_in_a_terminal_is_told_how_to_go_on(served: Served) -> None:
+    code = f"{served.url}#pair={served.pair}"
+    for url in (code, code, served.url):  # the code is used up, and this machine known by it
+        with terminal([*ACPHOLD, "connect", url], laptop(served)) as one:
+            one.until("lets this machine in", "acphold list --server http://localhost")
+            assert one.ended() == 0
+    unknown = far(served, "show", "nothing", "--server", served.url)
+    assert f"`acphold list --server {served.url} --all --archived`" in unknown.stderr
+
+
 def test_sessions_of_a_server_are_exported_as_there(served: Served, tmp_path: Path) -> None:
     server = ("--server", f"{served.url}#pair={served.pair}")
     for said in ("quick: apples", "quick: pears"):

@@ -102,12 +102,17 @@ async def test_a_command_that_paired_with_an_authoritys_file_finds_it_again(
     for words in (("connect", "--ca", str(authority.ca), code), ("connect", far.url)):
         async with acphold.connect(*ACPHOLD, *words, env=env) as agent:
             await agent.new_session(cwd=far.folder)
-    listing = await asyncio.create_subprocess_exec(
-        *ACPHOLD, "list", "--all", "--server", "desk", env=env, stdout=asyncio.subprocess.PIPE
-    )
-    listed, _ = await listing.communicate()
-    assert listing.returncode == 0
-    assert b"demo-agent" in listed
+    stranger = env | {"XDG_STATE_HOME": str(tmp_path / "other"), "ACPHOLD_TOKEN": far.token()}
+    for words, known in (
+        (("--server", "desk"), env),
+        (("--server", far.url, "--ca", str(authority.ca)), stranger),
+    ):
+        listing = await asyncio.create_subprocess_exec(
+            *ACPHOLD, "list", "--all", *words, env=known, stdout=asyncio.subprocess.PIPE
+        )
+        listed, _ = await listing.communicate()
+        assert listing.returncode == 0
+        assert b"demo-agent" in listed
 
 
 def test_this_machine_is_behind_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -135,7 +135,7 @@ def main(arguments: Sequence[str]) -> int:
         code = _run(arguments)
         sys.stdout.flush()
     except AcpholdError as error:
-        print(visible(f"acphold: {_told(error)}"), file=sys.stderr)
+        print(visible(f"acphold: {_told(error, arguments)}"), file=sys.stderr)
         return exit_code(error)
     except BrokenPipeError:
         _discard_output()  # `| head` has seen enough
@@ -159,11 +159,14 @@ _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """What becomes of writing into a file that a shell has opened for us."""
 
 
-def _told(error: AcpholdError) -> str:
+def _told(error: AcpholdError, arguments: Sequence[str]) -> str:
     """What a person is told; on the wire some of it goes without saying."""
     match error:
         case UnknownSessionError():
-            return f"{error}; `acphold list --all --archived` shows those that there are"
+            from acphold.cli.servers import typed_server
+
+            there = typed_server(arguments)
+            return f"{error}; `acphold list{there} --all --archived` shows those that there are"
         case RemoteError():
             from acphold.cli.log import with_log
 

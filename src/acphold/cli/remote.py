@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import socket
 import sys
 from typing import Final
@@ -36,9 +37,26 @@ NO_PAIRING: Final = "nothing pairs there: it is no `acphold serve`"
 
 
 def serve_editor(server: FarServer) -> int:
-    """Speak ACP on stdio, with what is served there; pairs first where its URL has a code."""
+    """Speak ACP on stdio, with what is served there; pairs first where its URL has a code.
+
+    On a terminal there is no editor: a person pairs this machine, and is told how to go on.
+    """
+    if sys.stdin.isatty():
+        asyncio.run(_pair_person(server))
+        return Exit.OK
     streams = claim_stdio()
     return asyncio.run(_serve_editor(server, streams))
+
+
+async def _pair_person(server: FarServer) -> None:
+    token = await paired(server)
+    # Nothing is said of pairing where we are not let in afterwards.
+    dial = Dial(server.url, token, seconds=SECONDS, limit=MAX_MESSAGE, ca=server.ca)
+    await (await dial()).aclose()
+    url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
+    print(f"{visible(origin_of(server.url))} lets this machine in. In this terminal:\n")
+    print(f"  acphold list{server.typed}\n  acphold chat{server.typed}\n")
+    print(f"As the command of an agent, in an editor: acphold connect {url}")
 
 
 async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from acphold.cli.command_line import Parser, UsageError
@@ -56,6 +57,16 @@ def server_of(given: str | None, ca: str | None, journal: str | None) -> FarServ
     from acphold.client.known_servers import url_of  # late: most commands are for this machine
 
     return checked(url_of(named), ca)
+
+
+def typed_server(arguments: Sequence[str]) -> str:
+    """` --server URL` as these arguments have it, to be told to a person; "" where they do not."""
+    words = iter(arguments)
+    for word in words:
+        flag, mark, given = word.partition("=")
+        if flag == "--server":
+            return FarServer(given if mark else next(words, "")).typed
+    return ""
 
 
 def checked(url: str, ca: str | None) -> FarServer:

@@ -113,44 +113,40 @@ async def connect(
 
     Raises AgentStartError.
     """
-    program = ProgramStart(
-        command=tuple(os.fspath(word) for word in command),
-        cwd=None if cwd is None else absolute(cwd),
-        env=env,
-        log_file=None if log_file is None else os.fspath(log_file),
-        show_stderr=show_stderr,
-    )
     if bool(command) is (session is not None):
         raise DeclarationError("connect needs the command of an agent, or else a session")
+    words = tuple(os.fspath(word) for word in command)
+    start_timeout = options.get("start_timeout", START_TIMEOUT)
+    max_message = options.get("max_message", MAX_MESSAGE)
     if session is not None:
         from acphold.client.journal_endpoints import OwnerEndpoint  # brings SQLite
 
         endpoint: Endpoint = OwnerEndpoint(session, journal)
-    elif len(program.command) == 1 and is_url(program.command[0]):
+    elif len(words) == 1 and is_url(words[0]):
         from acphold.client.server_endpoint import ServerEndpoint  # brings TLS
 
+        trusted = None if ca is None else os.fspath(ca)
         endpoint = ServerEndpoint(
-            program.command[0],
-            token,
-            seconds=options.get("start_timeout", START_TIMEOUT),
-            limit=options.get("max_message", MAX_MESSAGE),
-            ca=None if ca is None else os.fspath(ca),
-        )
-    elif durable:
-        from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
-
-        endpoint = DurableEndpoint(
-            program,
-            ServeOptions(
-                journal=journal,
-                cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
-                max_message=options.get("max_message", MAX_MESSAGE),
-            ),
-            name=name,
-            start_timeout=options.get("start_timeout", START_TIMEOUT),
+            words[0], token, seconds=start_timeout, limit=max_message, ca=trusted
         )
     else:
+        program = ProgramStart(
+            command=words,
+            cwd=None if cwd is None else absolute(cwd),
+            env=env,
+            log_file=None if log_file is None else os.fspath(log_file),
+            show_stderr=show_stderr,
+        )
         endpoint = ProgramEndpoint(program)
+        if durable:
+            from acphold.client.journal_endpoints import DurableEndpoint  # brings all of the server
+
+            served = ServeOptions(
+                journal=journal,
+                cancel_grace=options.get("cancel_grace", CANCEL_GRACE),
+                max_message=max_message,
+            )
+            endpoint = DurableEndpoint(program, served, name=name, start_timeout=start_timeout)
     async with connected_to(endpoint, **options) as agent:
         yield agent
 
