@@ -51,6 +51,10 @@ HEARTBEAT: Final = b": keepalive\n\n"
 UNUSED_SECONDS: Final = 120.0
 """How long a connection is kept that has no stream open, and posts nothing."""
 
+BARE_SECONDS: Final = 0.05
+"""How long a position that nothing is told with waits for what follows: else each prompt would wake
+its client twice."""
+
 STREAMS: Final = 256
 """Streams of one connection."""
 
@@ -122,6 +126,7 @@ class EventStream:
         self._events: list[bytes] = []
         self._news = asyncio.Event()
         self._reader = 0
+        self._late: asyncio.TimerHandle | None = None
         self.size = 0
 
     @property
@@ -129,9 +134,18 @@ class EventStream:
         """Whether somebody reads it."""
         return self._reader > 0
 
-    def add(self, event: bytes) -> None:
+    def add(self, event: bytes, *, may_wait: bool = False) -> None:
+        """Say this; what may wait is said with what follows, if that comes in a moment."""
         self._events.append(event)
         self.size += len(event)
+        if not may_wait:
+            self._news.set()
+        elif self._late is None:
+            loop = asyncio.get_running_loop()
+            self._late = loop.call_later(BARE_SECONDS, self._say_late)
+
+    def _say_late(self) -> None:
+        self._late = None
         self._news.set()
 
     def open(self) -> AsyncIterator[bytes]:
@@ -176,7 +190,7 @@ class EventStream:
 
 
 class HttpTransport:
-    """The transport (`rpc.transport`) of a connection over HTTP; see the module.
+    """The transport of a connection over HTTP (`rpc.transport.OfferingTransport`); see the module.
 
     `id` is that of the connection, `token` that of who made it.
     """
@@ -186,6 +200,9 @@ class HttpTransport:
         self.token = token
         self._posted: asyncio.Queue[bytes] = asyncio.Queue()
         self._posted_bytes = 0
+        self._offer: Callable[[bytes], bool] | None = None
+        self._is_waiting = False
+        self._failed: BaseException | None = None
         self._changed = asyncio.Event()
         self._connection = EventStream(self._tell_change)
         self._sessions: dict[str, EventStream] = {}
@@ -223,14 +240,35 @@ class HttpTransport:
         return None if answer is None else await answer
 
     def _take(self, line: bytes) -> None:
+        if self._is_waiting and self._offer is not None and self._posted.empty():
+            try:
+                if self._offer(line):
+                    return
+            except BaseException as exc:  # which is for who receives
+                self._failed = exc
         self._posted.put_nowait(line)
         self._posted_bytes += len(line)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the other side may still read us."""
+        return not self.is_over
+
+    def offer_to(self, take: Callable[[bytes], bool]) -> None:
+        """Offer what is posted while somebody waits in `receive` to `take` first."""
+        self._offer = take
 
     async def receive(self) -> bytes:
         """The next message that was posted; b"" once the connection has ended, and ever after."""
         if self.is_over and self._posted.empty():
             return b""
-        line = await self._posted.get()
+        self._is_waiting = True
+        try:
+            line = await self._posted.get()
+        finally:
+            self._is_waiting = False
+        if self._failed is not None:
+            raise self._failed
         self._posted_bytes -= len(line)
         self._changed.set()
         return line
@@ -254,10 +292,11 @@ class HttpTransport:
             return
         session_id = message.session_id
         position = told_position(bytes(message.params))
-        event = _event(line, position)
+        stream = self._stream_of(session_id)
         if position is not None and is_bare(bytes(message.params)):
-            event = b"id: %d\n\n" % position
-        self._stream_of(session_id).add(event)
+            stream.add(b"id: %d\n\n" % position, may_wait=True)
+        else:
+            stream.add(_event(line, position))
 
     def _route_response(self, id_: bytes, line: bytes) -> None:
         asked = self._asked.pop(id_, NOBODY)
