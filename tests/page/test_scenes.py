@@ -1,0 +1,281 @@
+"""What a person does with the page, from pairing on, and what they see when something is away."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from pathlib import Path
+
+import pytest
+from playwright.async_api import BrowserContext, CDPSession, Page, Request, expect
+
+import acphold
+from tests.npm import installed
+from tests.page.conftest import ask, steps
+from tests.web.conftest import Served
+
+pytestmark = pytest.mark.interop
+
+AXE = "axe-core@4.14.1"
+
+SAID = steps({"say": "One **bold** word.\n\n```py\nprint(1)\n```\n"})
+
+
+async def opened(page: Page, session_id: str) -> None:
+    """The conversation is on the screen, and may be written in."""
+    await page.goto(f"{page.url.partition('#')[0]}#/session/{session_id}")
+    await page.get_by_role("textbox", name="Prompt").wait_for()
+
+
+async def typed(page: Page, words: str) -> None:
+    area = page.get_by_role("textbox", name="Prompt")
+    await area.fill(words)
+    await area.press("Enter")
+
+
+async def test_a_session_is_read_and_gone_on_with(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(SAID)
+    await page.locator("a.session").first.click()
+    await expect(page.locator("strong", has_text="bold")).to_be_visible()
+    await typed(page, steps({"say": "And more."}))
+    await expect(page.get_by_text("And more.", exact=True)).to_be_visible()
+    assert "#pair" not in page.url
+
+
+async def test_what_waits_is_answered_in_the_inbox_with_the_whole_command_in_sight(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    command = "rm -rf build && " + " ".join(f"step{n}" for n in range(80)) + " && last-step"
+    turn = session.prompt(steps(ask(title="Run it", rawInput={"command": command}), {"say": "ok"}))
+    question = page.locator("section.question")
+    await expect(question).to_contain_text("last-step")
+    await question.get_by_role("button", name="Later").click()
+    await expect(page.locator("section.inbox summary")).to_contain_text("Later")
+    await page.locator("section.inbox summary").click()
+    await page.locator("button.later").click()
+    await question.get_by_role("button", name="Go on").click()
+    ended = await asyncio.wait_for(turn, 30)
+    assert '"go"' in ended.text
+    await expect(page.locator("section.inbox")).to_have_count(0)
+
+
+async def test_what_was_said_is_found_and_opens_at_its_place(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": "There is a needle in it."}))
+    await page.get_by_role("searchbox").fill("needle")
+    hit = page.locator("section.hits a.session").first
+    await expect(hit.locator("mark").first).to_contain_text("needle")
+    await hit.click()
+    await expect(page.get_by_text("There is a needle in it.").last).to_be_visible()
+
+
+HOSTILE = [
+    "<script>alert(1)</script><img src=x onerror=alert(2)><svg onload=alert(3)>",
+    "[a link](javascript:alert(4)) <a href='javascript:alert(5)'>x</a>",
+    "abc \u202e gnp.exe \u2066 end",
+    "| a | b |\n|---|---|\n| <iframe srcdoc='<script>alert(6)</script>'> | x |",
+    "![x](http://127.0.0.1:1/x)",
+    "<section class='question'><h2>agent asks</h2><button>Allow</button></section>",
+    "</script><script>alert(7)</script>",
+]
+
+
+async def test_nothing_that_an_agent_says_runs_or_passes_for_the_page(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    asked_outside: list[str] = []
+    origin = page.url.partition("#")[0]
+
+    def note(request: Request) -> None:
+        if not request.url.startswith((origin, "blob:")):
+            asked_outside.append(request.url)
+
+    page.on("request", note)
+    session = await agent.new_session(cwd=tmp_path)
+    told = [{"say": f"{text}\n\n"} for text in HOSTILE]
+    call = {"sessionUpdate": "tool_call", "toolCallId": "t\u202e1", "title": HOSTILE[0]}
+    await session.prompt(steps(*told, {"update": call}, {"say": "the end of it"}))
+    await opened(page, session.id)
+    await expect(page.get_by_text("the end of it", exact=True)).to_be_visible()
+    sheet = page.locator(".sheet")
+    for tag in ("script", "img[src^=http]", "svg[onload]", "iframe", "section.question"):
+        assert await sheet.locator(tag).count() == 0, tag
+    assert await page.locator("a[href^='javascript']").count() == 0
+    assert "\u202e" not in await sheet.inner_text()
+    assert asked_outside == []
+
+
+async def test_a_line_of_ten_megabytes_leaves_the_page_usable(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"flood of": ["x" * 1024, 10_240]}, {"say": " the end of it"}))
+    await opened(page, session.id)
+    await typed(page, steps({"say": "Still here."}))
+    await expect(page.get_by_text("Still here.", exact=True)).to_be_visible()
+
+
+async def test_a_server_that_is_away_is_said_and_what_was_sent_meanwhile_arrives_once(
+    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": "before"}))
+    await opened(page, session.id)
+    await device.set_offline(True)
+    await page.evaluate("dispatchEvent(new Event('offline'))")
+    await typed(page, steps({"say": "said once"}))
+    await expect(
+        page.get_by_text(re.compile("Kept on this device|On its way")).first
+    ).to_be_visible()
+    await device.set_offline(False)
+    await page.evaluate("dispatchEvent(new Event('online'))")
+    await expect(page.get_by_text("said once", exact=True)).to_be_visible(timeout=60_000)
+    prompts = page.locator(".of-prompt", has_text="said once")
+    await expect(prompts).to_have_count(1)
+
+
+async def test_a_server_that_was_killed_is_said_and_comes_back_by_itself(
+    page: Page, served: Served
+) -> None:
+    served.process.kill()
+    await expect(page.locator(".away-bar")).to_contain_text("Not connected since", timeout=60_000)
+    # Where it was, as a service is started again.
+    port = served.url.rpartition(":")[2].strip("/")
+    served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
+    served.start_again()
+    await expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
+
+
+async def test_a_device_whose_token_is_revoked_is_told_to_pair_again(
+    page: Page, served: Served
+) -> None:
+    tokens = served.run("token", "list").splitlines()[1:]
+    (device,) = [line.split()[0] for line in tokens if "Chrome on" in line]
+    served.run("token", "revoke", device)
+    await expect(page.get_by_role("heading", name="Pair this device")).to_be_visible(timeout=60_000)
+    assert await page.locator("a.session").count() == 0
+
+
+async def test_a_tab_that_was_frozen_has_all_that_came_meanwhile_once(
+    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    tools = await device.new_cdp_session(page)
+    for number in range(3):
+        await tools.send("Page.setWebLifecycleState", {"state": "frozen"})
+        await session.prompt(steps({"say": f"while away {number}."}))
+        await tools.send("Page.setWebLifecycleState", {"state": "active"})
+        said = page.get_by_text(f"while away {number}.", exact=True)
+        await expect(said).to_be_visible(timeout=60_000)
+        await expect(said).to_have_count(1)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+async def test_axe_finds_nothing(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, scheme: str
+) -> None:
+    await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+    session = await agent.new_session(cwd=tmp_path)
+    call = {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "t1",
+        "title": "Edit a.py",
+        "kind": "edit",
+        "content": [{"type": "diff", "path": "/a.py", "oldText": "1\n", "newText": "2\n"}],
+    }
+    turn = session.prompt(
+        steps({"think": "Hm."}, {"say": "# A head\n\ntext"}, {"update": call}, ask())
+    )
+    source = (installed(AXE) / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    tools = await page.context.new_cdp_session(page)
+    await page.locator("section.question").first.wait_for()
+    for place in ("#/", f"#/session/{session.id}", "#/new"):
+        await page.goto(page.url.partition("#")[0] + place)
+        await page.locator(READY[place.split("/")[1]]).first.wait_for()
+        world = await tools.send("Page.createIsolatedWorld", {"frameId": await frame(tools)})
+        context = world["executionContextId"]
+        for script in (source, "axe.run().then((it) => JSON.stringify(it.violations))"):
+            done = await tools.send(
+                "Runtime.evaluate",
+                {"expression": script, "contextId": context, "awaitPromise": True},
+            )
+            assert "exceptionDetails" not in done, done
+        found = json.loads(done["result"]["value"])
+        told = [(it["id"], [node["html"] for node in it["nodes"]]) for it in found]
+        assert told == [], place
+    session.cancel()
+    await turn
+
+
+READY = {"": "section.question", "session": ".asking section.question", "new": "main form"}
+"""What is there once a place is."""
+
+
+async def frame(tools: CDPSession) -> str:
+    tree = await tools.send("Page.getFrameTree")
+    return str(tree["frameTree"]["frame"]["id"])
+
+
+async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answer(
+    page: Page, device: BrowserContext, served: Served
+) -> None:
+    await device.grant_permissions(["notifications"], origin=served.url)
+    await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
+    tools = await device.new_cdp_session(page)
+    found: list[str] = []
+    tools.on(
+        "ServiceWorker.workerRegistrationUpdated",
+        lambda it: found.extend(each["registrationId"] for each in it["registrations"]),
+    )
+    await tools.send("ServiceWorker.enable")
+    async with asyncio.timeout(30):
+        while not found:  # noqa: ASYNC110 - the event is a list here
+            await asyncio.sleep(0.05)
+
+    async def push(data: str) -> None:
+        message = {"origin": served.url, "registrationId": found[0], "data": data}
+        await tools.send("ServiceWorker.deliverPushMessage", message)
+
+    shown = (
+        "navigator.serviceWorker.ready.then((it) => it.getNotifications())"
+        ".then((all) => all.map((it) => [it.title, it.body, it.data]))"
+    )
+    await push('{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}')
+    await page.wait_for_function(f"() => {shown}.then((all) => all.length === 1)")
+    assert await page.evaluate(shown) == [["T", "Run it", "#/session/s%2F1@7"]]
+    await push('{"count":2,"title":"2 questions wait for you","body":"b","isNews":true}')
+    await page.wait_for_function(f"() => {shown}.then((all) => all[0][0].startsWith('2'))")
+    assert len(await page.evaluate(shown)) == 1
+    await push('{"count":0}')
+    await page.wait_for_function(f"() => {shown}.then((all) => all.length === 0)")
+
+
+@pytest.mark.parametrize("width", [360, 768, 1440])
+async def test_no_screen_is_too_narrow_for_what_is_on_it(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path, width: int
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    table = "| a | b |\n|---|---|\n| " + "wide " * 40 + " | " + "x" * 300 + " |\n"
+    turn = session.prompt(
+        steps({"say": f"{table}\n\n```\n{'y' * 400}\n```\n"}, ask(title="Run " + "z" * 300))
+    )
+    await page.set_viewport_size({"width": width, "height": 800})
+    for place in ("#/", f"#/session/{session.id}", "#/new"):
+        await page.goto(page.url.partition("#")[0] + place)
+        await page.locator(READY[place.split("/")[1]]).first.wait_for()
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert await page.evaluate(wide) <= 0, place
+        for scheme in ("light", "dark"):
+            await page.emulate_media(color_scheme="dark" if scheme == "dark" else "light")
+            name = place.split("/")[1] or "home"
+            await page.screenshot(path=tmp_path / f"{name}-{width}-{scheme}.png")
+    session.cancel()
+    await turn
