@@ -186,3 +186,53 @@ def test_what_was_read_is_there_without_a_network(
     expect(page.locator(".away-bar")).to_contain_text("Not connected since")
     served.start_again()
     expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
+
+
+def test_a_page_that_slept_shows_what_it_missed(
+    page: Page, served: Served, tmp_path: Path, context: BrowserContext
+) -> None:
+    begin(page, served, tmp_path / "rows", "Which disagree?")
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    chrome = context.new_cdp_session(page)
+    chrome.send("Page.setWebLifecycleState", {"state": "frozen"})
+    other = context.new_page()
+    other.goto(page.url)
+    prompt(other, "Said while it slept")
+    expect(other.get_by_role("cell", name="when.py")).to_have_count(2)
+    other.close()
+    chrome.send("Page.setWebLifecycleState", {"state": "active"})
+    expect(page.locator("article.prompt", has_text="Said while it slept")).to_have_count(1)
+    expect(page.get_by_role("cell", name="when.py")).to_have_count(2)
+
+
+def test_two_pages_agree_and_what_waits_in_one_that_is_closed_is_sent_once_by_the_other(
+    page: Page, served: Served, tmp_path: Path, context: BrowserContext
+) -> None:
+    begin(page, served, tmp_path / "rows", "flood 3000")
+    expect(page.get_by_text("word9 ")).to_be_visible()
+    prompt(page, "Which disagree?")
+    expect(page.locator(".sending")).to_contain_text("Arrived; it waits for its turn")
+    other = context.new_page()
+    other.goto(page.url)
+    expect(other.locator("article.prompt", has_text="flood")).to_have_count(1)
+    page.close()
+    expect(other.get_by_text("That was all.")).to_be_visible(timeout=60_000)
+    expect(other.get_by_role("cell", name="when.py")).to_have_count(1)
+    expect(other.locator("article.prompt", has_text="Which disagree?")).to_have_count(1)
+    expect(other.locator(".sending")).to_have_count(0)
+
+
+def test_a_long_session_opens_at_its_end_and_finds_what_was_said_at_its_beginning(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    begin(page, served, tmp_path / "rows", "Where is the needle?")
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    prompt(page, "flood 2000")
+    expect(page.get_by_text("That was all.")).to_be_visible(timeout=60_000)
+    page.reload()
+    expect(page.get_by_text("That was all.")).to_be_in_viewport()
+    page.get_by_label("More").click()
+    page.get_by_role("button", name="Find", exact=True).click()
+    page.get_by_label("Find in this session").fill("needle")
+    page.keyboard.press("Enter")
+    expect(page.get_by_text("Where is the needle?").last).to_be_in_viewport(timeout=60_000)

@@ -30,7 +30,7 @@ const unindented = {
 const LENT = /** @type {Record<string, string[]>} */ ({
   "preact/hooks": ["useEffect", "useRef", "useState"],
   "./html.js": ["html"],
-  "./places.js": ["sessionPlace"],
+  "./places.js": ["go", "sessionPlace"],
   "./entries.js": ["HOW"],
 });
 

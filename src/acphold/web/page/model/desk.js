@@ -169,14 +169,14 @@ export class Desk {
 
   /** What an earlier page has kept and nobody else is sending. */
   async #takeOver() {
-    const kept = await sends.kept().catch(() => []);
-    for (const each of kept) {
-      const take = async () => {
-        const session = this.session(each.sessionId);
-        session.resumeSending(each);
-        await session.open();
-      };
-      void take();
+    for (const { id } of await sends.kept().catch(() => [])) {
+      void sends.alone(id, async () => {
+        const left = (await sends.kept()).find((each) => each.id === id);
+        if (!left) return;  // the page that had it is done with it
+        const session = this.session(left.sessionId);
+        void session.open();
+        await session.resumeSending(left);
+      });
     }
   }
 }

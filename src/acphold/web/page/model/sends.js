@@ -56,6 +56,13 @@ export const keepDraft = (sessionId, text) =>
 /** @param {string} sessionId @returns {Promise<string | undefined>} */
 export const draft = (sessionId) => run("drafts", "readonly", (store) => store.get(sessionId));
 
+/**
+ * Do something with a prompt that no other page of this browser does at the same time: who comes
+ * later waits until the one before is done with it, or is closed.
+ * @param {string} id @param {() => Promise<void>} what
+ */
+export const alone = (id, what) => (navigator.locks ? navigator.locks.request(`prompt ${id}`, what) : what());
+
 /** `randomUUID` is there in secure contexts alone. */
 export const newId = () =>
   Array.from(crypto.getRandomValues(new Uint32Array(4)), (part) => part.toString(36)).join("");

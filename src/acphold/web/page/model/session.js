@@ -52,6 +52,8 @@ export class Session {
   /** Whether what comes may push out what was before: somebody reads at the end. */
   isAtEnd = true;
 
+  /** @type {Map<string, () => void>} */
+  #whenOver = new Map();
   #position = 0;
   #server;
   /** @type {any[]} */
@@ -213,16 +215,15 @@ export class Session {
   async prompt(content) {
     const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null };
     await sends.keep(kept).catch(() => {});  // a private window keeps nothing; it is sent all the same
-    this.sending.value = [...this.sending.value, { kept, state: "kept" }];
+    void sends.alone(kept.id, () => this.resumeSending(kept));
     await this.attach();
-    this.#send(kept);
   }
 
-  /** Take over what was kept before this page was loaded. @param {sends.Kept} kept */
+  /** Send what is kept, until it is over. @param {sends.Kept} kept @returns {Promise<void>} */
   resumeSending(kept) {
-    if (this.sending.value.some((each) => each.kept.id === kept.id)) return;
     this.sending.value = [...this.sending.value, { kept, state: "kept" }];
     this.#send(kept);
+    return new Promise((resolve) => this.#whenOver.set(kept.id, resolve));
   }
 
   /** Do without a prompt that was not sent, or was refused. @param {sends.Kept} kept */
@@ -290,6 +291,8 @@ export class Session {
   #over(kept) {
     void sends.forget(kept.id).catch(() => {});
     this.sending.value = this.sending.value.filter((each) => each.kept.id !== kept.id);
+    this.#whenOver.get(kept.id)?.();
+    this.#whenOver.delete(kept.id);
   }
 
   /** @param {sends.Kept} kept @param {Sending["state"]} state @param {string} [error] */

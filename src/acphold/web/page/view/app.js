@@ -6,14 +6,15 @@ import { Conversation } from "./conversation.js";
 import { Home } from "./home.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
-import { NewSession } from "./new_session.js";
 import { place } from "./places.js";
 import { SignIn } from "./sign_in.js";
+
+const LATER_VIEWS = /** @type {Record<string, any>} */ ({ new: "NewSession", usage: "Usage", decisions: "Decisions" });
 
 /** @param {{desk: import("../model/desk.js").Desk, problem: string}} props */
 export function App({ desk, problem }) {
   const { name, id, seq } = place.value;
-  const isOpen = ["session", "new", "usage", "decisions"].includes(name);
+  const isOpen = name === "session" || name in LATER_VIEWS;
   const waiting = desk.inbox.value.length;
   useEffect(() => {
     if (name !== "session") document.title = waiting ? `(${waiting}) acphold` : "acphold";
@@ -28,10 +29,8 @@ export function App({ desk, problem }) {
       <${Home} desk=${desk} current=${name === "session" ? id : ""} isAll=${!isOpen} />
       ${name === "session"
         ? html`<${Conversation} key=${id} desk=${desk} id=${id} seq=${seq} />`
-        : name === "new"
-          ? html`<${NewSession} desk=${desk} />`
-          : isOpen
-            ? html`<${Later} key=${name} name=${name === "usage" ? "Usage" : "Decisions"} />`
-            : html`<aside class="plain nothing" aria-label="Nothing is open"><p class="aside">Choose a session, or begin one.</p></aside>`}
+        : isOpen
+          ? html`<${Later} key=${name} name=${LATER_VIEWS[name]} desk=${desk} />`
+          : html`<aside class="plain nothing" aria-label="Nothing is open"><p class="aside">Choose a session, or begin one.</p></aside>`}
     </div>`;
 }

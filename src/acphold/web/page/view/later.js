@@ -3,17 +3,17 @@ import * as hooks from "preact/hooks";
 import { useEffect, useState } from "preact/hooks";
 import { HOW } from "./entries.js";
 import { html } from "./html.js";
-import { sessionPlace } from "./places.js";
+import { go, sessionPlace } from "./places.js";
 
 // By what they import it as: see build.mjs.
 /** @type {any} */ (globalThis).lent = {
   "preact/hooks": hooks,
   "./html.js": { html },
-  "./places.js": { sessionPlace },
+  "./places.js": { go, sessionPlace },
   "./entries.js": { HOW },
 };
 
-/** @param {{name: "Decisions" | "Find" | "Usage", [prop: string]: any}} props */
+/** @param {{name: "Decisions" | "Find" | "NewSession" | "Usage", [prop: string]: any}} props */
 export function Later({ name, ...props }) {
   const [views, setViews] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");
