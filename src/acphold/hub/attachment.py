@@ -251,6 +251,8 @@ class Attachment:
         if not lines:
             return []
         self.cursor = seq
+        if segment.first_seq == seq:
+            return [lines]
         return [line + b"\n" for line in lines[:-1].split(b"\n")]
 
     def when_reached(self, seq: int, act: Callable[[], None]) -> None:
