@@ -322,7 +322,7 @@ async def test_what_is_done_by_a_token_is_written_down_in_the_journal(journal: P
         await caller.leave()
     done = [(deed.deed, deed.name, deed.session_id) for deed in await kept.deeds(0, 10)]
     await kept.aclose()
-    assert done == [("session/new", "a phone", None), ("session/prompt", "a phone", session)]
+    assert done == [("session/new", "a phone", session), ("session/prompt", "a phone", session)]
 
 
 async def test_a_mounted_server_that_is_opened_again_sends_revoked_tokens_away(
