@@ -12,7 +12,7 @@ from pathlib import Path
 import zstandard
 
 from acphold.imports import Home, Intake, reader
-from acphold.journal.sqlite.packed_rows import LEVEL, packed, plain
+from acphold.journal.packing import LEVEL, packed, plain
 from acphold.journal.stores import open_journal
 from bench.conversation import keep, turns
 from bench.homes import fill

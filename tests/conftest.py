@@ -15,6 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+from tests.postgresql import Databases, shared
+
 # A busy machine is no fault of an example; pytest-timeout bounds each test.
 # The same examples at every run: what fails, fails again. `pytest --hypothesis-profile=search`
 # looks for new ones.
@@ -51,6 +53,14 @@ def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         patch.setenv("XDG_RUNTIME_DIR", str(folder))
         patch.setenv("XDG_STATE_HOME", str(folder / "state"))
         yield folder
+
+
+@pytest.fixture(scope="session")
+def databases(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Databases]:
+    """A PostgreSQL, which begins with the first test that needs it; see `tests.postgresql`."""
+    own = tmp_path_factory.getbasetemp()
+    with shared(own if worker_id == "master" else own.parent) as found:
+        yield found
 
 
 @pytest.fixture(scope="session")

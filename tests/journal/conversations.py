@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from acphold.history.entries import Segment
 from acphold.journal.sqlite import token_usage
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.token_usage import SessionUsage
+from acphold.journal.token_reports import SessionUsage
 from acphold.testing.journal_promises.scenes import (
     Json as Json,
 )

@@ -22,14 +22,17 @@ def test_a_url_or_a_path_names_a_file(tmp_path: Path, monkeypatch: pytest.Monkey
     assert journal_path("/odd name?%20#.db") == "/odd name?%20#.db"
 
 
-@pytest.mark.parametrize("url", ["postgresql://db/acphold", "postgres://db"])
-def test_postgresql_is_not_in_this_release(url: str) -> None:
-    with pytest.raises(JournalUnavailableError, match="not in this release"):
-        journal_path(url)
-
-
 @pytest.mark.parametrize(
-    "url", ["mysql://db", "my+sql://db", "sqlite://journal.db", "sqlite://", "", "sqlite:///"]
+    "url",
+    [
+        "mysql://db",
+        "postgresql://db",
+        "my+sql://db",
+        "sqlite://journal.db",
+        "sqlite://",
+        "",
+        "sqlite:///",
+    ],
 )
 def test_what_names_no_file_is_refused(url: str) -> None:
     with pytest.raises(JournalUnavailableError, match="journal"):

@@ -28,6 +28,13 @@ PREFIX: Final = "acphold"
 """How each token begins, so that who looks for secrets finds one."""
 
 
+KEPT_DEEDS: Final = 10_000
+"""Deeds of one token, the newest: who does much takes nothing away of what others did."""
+
+KEPT_DEEDS_MS: Final = 400 * 24 * 3600 * 1000
+"""How old a deed may get."""
+
+
 class AccessToken(Struct, frozen=True, kw_only=True):
     """What is kept of a token; times in ms since the epoch.
 

@@ -46,10 +46,6 @@ def journal_path(location: str | os.PathLike[str]) -> str:
     text = os.fspath(location)
     if (scheme := scheme_of(text)) is not None:
         rest = text.partition("://")[2]
-        if scheme in ("postgres", "postgresql"):
-            raise JournalUnavailableError(
-                f"{scheme}:// journals are not in this release; name a file: sqlite:///journal.db"
-            )
         if scheme != "sqlite":  # which may have a password in it
             raise JournalUnavailableError(
                 f"no store for {scheme}:// journals is installed; give a path, or "

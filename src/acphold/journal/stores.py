@@ -1,6 +1,7 @@
 """Stores are made here alone, from what names a journal.
 
     sqlite:////absolute.db, sqlite:///relative.db, or a path    one file: `journal.sqlite`
+    postgresql://, postgres://                                  a database: `journal.postgresql`
     any other URL                                               who has claimed its scheme
 
 A new one of ours gets a folder beside `journal.sqlite`, a scheme here, and a line in STORES of
@@ -41,7 +42,20 @@ class OpenStore(Protocol):
         """
 
 
-_registered: dict[str, OpenStore] = {}
+def open_postgresql(url: str, *, create: bool, read_transcript: ReadTranscript | None) -> Journal:
+    """The journal in a database; JournalUnavailableError, also where its driver is missing."""
+    try:
+        from acphold.journal.postgresql.store import PostgresqlJournal  # late: an optional package
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] != "psycopg":
+            raise
+        raise JournalUnavailableError(
+            "postgresql:// journals need the package psycopg: pip install 'acphold[postgres]'"
+        ) from error
+    return PostgresqlJournal(url, create=create, read_transcript=read_transcript)
+
+
+_registered: dict[str, OpenStore] = {"postgres": open_postgresql, "postgresql": open_postgresql}
 
 
 def register(scheme: str, open_store: OpenStore) -> None:

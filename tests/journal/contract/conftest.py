@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 
 import pytest
 import pytest_asyncio
@@ -13,16 +13,29 @@ from acphold.journal.stores import open_journal
 
 pytest.register_assert_rewrite("acphold.testing.journal_promises")
 
-STORES: dict[str, Callable[[Path], str]] = {
-    "sqlite": lambda folder: f"sqlite:///{folder}/journal.db",
+
+@contextmanager
+def _sqlite(request: pytest.FixtureRequest) -> Iterator[str]:
+    yield f"sqlite:///{request.getfixturevalue('tmp_path')}/journal.db"
+
+
+def _postgresql(request: pytest.FixtureRequest) -> AbstractContextManager[str]:
+    found: AbstractContextManager[str] = request.getfixturevalue("databases").new()
+    return found
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[str]]] = {
+    "sqlite": _sqlite,
+    "postgresql": _postgresql,
 }
-"""Each store by its name: the URL of a new journal, given a folder that the test has for itself."""
+"""Each store by its name: the URL of a new journal, for as long as a test runs."""
 
 
 @pytest.fixture(params=STORES)
-def location(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+def location(request: pytest.FixtureRequest) -> Iterator[str]:
     """What names the journal of this test."""
-    return STORES[request.param](tmp_path)
+    with STORES[request.param](request) as url:
+        yield url
 
 
 @pytest_asyncio.fixture

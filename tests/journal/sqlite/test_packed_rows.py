@@ -17,8 +17,8 @@ from acphold.errors import NotAJournalError
 from acphold.history import PastEntry, Segment
 from acphold.journal import Lease, NewSession, RowChange, history, state_of
 from acphold.journal.in_file import Repaired
+from acphold.journal.packing import OLD_MS, WORTH_PACKING, packed, plain
 from acphold.journal.sqlite import packed_rows
-from acphold.journal.sqlite.packed_rows import OLD_MS, WORTH_PACKING, packed, plain
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
 from tests.journal.earlier_release import taken_back

@@ -11,7 +11,7 @@ from acphold.journal import NewSession, RowChange, Tokens
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import connect
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.token_usage import reports
+from acphold.journal.token_reports import reports
 from tests.journal.conversations import cost, encode, usage_reports, used
 
 

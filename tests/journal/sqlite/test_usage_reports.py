@@ -7,7 +7,7 @@ from typing import Any
 from acphold.history import PastEntry
 from acphold.journal import NewSession, Origin, RowChange
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.token_usage import SessionUsage
+from acphold.journal.token_reports import SessionUsage
 from tests.journal.conversations import cost, encode, usage_reports, used
 
 DAY = 24 * 3600 * 1000

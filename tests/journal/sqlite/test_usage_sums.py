@@ -15,7 +15,7 @@ from acphold.history import PastEntry
 from acphold.journal import NewSession, Origin, RowChange
 from acphold.journal.journal import Grouping, Tokens, UsageSum
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.sqlite.token_usage import COUNTS, SessionUsage, UsageReport
+from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
 from tests.journal.conversations import usage_reports
 
 HOUR = 3_600_000

@@ -5,13 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-from acphold.journal.access import Deed
-
-KEPT = 10_000
-"""Deeds of one token, the newest: who does much takes nothing away of what others did."""
-
-KEPT_MS = 400 * 24 * 3600 * 1000
-"""How old a deed may get."""
+from acphold.journal.access import KEPT_DEEDS, KEPT_DEEDS_MS, Deed
 
 COLUMNS = "at, deed, name, token, session_id, address, transport"
 
@@ -48,7 +42,7 @@ def keep(connection: sqlite3.Connection, deeds: Sequence[Deed]) -> None:
         connection.execute(
             "DELETE FROM deeds WHERE token = ?1 AND id <= (SELECT id FROM deeds WHERE token = ?1"
             " ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-            (token, KEPT),
+            (token, KEPT_DEEDS),
         )
     newest = max(it.at for it in deeds)
-    connection.execute("DELETE FROM deeds WHERE at < ?", (newest - KEPT_MS,))
+    connection.execute("DELETE FROM deeds WHERE at < ?", (newest - KEPT_DEEDS_MS,))

@@ -28,6 +28,7 @@ from acphold.errors import (
     ReadOnlyJournalError,
 )
 from acphold.journal.location import NAMED_BY
+from acphold.journal.packing import DamagedRowError
 from acphold.journal.sqlite import raw_bytes
 from acphold.journal.sqlite.connection import (
     READ_ONLY,
@@ -306,9 +307,9 @@ class _LogIndex(Struct, frozen=True):
 # -- errors -------------------------------------------------------------------------------------
 
 
-Fault: TypeAlias = sqlite3.Error | UnicodeError | msgspec.MsgspecError
+Fault: TypeAlias = sqlite3.Error | UnicodeError | msgspec.MsgspecError | DamagedRowError
 
-FAULTS: Final = (sqlite3.Error, UnicodeError, msgspec.MsgspecError)
+FAULTS: Final = (sqlite3.Error, UnicodeError, msgspec.MsgspecError, DamagedRowError)
 """What the work on a journal fails with: SQLite; text that cannot be kept; and, of a damaged file,
 bytes that nobody has written like that."""
 

@@ -13,6 +13,7 @@ from zlib import crc32
 
 from acphold.errors import NewerJournalError, ReadOnlyJournalError
 from acphold.journal.location import NAMED_BY
+from acphold.journal.words_in_memory import TOKENIZER
 
 SEQ_BITS: Final = 32
 """Bits of a segment's key that hold `last_seq`; the session's number stands above them."""
@@ -103,9 +104,6 @@ _ORDER: Final = (
     "CREATE INDEX listed_both"
     " ON sessions (agent, folder, prompted, archived, updated_at, session_id)",
 )
-
-TOKENIZER: Final = "tokenize = 'unicode61 remove_diacritics 2'"
-"""What is a word in the search index; a change makes another index, so it needs another step."""
 
 _SEARCH_BY_TIME: Final = (
     "DROP TABLE words",

@@ -14,9 +14,11 @@ from msgspec import Struct
 
 from acphold.history.compaction import snapshots
 from acphold.history.fold import Fold
+from acphold.journal import settling
 from acphold.journal.in_file import Repaired
-from acphold.journal.sqlite import deletion, search_index, segments, session_rows, upkeep
+from acphold.journal.sqlite import deletion, search_index, segments, upkeep
 from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.stored_history import read_all
 
 TRIES: Final = 5
 """How often a session is counted that is settled meanwhile, as it is after every turn."""
@@ -59,7 +61,7 @@ class _Kept(Struct, frozen=True):
 
     through: int
     messages: int
-    state: upkeep.Settled | None
+    state: settling.Settled | None
 
 
 def _recounted(connection: Connection, number: int) -> bool:
@@ -93,11 +95,11 @@ def _kept(connection: sqlite3.Connection, number: int) -> _Kept | None:
 def _computed(connection: sqlite3.Connection, number: int, through: int) -> _Kept:
     folding = Fold()
     newest: dict[str, int] = {}
-    for segment in segments.read_all(connection, number, 0):
+    for segment in read_all(segments.Of(connection, number), 0):
         if segment.last_seq > through:
             break
         newest |= snapshots([segment])
         for entry in segment.entries():
             folding.add(entry)
     state = folding.state()
-    return _Kept(through, session_rows.messages(state), upkeep.Settled(state.summary(), newest))
+    return _Kept(through, settling.messages(state), settling.Settled(state.summary(), newest))

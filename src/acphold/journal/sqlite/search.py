@@ -6,21 +6,21 @@ The functions run inside a transaction of the caller's and may raise sqlite3 err
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from math import log
 from typing import Final
 
 from acphold.history.entries import Entry, Segment
-from acphold.history.words import camel_parts, with_spaces
 from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.journal import SearchHit, Sought
 from acphold.journal.location import resolved_folder
+from acphold.journal.packing import plain
 from acphold.journal.sqlite import unsettled
 from acphold.journal.sqlite.migrations import SEQ_MASK
-from acphold.journal.sqlite.packed_rows import plain
 from acphold.journal.sqlite.search_index import TIME_BITS
 from acphold.journal.sqlite.segments import NAMES
 from acphold.journal.sqlite.session_rows import OF_AGENTS, THERE_FOR, as_json
+from acphold.journal.words_in_memory import query
 
 RANKED_AT_MOST: Final = 50_000
 """Of how many hits, the newest, `rank` takes the best: ranking one costs a microsecond."""
@@ -65,7 +65,7 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
     if not found:
         return []
     values: dict[str, str | None] = {
-        "query": _query(found, sought.part),
+        "query": query(found, sought.part),
         "agents": as_json(sought.agents),
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "session": sought.session_id,
@@ -131,7 +131,7 @@ def _best(
         ranked = connection.execute(_BEST.format(volume), row).fetchall()
         if ranked:
             left -= ranked[0][3]
-            weight = _weight(connection, volume, [_query([term], sought.part) for term in terms])
+            weight = _weight(connection, volume, [query([term], sought.part) for term in terms])
             found += [(rank / weight, -number, entry) for rank, number, entry, _ in ranked]
     return [entry for _, _, entry in sorted(found)[: sought.limit]]
 
@@ -151,9 +151,9 @@ def _weight(connection: sqlite3.Connection, volume: int, queries: Sequence[str])
         "SELECT documents FROM volumes WHERE number = ?", (volume,)
     ).fetchone()
     weight = 0.0
-    for query in queries:
+    for asked in queries:
         (having,) = connection.execute(
-            f"SELECT count(*) FROM words_{volume} WHERE words_{volume} MATCH ?", (query,)
+            f"SELECT count(*) FROM words_{volume} WHERE words_{volume} MATCH ?", (asked,)
         ).fetchone()
         rare = (size - having + 0.5) / (having + 0.5)
         weight += max(log(rare), 1e-6) if rare > 0 else 1e-6
@@ -176,23 +176,3 @@ def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | 
 
 _OF_THESE: Final = f"SELECT 1 FROM sessions WHERE {_ASKED} LIMIT 1"
 """Whether there is any session of the agents and the folder."""
-
-
-# -- the query ---------------------------------------------------------------------------------
-
-
-def _query(found: Iterable[Term], part: str | None) -> str:
-    """The FTS5 query for all of the terms, nothing in them taken for an operator."""
-    terms: list[str] = []
-    for term in found:  # as it is written; or, of `camelCase`, its parts in a row
-        ways = [_quoted(with_spaces(term.text), term.is_prefix)]
-        if parts := camel_parts(term.text):
-            ways.append(_quoted(parts, term.is_prefix))
-        terms.append(f"({' OR '.join(ways)})")
-    query = " AND ".join(terms)
-    return query if part is None else f"{{{part}}} : ({query})"
-
-
-def _quoted(text: str, is_prefix: bool) -> str:
-    escaped = text.replace('"', '""').strip()
-    return f'"{escaped}"' + ("*" if is_prefix else "")

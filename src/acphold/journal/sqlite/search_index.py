@@ -24,12 +24,13 @@ from collections.abc import Iterable, Iterator
 from typing import Final, NamedTuple
 
 from acphold.history.entries import Segment
-from acphold.history.raw_update import storable
-from acphold.history.words import Document, document, indexable
+from acphold.history.words import document
+from acphold.journal import token_reports
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments, token_usage
 from acphold.journal.sqlite.connection import Connection, writing
-from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK, TOKENIZER
+from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
+from acphold.journal.words_in_memory import TOKENIZER, columns
 
 PIECE_BYTES: Final = 512 << 10
 """How much history is read at once (beyond one segment)."""
@@ -126,7 +127,7 @@ class _Part(NamedTuple):
     after: int
     through: int
     documents: list[Indexed]
-    usage: list[token_usage.Report]
+    usage: list[token_reports.Report]
 
     @property
     def size(self) -> int:
@@ -152,7 +153,7 @@ def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Pa
                 size += len(some[-1].raw)
             left -= size
             through = some[-1].last_seq
-            yield _Part(session, after, through, documents(some), token_usage.reports(some))
+            yield _Part(session, after, through, documents(some), token_reports.reports(some))
             after = through
 
 
@@ -236,15 +237,6 @@ def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
 def _is_taken(connection: sqlite3.Connection, number: int) -> bool:
     found = connection.execute("SELECT 1 FROM documents WHERE number = ?", (number,))
     return found.fetchone() is not None
-
-
-def columns(said: Document) -> tuple[str, str, str]:
-    """The texts of a document as the tokenizer gets them, by column."""
-    return (
-        storable(indexable(said.messages)),
-        storable(indexable(said.tools)),
-        storable(indexable(said.diffs)),
-    )
 
 
 # -- taking out -------------------------------------------------------------------------------

@@ -6,14 +6,13 @@ The functions run inside a transaction of the caller's and may raise sqlite3 err
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from acphold.history.entries import KINDS, UPDATE, Segment
 from acphold.history.raw_update import CHUNK_STARTS
-from acphold.journal.journal import READ_BYTES
+from acphold.journal.packing import plain
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
-from acphold.journal.sqlite.packed_rows import plain
 
 CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
 """How a kind stands in its row: an update, which nearly every row is, as 0 takes no byte at all."""
@@ -30,8 +29,6 @@ _NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".fo
     " OR ".join(f"raw BETWEEN x'{start.hex()}' AND x'{start.hex()}ff'" for start in CHUNK_STARTS),
 )
 """Without rows that hold one chunk: SQLite passes over them in a fifth of the time."""
-
-_TAIL_AT_ONCE: Final = 16
 
 
 def read(
@@ -62,68 +59,46 @@ def read(
     return segments
 
 
-def read_all(
-    connection: sqlite3.Connection, session: int, after: int, *, chunks: bool = True
-) -> Iterator[Segment]:
-    """All segments that end above `after`, oldest first, some of them in memory at a time."""
-    while found := read(connection, session, after, READ_BYTES, chunks=chunks):
-        yield from found
-        after = found[-1].last_seq
-
-
 def read_back(
-    connection: sqlite3.Connection, session: int, through: int, limit: int
+    connection: sqlite3.Connection,
+    session: int,
+    through: int,
+    limit: int,
+    kinds: Sequence[str] = (),
 ) -> list[Segment]:
-    """The last `limit` segments that end by `through`, oldest first."""
+    """The last `limit` segments that end by `through`, of these kinds if any are named, oldest
+    first."""
+    of_kinds = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     rows = connection.execute(
-        f"{_SELECT} ORDER BY key DESC LIMIT ?",
-        (session << SEQ_BITS, session << SEQ_BITS | through, limit),
+        f"{_SELECT}{of_kinds} ORDER BY key DESC LIMIT ?",
+        (
+            *(session << SEQ_BITS, session << SEQ_BITS | through),
+            *(CODES.get(kind, kind) for kind in kinds),
+            limit,
+        ),
     ).fetchall()
     return [of_row(*row) for row in reversed(rows)]
 
 
-def backwards(
-    connection: sqlite3.Connection, session: int, through: int, kinds: Sequence[str] = ()
-) -> Generator[Segment, None, None]:
-    """The segments that end by `through`, of these kinds if any are named, newest first; to be
-    closed by who does not read all."""
-    of_kinds = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
-    rows = connection.execute(
-        f"{_SELECT}{of_kinds} ORDER BY key DESC",
-        (
-            session << SEQ_BITS,
-            session << SEQ_BITS | through,
-            *(CODES.get(kind, kind) for kind in kinds),
-        ),
-    )
-    try:
-        for row in rows:
-            yield of_row(*row)
-    finally:
-        # A statement left in the middle would keep the write-ahead log from starting over.
-        rows.close()
+class Of:
+    """The segments of one session, by its number."""
+
+    def __init__(self, connection: sqlite3.Connection, number: int) -> None:
+        self._connection = connection
+        self._number = number
+
+    def read(
+        self, after: int, limit_bytes: int, through: int = SEQ_MASK, *, chunks: bool = True
+    ) -> list[Segment]:
+        return read(self._connection, self._number, after, limit_bytes, through, chunks=chunks)
+
+    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+        return read_back(self._connection, self._number, through, limit, kinds)
 
 
 def of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:
     """The segment that stands in the COLUMNS of a row."""
     return Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
-
-
-def tail(
-    connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
-) -> list[Segment]:
-    """The last segments of a session that end above `after`, about `limit_bytes`, oldest first."""
-    found: list[Segment] = []
-    through = SEQ_MASK
-    while limit_bytes > 0 and through > after:
-        some = read_back(connection, session, through, _TAIL_AT_ONCE)
-        some = [segment for segment in some if segment.last_seq > after]
-        if not some:
-            break
-        found = [*some, *found]
-        limit_bytes -= sum(len(segment.raw) for segment in some)
-        through = some[0].first_seq - 1
-    return found
 
 
 def is_alone(connection: sqlite3.Connection, session: int, seq: int) -> bool:

@@ -19,19 +19,15 @@ from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionE
 from acphold.history.entries import PROMPT, TURN_END, Entry
 from acphold.history.fold import SessionState, fold
 from acphold.history.raw_update import storable
-from acphold.history.timeline import Message
 from acphold.history.times import now_ms
+from acphold.journal import packing, settling
 from acphold.journal.journal import NewSession, Origin, RowChange, RowChanges, SessionRow
 from acphold.journal.location import resolved_folder
-from acphold.journal.sqlite import packed_rows, segments
+from acphold.journal.sqlite import segments
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
 UNSETTLED_BYTES: Final = 1 << 20
 """How much of a turn that is not settled is counted for the list, at most."""
-
-_CONTEXT_SEGMENTS: Final = 8
-_CONTEXT_ENTRIES: Final = 50
-"""How far back to look for the message that the first chunk of a piece may belong to."""
 
 _BEHIND_A_TURN: Final = 64
 """Segments that may stand behind the end of a turn: a title, usage, what opening it brought."""
@@ -282,7 +278,7 @@ def outcomes(connection: sqlite3.Connection, session_ids: Iterable[str]) -> dict
         number, settled, prompted = row
         last = connection.execute(_LAST_OF_TURNS, (number, _BEHIND_A_TURN)).fetchone()
         if last is not None and last[0] == segments.CODES[TURN_END]:
-            found[session_id] = packed_rows.plain(last[1])
+            found[session_id] = packing.plain(last[1])
         elif prompted and segments.read(connection, number, settled, 1):
             found[session_id] = None  # what is settled is over, though nobody said how
     return found
@@ -291,18 +287,11 @@ def outcomes(connection: sqlite3.Connection, session_ids: Iterable[str]) -> dict
 # -- counting messages ------------------------------------------------------------------------
 
 
-def messages(state: SessionState) -> int:
-    """The messages that count: what users and agents said, without thoughts."""
-    return sum(
-        isinstance(item, Message) and item.role in ("user", "agent") for item in state.timeline
-    )
-
-
 def context(connection: sqlite3.Connection, session: int, settled: int) -> SessionState:
     """The state just before: a chunk that came late belongs to a message that is counted."""
-    before = segments.read_back(connection, session, settled, _CONTEXT_SEGMENTS)
-    entries = [entry for segment in before for entry in segment.entries()]
-    return fold(entries[-_CONTEXT_ENTRIES:])
+    return settling.context(
+        segments.read_back(connection, session, settled, settling.CONTEXT_SEGMENTS)
+    )
 
 
 def unsettled(connection: sqlite3.Connection, session: int, settled: int) -> int:
@@ -310,7 +299,7 @@ def unsettled(connection: sqlite3.Connection, session: int, settled: int) -> int
     found = segments.read(connection, session, settled, UNSETTLED_BYTES)
     before = context(connection, session, settled)
     entries = (entry for segment in found for entry in segment.entries())
-    return messages(fold(entries, before)) - messages(before)
+    return settling.messages(fold(entries, before)) - settling.messages(before)
 
 
 # -- links ------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from acphold.errors import JournalBusyError, JournalError, LeaseLostError, Unkno
 from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
+from acphold.journal import packing, settling
 from acphold.journal.access import AccessToken, Deed, Share
 from acphold.journal.journal import (
     READ_BYTES,
@@ -392,7 +393,7 @@ class SqliteJournal:
             return upkeep.take_in(db, lease, past, change, link, instead=instead, release=release)
 
         lease.next_seq = await self._background.run(work) + 1
-        self._background.has_grown(upkeep.PIECE_BYTES)
+        self._background.has_grown(settling.PIECE_BYTES)
 
     async def settle(
         self,
@@ -408,10 +409,10 @@ class SqliteJournal:
         self._settling += 1
         try:
             while await self._background.run(piece):
-                self._background.has_grown(upkeep.PIECE_BYTES)
+                self._background.has_grown(settling.PIECE_BYTES)
             compacted()
             await self._background.in_pieces(lambda db: search_index.index(db, lease.number))
-            old = now_ms() - packed_rows.OLD_MS
+            old = now_ms() - packing.OLD_MS
             await self.attend(lambda db: packed_rows.pack_piece(db, lease.number, old))
         finally:
             self._settling -= 1
@@ -524,14 +525,14 @@ class SqliteJournal:
     async def tidy(self, seconds: float) -> int:
         await self._sweep()
         deadline = time.monotonic() + seconds
-        before = now_ms() - packed_rows.OLD_MS
+        before = now_ms() - packing.OLD_MS
 
         def piece(db: Connection) -> bool:
             session = packed_rows.newest_unpacked(db, before)
             return session is not None and packed_rows.pack_piece(db, session)
 
         while await self._background.run(piece):
-            self._background.has_grown(packed_rows.PIECE_BYTES)
+            self._background.has_grown(packing.PIECE_BYTES)
             if time.monotonic() >= deadline:
                 break
         return await self._look(lambda db: packed_rows.unpacked_sessions(db, before))

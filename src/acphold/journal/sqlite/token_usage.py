@@ -1,18 +1,6 @@
-"""What agents reported of tokens and cost: found in entries, kept in rows, added up.
+"""The rows of what agents reported of tokens and cost: see `journal.token_reports`.
 
-Agents report tokens in four ways, and cost in one:
-
-    usage of the answer to a prompt             by turn; Copilot: of the whole session so far
-    _meta.quota of the answer to a prompt       by turn (Gemini CLI)
-    _meta.usage of a chunk of a message         by request to the model (Qwen Code)
-    usage of a sub-agent's `idle` state         by piece of its work
-    cost of a usage_update                      of the whole session so far
-
-An import that finds but the sum of a session tells it with the answer to its last prompt, in
-`_meta.acphold/soFar`: `{"usage": …, "cost": …}`, either of them as in the two first of these.
-
-Sources: RFDs end-turn-token-usage and session-usage; what these agents did. Rows keep what was
-reported; what was of the whole session becomes what came to it when it is read.
+They keep what was reported; what was of the whole session becomes what came to it when it is read.
 
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """
@@ -21,170 +9,21 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
 from typing import Final
 
-import msgspec
-from msgspec import Struct, field
-from msgspec.structs import replace
-
-from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Entry, Segment
-from acphold.history.raw_update import UNREADABLE, members
-from acphold.journal.journal import Origin, Tokens
+from acphold.journal.journal import Tokens
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments
-
-CUMULATIVE: Final = frozenset({"Copilot"})
-"""Agents whose answers tell the tokens of the session so far, by what they are kept under."""
-
-COUNTS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
-"""The fields of Tokens, and the columns for them."""
-
-
-class Report(Struct, frozen=True):
-    """What one entry reports; `by_turn` when we wrote it, and know what it counts.
-
-    With `so_far` it is all that the session came to, by whatever else was reported of it.
-    """
-
-    seq: int
-    at: int
-    tokens: Tokens | None = None
-    by_turn: bool = False
-    cost: float | None = None
-    currency: str = ""
-    so_far: bool = False
-
-
-# -- in entries -------------------------------------------------------------------------------
-
-
-class _Usage(Struct, rename="camel"):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-    thought_tokens: int | None = None
-    cached_read_tokens: int | None = None
-    cached_write_tokens: int | None = None
-    total_tokens: int | None = None
-
-    def tokens(self) -> Tokens:
-        return Tokens(
-            self.input_tokens,
-            self.output_tokens,
-            self.thought_tokens,
-            self.cached_read_tokens,
-            self.cached_write_tokens,
-            self.total_tokens,
-        )
-
-
-class _Count(Struct):
-    input_tokens: int | None = None
-    output_tokens: int | None = None
-
-
-class _Quota(Struct):
-    token_count: _Count = field(default_factory=_Count)
-
-
-class _Cost(Struct):
-    amount: float
-    currency: str
-
-
-_decode_usage: Final = msgspec.json.Decoder(_Usage).decode
-_decode_quota: Final = msgspec.json.Decoder(_Quota).decode
-_decode_cost: Final = msgspec.json.Decoder(_Cost).decode
-
-
-def reports(found: Iterable[Segment]) -> list[Report]:
-    """What the entries of these segments report."""
-    told: list[Report] = []
-    for entry in (entry for segment in found for entry in segment.entries()):
-        report = None
-        # Most entries have none of these words, and are not taken apart.
-        if entry.kind == TURN_END:
-            report = _of_answer(entry) if b"oken" in entry.raw else None
-        elif entry.kind == UPDATE:
-            if b'"usage_update"' in entry.raw or b'"usage"' in entry.raw:
-                report = _of_update(entry)
-        elif (entry.kind == PARAMS and b'"usage' in entry.raw) or (
-            entry.kind == CHILD and b'"usage"' in entry.raw
-        ):
-            report = _of_update(entry)
-        if report is not None:
-            told.append(report)
-    return told
-
-
-def _of_answer(entry: Entry) -> Report | None:
-    parts = members(entry.raw)
-    meta = members(parts.get("_meta", b""))
-    if SO_FAR in meta:
-        said = members(meta[SO_FAR])
-        paid = _of_cost(entry, said.get("cost", b"null")) or Report(entry.seq, entry.at)
-        return replace(paid, tokens=_tokens(said.get("usage", b"")), so_far=True)
-    tokens = _tokens(parts.get("usage", b""))
-    if tokens is None and "quota" in meta:
-        with suppress(*UNREADABLE):
-            count = _decode_quota(meta["quota"]).token_count
-            tokens = _counted(Tokens(count.input_tokens, count.output_tokens))
-    if tokens is None:
-        return None
-    by_turn = any(name.startswith("acphold/") for name in meta)
-    return Report(entry.seq, entry.at, tokens, by_turn=by_turn)
-
-
-def _of_update(entry: Entry) -> Report | None:
-    parts = members(entry.update)
-    if parts.get("sessionUpdate") == b'"usage_update"':
-        # What a sub-agent has cost is in what the session has cost, where an agent tells both.
-        return None if entry.kind == CHILD else _of_cost(entry, parts.get("cost", b"null"))
-    if parts.get("sessionUpdate") == b'"subagent_update"':
-        tokens = _tokens(members(parts.get("state", b"")).get("usage", b""))
-    else:
-        tokens = _tokens(members(parts.get("_meta", b"")).get("usage", b""))
-    return None if tokens is None else Report(entry.seq, entry.at, tokens, by_turn=True)
-
-
-def _of_cost(entry: Entry, raw: bytes) -> Report | None:
-    try:
-        cost = _decode_cost(raw)
-    except UNREADABLE:
-        return None
-    if not 0 <= cost.amount < float("inf"):
-        return None
-    return Report(entry.seq, entry.at, cost=cost.amount, currency=cost.currency)
-
-
-def _tokens(raw: bytes) -> Tokens | None:
-    try:
-        return _counted(_decode_usage(raw).tokens())
-    except UNREADABLE:
-        return None
-
-
-MOST: Final = 1 << 50
-"""Tokens that nobody can have used; SQLite takes no numbers of 64 bits and more."""
-
-
-def _counted(tokens: Tokens) -> Tokens | None:
-    """The tokens with their sum, where it was not told; None when nothing sensible was."""
-    known = {name: getattr(tokens, name) for name in COUNTS}
-    known = {
-        name: count for name, count in known.items() if count is not None and 0 <= count < MOST
-    }
-    if not known:
-        return None
-    sum_ = known.get("input", 0) + known.get("output", 0)
-    return Tokens(**({"total": sum_} | known))
-
-
-TAIL_BYTES: Final = 256 << 10
-"""How much of the end of a session is looked at that is not settled."""
-
-
-# -- in rows ----------------------------------------------------------------------------------
+from acphold.journal.stored_history import tail
+from acphold.journal.token_reports import (
+    COUNTS,
+    TAIL_BYTES,
+    Report,
+    SessionUsage,
+    came,
+    holders,
+    reports,
+)
 
 
 def keep(connection: sqlite3.Connection, session: int, found: Iterable[Report]) -> None:
@@ -221,31 +60,6 @@ _ROWS: Final = (
 )
 
 
-class UsageReport(Struct, frozen=True):
-    """What an agent reported at one time: what had come to it since the report before.
-
-    `by_turn` where it is known that a whole turn was counted, or a request of one.
-    """
-
-    agent: str
-    at: int
-    tokens: Tokens | None = None
-    cost: float | None = None
-    currency: str = ""
-    by_turn: bool = False
-
-
-class SessionUsage(Struct, frozen=True):
-    """A session, and what was reported of tokens and cost in it, oldest first."""
-
-    session_id: str
-    agent: str
-    cwd: str
-    title: str | None
-    updated_at: int
-    reports: tuple[UsageReport, ...]
-
-
 def usage(connection: sqlite3.Connection, cwd: str | None, since: int) -> list[SessionUsage]:
     """What was reported since then in each session that was active since; the newest first."""
     folder = None if cwd is None else resolved_folder(cwd)
@@ -264,9 +78,6 @@ def usage_of(
 
 _Row = tuple[int, str, str, str, str | None, int, str, int]
 
-Holders = list[tuple[int | None, str]]
-"""Which agent held a session up to which entry; None: to its end."""
-
 
 def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsage:
     number, session_id, agent, cwd, title, updated_at, origins, settled = row
@@ -276,74 +87,7 @@ def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsa
         so_far = by_turn == SESSION
         found.append(Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=so_far))
     # What a turn reported that is not settled: it is over since just now, or was cut off.
-    found += reports(segments.tail(connection, number, settled, TAIL_BYTES))
-    held_by: Holders = [(None, agent)]
-    if origins != "[]":
-        before = msgspec.json.decode(origins, type=tuple[Origin, ...])
-        own = [(origin.seq, origin.agent) for origin in before if origin.session_id == session_id]
-        held_by = [*own, (None, agent)]
-    came = tuple(report for report in _came(found, held_by) if report.at >= since)
-    return SessionUsage(session_id, agent, cwd, title, updated_at, came)
-
-
-def _came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
-    """Each report with what came to it, and the agent that it is of."""
-    before = _Before()
-    for report in found:
-        who = next(name for end, name in held_by if end is None or report.seq <= end)
-        tokens, cost = report.tokens, report.cost
-        if tokens is not None and report.so_far:
-            tokens = before.tokens_beyond(tokens)
-        elif tokens is not None and who in CUMULATIVE and not report.by_turn:
-            tokens = before.tokens_since(tokens)
-        if tokens is not None:
-            before.add(tokens)
-        if cost is not None:
-            cost = before.cost_since(who, cost, report.currency)
-        is_all = report.by_turn or report.so_far
-        yield UsageReport(who, report.at, tokens, cost, report.currency, by_turn=is_all)
-
-
-class _Before:
-    """What was reported of a session so far: the next of it has come to that.
-
-    A count that is lower than before has begun again, as when a program was started again.
-    """
-
-    def __init__(self) -> None:
-        self._tokens = Tokens()
-        self._sum: dict[str, int] = {}
-        self._costs: dict[tuple[str, str], float] = {}
-
-    def tokens_since(self, now: Tokens) -> Tokens:
-        before, self._tokens = self._tokens, now
-        return replace(
-            now,
-            **{
-                name: count - past if count >= past else count
-                for name in COUNTS
-                if (count := getattr(now, name)) is not None
-                and (past := getattr(before, name)) is not None
-            },
-        )
-
-    def add(self, tokens: Tokens) -> None:
-        """So much has come."""
-        for name in COUNTS:
-            self._sum[name] = self._sum.get(name, 0) + (getattr(tokens, name) or 0)
-
-    def tokens_beyond(self, now: Tokens) -> Tokens:
-        """What has come in all, without what was reported of it; none of which we see twice."""
-        return replace(
-            now,
-            **{
-                name: max(0, count - self._sum.get(name, 0))
-                for name in COUNTS
-                if (count := getattr(now, name)) is not None
-            },
-        )
-
-    def cost_since(self, agent: str, now: float, currency: str) -> float:
-        past = self._costs.get((agent, currency), 0.0)
-        self._costs[agent, currency] = now
-        return now - past if now >= past else now
+    found += reports(tail(segments.Of(connection, number), settled, TAIL_BYTES))
+    held_by = holders(session_id, agent, origins)
+    told = tuple(report for report in came(found, held_by) if report.at >= since)
+    return SessionUsage(session_id, agent, cwd, title, updated_at, told)

@@ -13,15 +13,13 @@ from typing import Final
 
 from acphold.history.compaction import compact
 from acphold.history.entries import Entry
-from acphold.history.raw_update import storable
-from acphold.history.words import document
 from acphold.journal.hits import Held
 from acphold.journal.journal import Sought
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments
-from acphold.journal.sqlite.migrations import TOKENIZER
-from acphold.journal.sqlite.search_index import columns
 from acphold.journal.sqlite.session_rows import THERE_FOR
+from acphold.journal.stored_history import tail
+from acphold.journal.words_in_memory import fitting
 
 SESSIONS_AT_MOST: Final = 20
 """The newest sessions of which the ends are looked at."""
@@ -64,34 +62,13 @@ def matching(
     candidates = [
         (Held(session_id, agent, cwd, title, archived=False), entry)
         for _, number, settled, session_id, agent, cwd, title in rows
-        for segment in compact(segments.tail(connection, number, settled, TAIL_BYTES))
+        for segment in compact(tail(segments.Of(connection, number), settled, TAIL_BYTES))
         for entry in segment.entries()
         if entry.at >= sought.since
     ]
     if not candidates:
         return []
     candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
-    return [candidates[place] for place in _fitting(candidates, query)][: sought.limit]
-
-
-def _fitting(candidates: list[tuple[Held, Entry]], query: str) -> list[int]:
-    """The places of the entries that the query fits."""
-    index = sqlite3.connect(":memory:")
-    try:
-        index.execute(
-            f"CREATE VIRTUAL TABLE words USING fts5 (messages, tools, diffs, {TOKENIZER})"
-        )
-        index.executemany(
-            "INSERT INTO words (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)",
-            (
-                (place, *columns(said))
-                for place, (_, entry) in enumerate(candidates)
-                if (said := document(entry))
-            ),
-        )
-        found = index.execute(
-            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid", (storable(query),)
-        )
-        return [place for (place,) in found]
-    finally:
-        index.close()
+    return [candidates[place] for place in fitting([entry for _, entry in candidates], query)][
+        : sought.limit
+    ]

@@ -13,44 +13,25 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import closing
-from typing import Final
 from zlib import crc32
 
-import msgspec
-from msgspec import Struct
-from msgspec.structs import replace
-
-from acphold.errors import RewrittenError, UnknownSessionError
-from acphold.history.compaction import compact, snapshots
-from acphold.history.entries import PROMPT, TURN_END, Entry, PastEntry, Segment, in_segments
-from acphold.history.fold import EMPTY, Fold, SessionState, Summary, fold
-from acphold.history.raw_update import CHUNK_STARTS
+from acphold.errors import UnknownSessionError
+from acphold.history.entries import PastEntry, Segment, in_segments
+from acphold.history.fold import SessionState, Summary
 from acphold.history.times import now_ms
+from acphold.journal import packing, stored_history
 from acphold.journal.journal import Lease, PageBack, RowChange
+from acphold.journal.settling import (
+    PIECE_BYTES,
+    Piece,
+    Settled,
+    decode_settled,
+    encode_settled,
+    going_on,
+)
 from acphold.journal.sqlite import leases, packed_rows, segments, session_rows, token_usage
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
-
-_BACK_AT_ONCE: Final = 16
-
-PIECE_BYTES: Final = 512 << 10
-"""How much history one transaction rewrites, or removes, at most (beyond one segment)."""
-
-
-class Settled(Struct, frozen=True, array_like=True):
-    """What is known of a session at `settled_through`.
-
-    `snapshots` has the numbers of the updates that the next of their kind makes void.
-    """
-
-    summary: Summary = Summary()
-    snapshots: dict[str, int] = {}
-
-
-_encode_settled: Final = msgspec.msgpack.encode
-_decode_settled: Final = msgspec.msgpack.Decoder(Settled).decode
-
 
 # -- reading ------------------------------------------------------------------------------------
 
@@ -60,17 +41,12 @@ def read(
 ) -> list[Segment]:
     """As `Journal.read`."""
     if not tail_bytes:
-        number = session_rows.number_of(connection, session_id)
-        found = segments.read(connection, number, after, limit_bytes)
-    else:
-        with reading(connection):
-            number, settled = _settled_through(connection, session_id)
-            found = segments.read(connection, number, after, limit_bytes, max(after, settled))
-            if not found or found[-1].last_seq >= settled:
-                found += segments.read(connection, number, max(after, settled), tail_bytes)
-    if found:
-        found[0] = found[0].after(after)
-    return found
+        rows = segments.Of(connection, session_rows.number_of(connection, session_id))
+        return stored_history.page(rows, after, limit_bytes, 0, 0)
+    with reading(connection):
+        number, settled = _settled_through(connection, session_id)
+        rows = segments.Of(connection, number)
+        return stored_history.page(rows, after, limit_bytes, settled, tail_bytes)
 
 
 def read_back(
@@ -83,52 +59,15 @@ def read_back(
 ) -> PageBack:
     """As `Journal.read_back`."""
     number, settled = _settled_through(connection, session_id)
-    is_settled = before is not None and before <= settled
-    through = SEQ_MASK if before is None else before - 1
-    found: list[Entry] = []
-    if before is not None:
-        cut = next(iter(segments.read(connection, number, through, 1)), None)
-        if cut is not None and cut.first_seq < before:
-            if cut.is_merged:
-                raise RewrittenError(
-                    f"session {session_id!r} was put in order since that was read, or it is no "
-                    "`before` of a page; begin at the end of the session"
-                )
-            if not kinds or cut.kind in kinds:
-                found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)
-            through = cut.first_seq - 1
-    with closing(segments.backwards(connection, number, through, kinds)) as rows:
-        for segment in rows:
-            if len(found) >= limit or (found and limit_bytes <= 0):
-                break
-            limit_bytes -= len(segment.raw)
-            found += _said_in(segment)
-            through = segment.first_seq - 1
-        else:
-            through = 0
-    if len(found) > limit:
-        return PageBack(found[:limit], found[limit - 1].seq, is_settled)
-    return PageBack(found, through + 1 if through else None, is_settled)
-
-
-def _said_in(segment: Segment) -> list[Entry]:
-    """What is not void of it, the newest first."""
-    return [entry for entry in reversed(segment.entries()) if entry.raw]
-
-
-# -- folding ----------------------------------------------------------------------------------
+    rows = segments.Of(connection, number)
+    return stored_history.page_back(rows, session_id, settled, before, limit, limit_bytes, kinds)
 
 
 def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
     """What settling kept, and what came behind it; raises UnknownSessionError."""
-    number, through = _settled_through(connection, session_id)
-    folding = Fold(_context(settled_state(connection, number).summary))
-    for segment in segments.read_all(connection, number, through, chunks=False):
-        if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
-            continue  # chunks add to the timeline alone
-        for entry in segment.entries():
-            folding.add(entry)
-    return folding.state().summary()
+    number, settled = _settled_through(connection, session_id)
+    kept = settled_state(connection, number).summary
+    return stored_history.summary(segments.Of(connection, number), kept, settled)
 
 
 def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
@@ -137,38 +76,9 @@ def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
 
 
 def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> bool:
-    """Whether who has all up to `after` can be told the rest, without a gap and nothing twice.
-
-    So it is if nothing above was merged, and between two turns: only what belongs to one turn is
-    merged with each other. Raises UnknownSessionError.
-    """
-    number, through = _settled_through(connection, session_id)
-    position = after
-    while after < through:
-        found = segments.read(connection, number, after, PIECE_BYTES, through)
-        if any(segment.is_merged for segment in found):
-            return _is_between_turns(connection, number, position)
-        if not found:
-            return True
-        after = found[-1].last_seq
-    return True
-
-
-def _is_between_turns(connection: sqlite3.Connection, number: int, after: int) -> bool:
-    """Whether nothing above `after` can have been merged with anything up to there."""
-    [behind, *_] = segments.read(connection, number, after, 1)
-    if behind.first_seq <= after:
-        return False
-    if behind.kind == TURN_END:
-        return True
-    while found := segments.read_back(connection, number, after, _BACK_AT_ONCE):
-        for segment in reversed(found):
-            if segment.kind == TURN_END:
-                return True
-            if segment.kind == PROMPT or b'"toolCallId"' in segment.raw:
-                return False
-        after = found[0].first_seq - 1
-    return True
+    """As `Journal.is_exact`."""
+    number, settled = _settled_through(connection, session_id)
+    return stored_history.is_exact(segments.Of(connection, number), settled, after)
 
 
 def _settled_through(connection: sqlite3.Connection, session_id: str) -> tuple[int, int]:
@@ -186,12 +96,12 @@ def settled_state(connection: sqlite3.Connection, number: int) -> Settled:
     row = connection.execute(
         "SELECT summary FROM summaries WHERE session = ?", (number,)
     ).fetchone()
-    return Settled() if row is None else _decode_settled(row[0])
+    return Settled() if row is None else decode_settled(row[0])
 
 
 def keep_settled_state(connection: sqlite3.Connection, number: int, settled: Settled) -> None:
     """Keep what is known of a session, in place of what was."""
-    summary = _encode_settled(settled)
+    summary = encode_settled(settled)
     connection.execute(
         "INSERT OR REPLACE INTO summaries (session, summary, checksum) VALUES (?, ?, ?)",
         (number, summary, crc32(summary)),
@@ -206,11 +116,6 @@ def spoiled_summaries(connection: sqlite3.Connection, number: int | None = None)
         () if number is None else (number,),
     )
     return [session_id for session_id, summary, checksum in rows if crc32(summary) != checksum]
-
-
-def _context(summary: Summary, state: SessionState = EMPTY) -> SessionState:
-    """A state to fold on from: `summary`, and as much of the conversation as `state` has."""
-    return replace(state, **{name: getattr(summary, name) for name in Summary.__struct_fields__})
 
 
 # -- settling ---------------------------------------------------------------------------------
@@ -232,11 +137,11 @@ def settle_piece(
     found = segments.read(connection, lease.number, settled, PIECE_BYTES, through)
     if not found:
         return False
-    piece = _Piece(found, _before(connection, lease, settled), stored=True, apart=apart)
+    piece = Piece(found, _before(connection, lease, settled), stored=True, apart=apart)
     with writing(connection):
         if _settled_under(connection, lease) != settled:
             return False
-        piece.write(connection, lease.number)
+        _write(connection, lease.number, piece)
     return found[-1].last_seq < through
 
 
@@ -259,8 +164,8 @@ def take_in(
     instead = instead and segments.is_alone(connection, lease.number, last)
     found = list(in_segments(past, lease.next_seq - instead))
     before = _before(connection, lease, lease.next_seq - 1)
-    old_before = now_ms() - packed_rows.OLD_MS
-    piece = _Piece(found, before, stored=False, old_before=old_before) if found else None
+    old_before = now_ms() - packing.OLD_MS
+    piece = Piece(found, before, stored=False, old_before=old_before) if found else None
     with writing(connection):
         leases.require(connection, lease)
         if instead:  # as if it had never been there
@@ -274,7 +179,7 @@ def take_in(
                 (last - 1, lease.number),
             )
         if piece is not None:
-            piece.write(connection, lease.number)
+            _write(connection, lease.number, piece)
         if change is not None:
             session_rows.change_row(connection, lease.number, change)
         if link is not None:
@@ -286,54 +191,28 @@ def take_in(
 
 def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> SessionState:
     """The state at `settled`, as far as it counts for what comes behind it."""
-    return _context(
+    return going_on(
         settled_state(connection, lease.number).summary,
         session_rows.context(connection, lease.number, settled),
     )
 
 
-class _Piece:
-    """A run of segments and what becomes of them."""
-
-    def __init__(
-        self,
-        found: list[Segment],
-        before: SessionState,
-        *,
-        stored: bool,
-        old_before: int = 0,
-        apart: Collection[int] = (),
-    ) -> None:
-        compacted = compact(found, apart)
-        kept = {*found} & {*compacted} if stored else set()
-        self._gone = [segment for segment in found if segment not in kept] if stored else []
-        self._new = [segment for segment in compacted if segment not in kept]
-        state = fold((entry for segment in compacted for entry in segment.entries()), before)
-        self._messages = session_rows.messages(state) - session_rows.messages(before)
-        self._summary = state.summary()
-        self._snapshots = snapshots(compacted)
-        # Before compaction makes some of them void.
-        self._usage = token_usage.reports(found)
-        self._last_seq = found[-1].last_seq
-        # What happened long ago is packed at once.
-        self._new = [packed_rows.as_kept(segment, old_before) for segment in self._new]
-        self._is_packed = all(segment.at < old_before for segment in found)
-
-    def write(self, connection: sqlite3.Connection, number: int) -> None:
-        segments.remove(connection, number, self._gone)
-        segments.insert(connection, number, self._new)
-        token_usage.keep(connection, number, self._usage)
-        earlier = settled_state(connection, number).snapshots
-        for kind in earlier.keys() & self._snapshots.keys():
-            segments.empty(connection, number, earlier[kind])
-        settled = Settled(self._summary, earlier | self._snapshots)
-        keep_settled_state(connection, number, settled)
-        connection.execute(
-            "UPDATE sessions SET settled_through = ?1, message_count = message_count + ?2,"
-            " packed_through = iif(?3 AND packed_through = settled_through, ?1, packed_through)"
-            " WHERE number = ?4",
-            (self._last_seq, self._messages, self._is_packed, number),
-        )
+def _write(connection: sqlite3.Connection, number: int, piece: Piece) -> None:
+    """Write what becomes of a run of segments."""
+    segments.remove(connection, number, piece.gone)
+    segments.insert(connection, number, piece.new)
+    token_usage.keep(connection, number, piece.usage)
+    earlier = settled_state(connection, number).snapshots
+    for kind in earlier.keys() & piece.snapshots.keys():
+        segments.empty(connection, number, earlier[kind])
+    settled = Settled(piece.summary, earlier | piece.snapshots)
+    keep_settled_state(connection, number, settled)
+    connection.execute(
+        "UPDATE sessions SET settled_through = ?1, message_count = message_count + ?2,"
+        " packed_through = iif(?3 AND packed_through = settled_through, ?1, packed_through)"
+        " WHERE number = ?4",
+        (piece.last_seq, piece.messages, piece.is_packed, number),
+    )
 
 
 def _settled_under(connection: sqlite3.Connection, lease: Lease) -> int | None:

@@ -11,25 +11,17 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Iterator, Sequence
-from datetime import datetime
 from heapq import merge
 from itertools import groupby
 from operator import itemgetter
-from typing import Final, overload
-
-import msgspec
+from typing import Final
 
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite.session_rows import OF_AGENTS, as_json
-from acphold.journal.sqlite.token_usage import (
-    COUNTS,
-    CUMULATIVE,
-    SESSION,
-    SessionUsage,
-    UsageReport,
-    usage_of,
-)
+from acphold.journal.sqlite.token_usage import SESSION, usage_of
+from acphold.journal.token_reports import COUNTS, CUMULATIVE, SessionUsage
+from acphold.journal.usage_groups import PackedSums, add, in_order
 
 _WANTED: Final = (
     "prompted AND unread IS NULL AND updated_at >= :since AND (:folder IS NULL OR folder = :folder)"
@@ -143,7 +135,7 @@ def sums(
         odd = usage_of(connection, "number IN odd", cwd, since)
         groups: Sequence[UsageSum]
         if by == "session":
-            groups = _Packed.of(_each_session(connection, agents, odd, total, by_request))
+            groups = PackedSums.of(_each_session(connection, agents, odd, total, by_request))
         else:
             groups = _groups(connection, by, agents, odd, total, by_request)
     finally:
@@ -165,10 +157,8 @@ def _groups(
     for group, currency, cost in connection.execute("SELECT name, currency, cost FROM came"):
         groups[group].costs[currency] = cost
     for session in odd:
-        by_request |= _add(session, by, agents, groups, total)
-    if by == "day":
-        return sorted(groups.values(), key=lambda sum_: sum_.name, reverse=True)
-    return sorted(groups.values(), key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))
+        by_request |= add(session, by, agents, groups, total)
+    return in_order(by, groups.values())
 
 
 def _each_session(
@@ -194,7 +184,7 @@ def _each_session(
     def odd_ones() -> Iterator[tuple[tuple[int, str], UsageSum]]:
         for session in odd:
             its: dict[str, UsageSum] = {}
-            by_request.update(_add(session, "session", agents, its, total))
+            by_request.update(add(session, "session", agents, its, total))
             for sum_ in its.values():
                 yield (session.updated_at, session.session_id), sum_
 
@@ -202,85 +192,6 @@ def _each_session(
     return (sum_ for _, sum_ in newest_first)
 
 
-class _Packed(Sequence[UsageSum]):
-    """Sums that are made anew whenever one is asked for."""
-
-    def __init__(self, packed: list[bytes]) -> None:
-        self._packed = packed
-
-    @classmethod
-    def of(cls, found: Iterable[UsageSum]) -> _Packed:
-        return cls([msgspec.msgpack.encode(sum_) for sum_ in found])
-
-    def __len__(self) -> int:
-        return len(self._packed)
-
-    @overload
-    def __getitem__(self, place: int) -> UsageSum: ...
-    @overload
-    def __getitem__(self, place: slice) -> _Packed: ...
-    def __getitem__(self, place: int | slice) -> UsageSum | _Packed:
-        if isinstance(place, slice):
-            return _Packed(self._packed[place])
-        return _unpack(self._packed[place])
-
-
-_unpack: Final = msgspec.msgpack.Decoder(UsageSum).decode
-
-
 def _sum(row: tuple[str, int, int | None, *tuple[int | None, ...]]) -> UsageSum:
     name, sessions, not_reported, *counts = row
     return UsageSum(name, None, sessions, not_reported or 0, Tokens(*counts))
-
-
-def _add(
-    session: SessionUsage,
-    by: Grouping,
-    agents: tuple[str, ...],
-    groups: dict[str, UsageSum],
-    total: UsageSum,
-) -> set[str]:
-    """Add one session to its groups; the agents that reported by request in it."""
-    reports = [report for report in session.reports if not agents or report.agent in agents]
-    if not reports and agents and session.agent not in agents:
-        return set()
-    parts: dict[str, list[UsageReport]] = {}
-    for report in reports:
-        parts.setdefault(_group(session, by, report), []).append(report)
-    # What reported nothing is counted where it belongs all the same.
-    for name, part in (parts or {_group(session, by, None): []}).items():
-        title = session.title if by == "session" else None
-        _count(groups.setdefault(name, UsageSum(name, title)), part)
-    _count(total, reports)
-    return {report.agent for report in reports if not report.by_turn}
-
-
-def _count(sum_: UsageSum, reports: Iterable[UsageReport]) -> None:
-    """One more session, with what was reported in it."""
-    counts = {name: getattr(sum_.tokens, name) for name in COUNTS}
-    costs = dict(sum_.costs)
-    is_told = False
-    for report in reports:
-        if report.tokens is not None:
-            is_told = True
-            for name in COUNTS:
-                if (count := getattr(report.tokens, name)) is not None:
-                    counts[name] = (counts[name] or 0) + count
-        if report.cost is not None:
-            costs[report.currency] = costs.get(report.currency, 0.0) + report.cost
-    sum_.sessions += 1
-    sum_.not_reported += not is_told
-    sum_.tokens, sum_.costs = Tokens(**counts), costs
-
-
-def _group(session: SessionUsage, by: Grouping, report: UsageReport | None) -> str:
-    match by:
-        case "agent":
-            return session.agent if report is None else report.agent
-        case "day":
-            at = session.updated_at if report is None else report.at
-            return datetime.fromtimestamp(at / 1000).date().isoformat()
-        case "folder":
-            return session.cwd
-        case "session":
-            return session.session_id

@@ -1,0 +1,341 @@
+"""Connections to the database, and what becomes of work when one is lost.
+
+Work is done in threads, each with a connection of its own: the loop never waits, and several
+commits are under way at once. What is short, such as an append, has threads of its own, so that it
+does not wait for what takes its time.
+
+A transaction that fails because the connection was lost, or because the server shuts down, starts
+up, is full of connections or cancels the query, is made again for PATIENCE_SECONDS. If the answer
+to its commit was lost, it may have been made: work that must not be made twice finds that out for
+itself (see `store`). Every wait has a bound: a connection on which nothing comes for BOUND_SECONDS
+is cut, as that of a server that was stopped would be waited for for ever.
+
+Passwords, `sslmode` and the rest are libpq's: the URL, `PGPASSWORD`, `~/.pgpass`, a service file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
+
+from acphold.errors import (
+    IllegibleNameError,
+    JournalBusyError,
+    JournalError,
+    JournalUnavailableError,
+    NotAJournalError,
+    ReadOnlyJournalError,
+)
+from acphold.journal.location import NAMED_BY
+from acphold.journal.packing import DamagedRowError
+from acphold.journal.postgresql.migrations import Line, migrate
+
+T = TypeVar("T")
+
+QUICK: Final = 4
+"""Threads for what is short."""
+
+SLOW: Final = 2
+"""Threads for what takes its time."""
+
+PATIENCE_SECONDS: Final = 5.0
+"""How long work is tried again before whoever wants it is told."""
+
+BOUND_SECONDS: Final = 30.0
+"""How long one statement may take before its connection is cut; what takes its time has longer."""
+
+SLOW_BOUND_SECONDS: Final = 600.0
+
+CONNECT_SECONDS: Final = 5
+
+AGAIN_SECONDS: Final = 0.05
+"""Between two tries."""
+
+_PASSING: Final = frozenset(
+    {
+        "40001",  # serialization failure
+        "40P01",  # deadlock
+        "53300",  # too many connections
+        "57014",  # the query was cancelled
+        "57P01",  # an administrator shuts down
+        "57P02",  # another process has crashed
+        "57P03",  # it starts up, or recovers
+        "57P05",  # an idle connection is closed
+        "25P03",  # a transaction was idle for too long
+    }
+)
+"""Codes of what may be otherwise in a moment. Source: PostgreSQL, appendix A, Error Codes."""
+
+Fault = psycopg.Error | UnicodeError | DamagedRowError
+
+FAULTS: Final = (psycopg.Error, UnicodeError, DamagedRowError)
+"""What work on a journal fails with."""
+
+
+class Database:
+    """The database at a URL, for one process; the journal in it is made or brought up to date."""
+
+    def __init__(self, url: str, *, create: bool) -> None:
+        self.url = url
+        self.name = shown(url)
+        self._create = create
+        self._is_ready = False
+        self._preparing = threading.Lock()
+        self._quick = _Lines(self, QUICK, BOUND_SECONDS)
+        self._slow = _Lines(self, SLOW, SLOW_BOUND_SECONDS)
+
+    async def run(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
+        """What comes of `work`, which is given a connection, in a thread; JournalError.
+
+        It is over when this is: who is cancelled meanwhile is so behind it.
+        """
+        lines = self._slow if slow else self._quick
+        future = asyncio.wrap_future(lines.submit(work))
+        was_cancelled = False
+        while not future.done():
+            try:
+                await asyncio.wait([future])
+            except asyncio.CancelledError:
+                was_cancelled = True
+        if was_cancelled:
+            task = asyncio.current_task()
+            assert task is not None
+            if future.exception() is not None:
+                raise asyncio.CancelledError
+            task.uncancel()
+            task.cancel()  # with the next wait
+        return future.result()
+
+    def connect(self) -> Line:
+        """A new connection, to a journal of this version."""
+        line = psycopg.connect(
+            self.url,
+            autocommit=True,
+            prepare_threshold=None,
+            **{
+                name: value
+                for name, value in _DEFAULTS.items()
+                if name not in conninfo_to_dict(self.url)
+            },
+        )
+        try:
+            # A pooler does not tell the process that it will give us.
+            row = line.execute("SELECT pg_backend_pid()").fetchone()
+            if row is not None and row[0] == line.info.backend_pid:
+                line.prepare_threshold = 2
+            with self._preparing:
+                if not self._is_ready:
+                    migrate(line, self.name, create=self._create)
+                    self._is_ready = True
+        except BaseException:
+            line.close()
+            raise
+        return line
+
+    async def aclose(self) -> None:
+        """Finish what was begun, and close all connections."""
+        await asyncio.gather(self._quick.aclose(), self._slow.aclose())
+
+
+_DEFAULTS: Final[dict[str, Any]] = {
+    "application_name": "acphold",
+    "connect_timeout": CONNECT_SECONDS,
+    "keepalives_idle": 10,
+    "keepalives_interval": 5,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 20_000,
+    "client_encoding": "utf8",
+}
+
+
+class _Lines:
+    """Threads, each with a connection that is made when there is first need of it."""
+
+    def __init__(self, database: Database, threads: int, bound: float) -> None:
+        self._database = database
+        self._threads = threads
+        self._bound = bound
+        self._executor: ThreadPoolExecutor | None = None
+        self._own = threading.local()
+        self._open: set[Line] = set()
+        self._failed_at = -PATIENCE_SECONDS
+
+    def submit(self, work: Callable[[Line], T]) -> Future[T]:
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(self._threads, "acphold journal")
+        return self._executor.submit(self._do, work)
+
+    def _do(self, work: Callable[[Line], T]) -> T:
+        name = self._database.name
+        # Who has waited in vain a moment ago does not wait so long again.
+        began = time.monotonic()
+        patience = PATIENCE_SECONDS if began - self._failed_at > PATIENCE_SECONDS else 0.0
+        while True:
+            try:
+                line = self._line()
+                with _Bound(line, self._bound):
+                    done = work(line)
+                self._failed_at = -PATIENCE_SECONDS
+                return done
+            except FAULTS as error:
+                line_ = getattr(self._own, "line", None)
+                if line_ is not None and not line_.closed:
+                    # Of a transaction that was broken off nothing is left, or nothing of the line.
+                    with suppress(psycopg.Error):
+                        if line_.info.transaction_status != pq.TransactionStatus.IDLE:
+                            line_.rollback()
+                if not is_passing(error):
+                    raise failure(error, name) from error
+                if time.monotonic() >= began + patience:
+                    self._failed_at = time.monotonic()
+                    raise failure(error, name) from error
+                time.sleep(AGAIN_SECONDS)
+
+    def _line(self) -> Line:
+        line: Line | None = getattr(self._own, "line", None)
+        if line is None or line.closed:
+            if line is not None:
+                self._open.discard(line)
+            line = self._own.line = self._database.connect()
+            self._open.add(line)
+        return line
+
+    async def aclose(self) -> None:
+        if (executor := self._executor) is None:
+            return
+        self._executor = None
+        await asyncio.to_thread(executor.shutdown)
+        for line in tuple(self._open):
+            line.close()
+        self._open.clear()
+
+
+class _Bound:
+    """A block in which a connection is cut when it takes too long."""
+
+    def __init__(self, line: Line, seconds: float) -> None:
+        self._line = line
+        self._timer = _Alarm.at(time.monotonic() + seconds, self._cut)
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, *raised: object) -> None:
+        self._timer.end()
+
+    def _cut(self) -> None:
+        with suppress(OSError, psycopg.Error):
+            whole = socket.socket(fileno=self._line.fileno())
+            try:
+                whole.shutdown(socket.SHUT_RDWR)
+            finally:
+                whole.detach()
+
+
+class _Alarm:
+    """Something to be done at a time unless it is ended before: by one thread for all of them."""
+
+    _waiting: Final[set[_Alarm]] = set()
+    _changed: Final = threading.Condition()
+    _thread: threading.Thread | None = None
+
+    def __init__(self, when: float, do: Callable[[], None]) -> None:
+        self.when = when
+        self.do = do
+
+    @classmethod
+    def at(cls, when: float, do: Callable[[], None]) -> _Alarm:
+        alarm = cls(when, do)
+        with cls._changed:
+            cls._waiting.add(alarm)
+            if cls._thread is None:
+                cls._thread = threading.Thread(target=cls._watch, name="acphold alarm", daemon=True)
+                cls._thread.start()
+        return alarm
+
+    def end(self) -> None:
+        with self._changed:
+            self._waiting.discard(self)
+
+    @classmethod
+    def _watch(cls) -> None:
+        while True:
+            with cls._changed:
+                now = time.monotonic()
+                due = [alarm for alarm in cls._waiting if alarm.when <= now]
+                for alarm in due:
+                    cls._waiting.discard(alarm)
+                    alarm.do()
+                if not cls._waiting:
+                    cls._thread = None
+                    return
+            time.sleep(1.0)
+
+
+def shown(url: str) -> str:
+    """A URL as people may see it: without a password, and what else is between us and the server.
+
+    Raises JournalUnavailableError for one that libpq does not understand.
+    """
+    try:
+        parts = conninfo_to_dict(url)
+    except psycopg.ProgrammingError as error:
+        # Its words have the URL in them.
+        raise JournalUnavailableError(
+            "the URL of the journal is none that PostgreSQL understands; give "
+            "postgresql://USER@HOST/DATABASE"
+        ) from error
+    user = f"{parts['user']}@" if parts.get("user") else ""
+    host = parts.get("host") or ""
+    port = f":{parts['port']}" if parts.get("port") else ""
+    return f"postgresql://{user}{host}{port}/{parts.get('dbname') or ''}"
+
+
+def is_passing(error: Fault) -> bool:
+    """Whether what failed may do in a moment: the connection was lost, or the server is busy."""
+    if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+        return False
+    if (code := error.sqlstate) is not None:
+        return code in _PASSING or code.startswith("08")
+    return isinstance(error, psycopg.OperationalError)
+
+
+def failure(error: Fault, name: str) -> JournalError:
+    """What an error means for a person: which journal, what is wrong, what to do."""
+    if isinstance(error, UnicodeEncodeError):
+        return IllegibleNameError(f"{error.object!r} is not text that can be kept; correct it")
+    if isinstance(error, psycopg.DataError) and "NUL" in str(error):
+        return IllegibleNameError("a name with a NUL is not text that can be kept; correct it")
+    if isinstance(error, DamagedRowError | UnicodeError):
+        return NotAJournalError(
+            f"the journal in {name} is damaged ({error}); it was left as it is. Restore a backup, "
+            f"or name another journal ({NAMED_BY})"
+        )
+    assert isinstance(error, psycopg.Error)
+    kind, advice = JournalUnavailableError, f"name another journal ({NAMED_BY})"
+    code = error.sqlstate or ""
+    if code in _PASSING or code.startswith("08"):
+        kind, advice = JournalBusyError, "try again"
+    elif code in ("25006", "53100", "53200") or code.startswith("42501"):
+        kind, advice = _ADVICE.get(code, (kind, advice))
+    elif not code:
+        advice = "start it, or see that it can be reached"
+    told = error.diag.message_primary or str(error).strip().replace("\n", "; ")
+    return kind(f"the journal in {name} cannot be used: {told}; {advice}")
+
+
+_ADVICE: Final[dict[str, tuple[type[JournalUnavailableError], str]]] = {
+    "25006": (ReadOnlyJournalError, "name the server that takes writes"),
+    "42501": (JournalUnavailableError, "give this role its rights: see docs/operations.md"),
+    "53100": (JournalUnavailableError, "make room on its disk"),
+    "53200": (JournalUnavailableError, "give it more memory"),
+}

@@ -1,0 +1,251 @@
+"""The journal's tables, as the numbered steps that lead from an empty database to this release.
+
+A step is never edited once a database may have been through it: what changes is a new step at the
+end. All stands in a schema of its own, `acphold`, and every statement names it: then nothing has to
+be set in a connection, and none has to be kept for anybody (PgBouncer hands them round).
+
+The key of whatever belongs to a session begins with its id, so that the sessions can be spread over
+several databases. What belongs to none is little: `meta`, `owners`, `links`, `access_tokens`,
+`deeds`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Final, TypeAlias
+
+import psycopg
+from psycopg import Connection
+
+from acphold.errors import JournalUnavailableError, NewerJournalError
+from acphold.journal.location import NAMED_BY
+
+Line: TypeAlias = "Connection[tuple[Any, ...]]"
+"""A connection to the database."""
+
+LOCK: Final = 0x61637068
+"""The advisory lock of whoever brings a journal to a newer version."""
+
+_TABLES: Final = (
+    "CREATE TABLE acphold.meta (name text PRIMARY KEY, value bytea NOT NULL)",
+    # Each lease that is granted has a number of its own, whatever session it is of: so it can never
+    # be taken for one of another session that had the same id. A sequence is no row to wait for.
+    "CREATE SEQUENCE acphold.epochs",
+    # `number` is the epoch in which it was made. `folder` is the one name of `cwd`, to be compared.
+    # `changed` is the transaction that changed what a list shows of it.
+    """CREATE TABLE acphold.sessions (
+        session_id text COLLATE "C" PRIMARY KEY,
+        number bigint NOT NULL,
+        agent text NOT NULL,
+        cwd text NOT NULL,
+        folder text NOT NULL,
+        additional_directories text NOT NULL,
+        title text,
+        created_at bigint NOT NULL,
+        updated_at bigint NOT NULL,
+        prompted boolean NOT NULL DEFAULT false,
+        archived boolean NOT NULL DEFAULT false,
+        renamed boolean NOT NULL DEFAULT false,
+        unseen boolean NOT NULL DEFAULT false,
+        origins text NOT NULL DEFAULT '[]',
+        tenant text NOT NULL DEFAULT '',
+        start text,
+        followers bigint NOT NULL DEFAULT 0,
+        unread bytea,
+        message_count bigint NOT NULL DEFAULT 0,
+        settled_through bigint NOT NULL DEFAULT 0,
+        indexed_through bigint NOT NULL DEFAULT 0,
+        packed_through bigint NOT NULL DEFAULT 0,
+        changed xid8 NOT NULL DEFAULT pg_current_xact_id()
+    )""",
+    # An index for each filter of the list, so that any page is one walk along it.
+    "CREATE INDEX listed ON acphold.sessions (prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_agent"
+    " ON acphold.sessions (agent, prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_folder"
+    " ON acphold.sessions (folder, prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_both"
+    " ON acphold.sessions (agent, folder, prompted, archived, updated_at, session_id)",
+    "CREATE INDEX listed_tenant"
+    " ON acphold.sessions (tenant, prompted, archived, updated_at, session_id) WHERE tenant <> ''",
+    "CREATE INDEX unindexed ON acphold.sessions (updated_at)"
+    " WHERE indexed_through < settled_through",
+    "CREATE INDEX unpacked ON acphold.sessions (updated_at) WHERE packed_through < settled_through",
+    "CREATE INDEX changed ON acphold.sessions (changed)",
+    # Those that were deleted, for whoever follows the list.
+    """CREATE TABLE acphold.gone (
+        session_id text COLLATE "C" NOT NULL,
+        changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
+        PRIMARY KEY (session_id, changed)
+    )""",
+    "CREATE INDEX gone_changed ON acphold.gone (changed)",
+    # Apart from the sessions: who appends locks it, and is not to wait for a change of the row.
+    """CREATE TABLE acphold.leases (
+        session_id text COLLATE "C" PRIMARY KEY,
+        owner text NOT NULL,
+        epoch bigint NOT NULL,
+        yields boolean NOT NULL
+    ) WITH (fillfactor = 50)""",
+    """CREATE TABLE acphold.segments (
+        session_id text COLLATE "C" NOT NULL,
+        last_seq bigint NOT NULL,
+        first_seq bigint NOT NULL,
+        at bigint NOT NULL,
+        kind text NOT NULL,
+        raw bytea NOT NULL,
+        PRIMARY KEY (session_id, last_seq)
+    )""",
+    # What is worth packing we pack, once it is old.
+    "ALTER TABLE acphold.segments ALTER COLUMN raw SET STORAGE EXTERNAL",
+    """CREATE TABLE acphold.summaries (
+        session_id text COLLATE "C" PRIMARY KEY,
+        summary bytea NOT NULL
+    )""",
+    # session_id NULL: a tombstone. The highest number is the newest link of a session.
+    """CREATE TABLE acphold.links (
+        agent text NOT NULL,
+        downstream_id text NOT NULL,
+        session_id text COLLATE "C",
+        number bigint NOT NULL DEFAULT nextval('acphold.epochs'),
+        PRIMARY KEY (agent, downstream_id)
+    )""",
+    "CREATE INDEX links_session ON acphold.links (session_id, number)",
+    # The words of an entry, with the weight A for messages, B for tools, C for diffs. `number` is
+    # the order in which they came in.
+    """CREATE TABLE acphold.documents (
+        session_id text COLLATE "C" NOT NULL,
+        seq bigint NOT NULL,
+        at bigint NOT NULL,
+        number bigint NOT NULL DEFAULT nextval('acphold.epochs'),
+        words tsvector NOT NULL,
+        PRIMARY KEY (session_id, seq)
+    )""",
+    "CREATE INDEX documents_words ON acphold.documents USING gin (words)",
+    "CREATE INDEX documents_at ON acphold.documents (at, number)",
+    """CREATE TABLE acphold.usage (
+        session_id text COLLATE "C" NOT NULL,
+        seq bigint NOT NULL,
+        at bigint NOT NULL,
+        by_turn smallint NOT NULL,
+        cost double precision,
+        currency text NOT NULL,
+        input bigint,
+        output bigint,
+        thought bigint,
+        cached_read bigint,
+        cached_write bigint,
+        total bigint,
+        PRIMARY KEY (session_id, seq)
+    )""",
+    # `presence` is the key of the lock that its connection of presence held at `present_at`, NULL
+    # where it has none: see `leases`.
+    """CREATE TABLE acphold.owners (
+        id text PRIMARY KEY,
+        host text NOT NULL,
+        pid bigint NOT NULL,
+        addresses text NOT NULL,
+        renewed_at timestamptz NOT NULL,
+        retired boolean NOT NULL,
+        presence bigint,
+        present_at timestamptz NOT NULL
+    )""",
+    """CREATE TABLE acphold.access_tokens (
+        id text PRIMARY KEY,
+        name text NOT NULL,
+        digest bytea NOT NULL,
+        scopes text NOT NULL,
+        created_at bigint NOT NULL,
+        session_id text,
+        expires_at bigint,
+        used_at bigint,
+        revoked_at bigint,
+        tenant text
+    )""",
+    """CREATE TABLE acphold.shares (
+        session_id text COLLATE "C" NOT NULL,
+        tenant text NOT NULL,
+        prompts boolean NOT NULL,
+        PRIMARY KEY (session_id, tenant)
+    )""",
+    "CREATE INDEX shares_with ON acphold.shares (tenant, session_id)",
+    """CREATE TABLE acphold.deeds (
+        id bigint PRIMARY KEY DEFAULT nextval('acphold.epochs'),
+        at bigint NOT NULL,
+        deed text NOT NULL,
+        name text NOT NULL,
+        token text NOT NULL,
+        session_id text,
+        address text NOT NULL,
+        transport text NOT NULL
+    )""",
+    "CREATE INDEX deeds_by_time ON acphold.deeds (at)",
+    "CREATE INDEX deeds_by_token ON acphold.deeds (token, id)",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES,)
+
+VERSION: Final = len(MIGRATIONS)
+"""The version of the journals that this release writes."""
+
+
+def version(line: Line) -> int | None:
+    """The version of the journal in the database; None if there is none."""
+    (table,) = line.execute("SELECT to_regclass('acphold.meta')").fetchone() or (None,)
+    if table is None:
+        return None
+    row = line.execute("SELECT value FROM acphold.meta WHERE name = 'version'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def migrate(line: Line, name: str, *, create: bool) -> None:
+    """Bring the journal to VERSION, each step in one transaction with its number.
+
+    Raises NewerJournalError; JournalUnavailableError where there is none and none is to be made,
+    or where this role may not do it.
+    """
+    found = version(line)
+    if found is None and not create:
+        raise JournalUnavailableError(
+            f"there is no journal in {name}; it is made with the first session, or by "
+            "`acphold import`"
+        )
+    while found is None or found < VERSION:
+        try:
+            with line.transaction():
+                # Of the transaction, as one of the connection would be lost behind PgBouncer.
+                line.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
+                found = version(line)
+                if found is not None and found >= VERSION:
+                    break
+                if found is None:
+                    line.execute("CREATE SCHEMA IF NOT EXISTS acphold")
+                for statement in MIGRATIONS[found or 0]:
+                    line.execute(statement)
+                if found is None:
+                    line.execute(
+                        "INSERT INTO acphold.meta VALUES ('cursor_secret', %s), ('version', '0')",
+                        (secrets.token_bytes(32),),
+                    )
+                # Who has a lease by an older release must not write what it would write.
+                line.execute("UPDATE acphold.leases SET epoch = 0")
+                found = (found or 0) + 1
+                line.execute(
+                    "UPDATE acphold.meta SET value = %s WHERE name = 'version'",
+                    (str(found).encode(),),
+                )
+        except psycopg.errors.InsufficientPrivilege as error:
+            raise JournalUnavailableError(
+                f"the journal in {name} has to be brought to the version of this release, which "
+                f"this role may not do ({error.diag.message_primary}); run `acphold doctor` once "
+                "with the role that owns it"
+            ) from error
+    refuse_newer(found, name)
+
+
+def refuse_newer(found: int, name: str) -> None:
+    """Raise NewerJournalError when a journal of this version is beyond this release."""
+    if found > VERSION:
+        raise NewerJournalError(
+            f"the journal in {name} has version {found}, this release of acphold knows up to "
+            f"{VERSION}; update acphold, or name another journal ({NAMED_BY})"
+        )

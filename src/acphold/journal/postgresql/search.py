@@ -1,0 +1,205 @@
+"""The full-text index, and a search in it: what is settled is put in, a piece at a time.
+
+Each session has a number up to which it is in the index, `indexed_through`. It lags behind what is
+settled: for moments after a turn, for longer after a large import.
+
+The functions may raise psycopg errors. Those that are iterators make transactions of their own, and
+do one piece of their work for each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from typing import Any, Final
+
+from acphold.history.compaction import compact
+from acphold.history.entries import Entry
+from acphold.history.words import document
+from acphold.journal import token_reports
+from acphold.journal.hits import Held, hit, patterns_of, terms
+from acphold.journal.journal import SearchHit, Sought
+from acphold.journal.location import resolved_folder
+from acphold.journal.postgresql import segments, upkeep
+from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.words import Tokenizer, query, vectors
+from acphold.journal.stored_history import tail
+from acphold.journal.words_in_memory import fitting
+from acphold.journal.words_in_memory import query as fts5_query
+
+PIECE_BYTES: Final = 256 << 10
+"""How much history is put in at once (beyond one segment)."""
+
+RANKED_AT_MOST: Final = 10_000
+"""Of how many hits, the newest, `rank` takes the best."""
+
+TAILED_AT_MOST: Final = 20
+"""The newest sessions of which the ends are looked at that are not settled."""
+
+TAIL_BYTES: Final = 256 << 10
+"""How much of the end of one session is looked at."""
+
+
+# -- putting in -------------------------------------------------------------------------------
+
+
+def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator[None]:
+    """Put in what the index lacks of a session; or of all of them, the newest first.
+
+    None that was last active before `since` (ms since the epoch).
+    """
+    with closing(Tokenizer()) as tokenizer:
+        while row := line.execute(
+            "SELECT session_id, indexed_through, settled_through FROM acphold.sessions"
+            " WHERE indexed_through < settled_through AND updated_at >= %s"
+            " AND (%s::text IS NULL OR session_id = %s) ORDER BY updated_at DESC LIMIT 1",
+            (since, session_id, session_id),
+        ).fetchone():
+            _put(line, tokenizer, *row)
+            yield
+
+
+def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled: int) -> None:
+    """Put the next piece of a session in."""
+    found = segments.Of(line, session_id).read(after, PIECE_BYTES, settled)
+    through = found[-1].last_seq if found else settled
+    said = [
+        (entry, words)
+        for segment in found
+        for entry in segment.entries()
+        if (words := document(entry))
+    ]
+    rows: list[tuple[Any, ...]] = []
+    latest = 0
+    for (entry, _), vector in zip(said, vectors(tokenizer, [w for _, w in said]), strict=True):
+        latest = max(latest, entry.at)  # in the order of the session, whatever the clock did
+        if vector:
+            rows.append((session_id, entry.seq, latest, vector))
+    usage = token_reports.reports(found)
+    with line.transaction(), line.cursor() as cursor:
+        cursor.execute(
+            "UPDATE acphold.sessions SET indexed_through = %s"
+            " WHERE session_id = %s AND indexed_through = %s",
+            (through, session_id, after),
+        )
+        if cursor.rowcount:  # else another process was quicker, or the session was deleted
+            cursor.executemany(
+                "INSERT INTO acphold.documents (session_id, seq, at, words)"
+                " VALUES (%s, %s, %s, %s::tsvector) ON CONFLICT DO NOTHING",
+                rows,
+            )
+            upkeep.keep_usage(line, session_id, usage)
+
+
+def lagging(line: Line, cwd: str | None = None) -> int:
+    """How many sessions, of a folder or all, the index lacks a part of."""
+    folder = None if cwd is None else resolved_folder(cwd)
+    row = line.execute(
+        "SELECT count(*) FROM acphold.sessions WHERE indexed_through < settled_through"
+        " AND (%s::text IS NULL OR folder = %s)",
+        (folder, folder),
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+# -- searching --------------------------------------------------------------------------------
+
+_THERE_FOR: Final = (
+    "(tenant = %(tenant)s OR sessions.session_id IN"
+    " (SELECT session_id FROM acphold.shares WHERE tenant = %(tenant)s))"
+)
+"""`SessionRow.is_there_for`, of a tenant, as SQL."""
+
+_HELD: Final = "sessions.session_id, agent, cwd, title, archived"
+
+_FOUND: Final = """
+    FROM acphold.documents JOIN acphold.sessions USING (session_id)
+    WHERE words @@ %(query)s::tsquery AND documents.at >= %(since)s {asked}
+"""
+
+_NEWEST: Final = f"""
+    SELECT {_HELD}, seq {_FOUND}
+    ORDER BY documents.at DESC, documents.number DESC LIMIT %(limit)s
+"""
+
+_BEST: Final = f"""
+    SELECT session_id, agent, cwd, title, archived, seq FROM (
+        SELECT {_HELD}, seq, documents.at, documents.number, words {_FOUND}
+        ORDER BY documents.at DESC, documents.number DESC LIMIT %(ranked)s
+    ) AS next_ones
+    ORDER BY ts_rank('{{{{1, 1, 1, 1}}}}', words, %(query)s::tsquery, 1) DESC, at DESC, number DESC
+    LIMIT %(limit)s
+"""
+
+_TAILED: Final = f"""
+    SELECT {_HELD}, settled_through FROM acphold.sessions
+    WHERE prompted AND NOT archived {{asked}}
+    AND settled_through < (
+        SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id
+        ORDER BY last_seq DESC LIMIT 1
+    )
+    ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
+"""
+
+
+def search(line: Line, sought: Sought) -> list[SearchHit]:
+    """The entries that have all that is sought, the newest or the best first."""
+    found = terms(sought.words)
+    if not found:
+        return []
+    with closing(Tokenizer()) as tokenizer:
+        wanted = query(tokenizer, found, sought.part)
+    if not wanted:
+        return []
+    values: dict[str, Any] = {
+        "query": wanted,
+        "since": sought.since,
+        "limit": sought.limit,
+        "ranked": RANKED_AT_MOST,
+        "agents": [*sought.agents],
+        "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
+        "session": sought.session_id,
+        "tenant": sought.tenant,
+    }
+    asked = ""
+    if sought.agents:
+        asked += " AND agent = ANY(%(agents)s)"
+    if sought.cwd is not None:
+        asked += " AND folder = %(folder)s"
+    if sought.session_id is not None:
+        asked += " AND sessions.session_id = %(session)s"
+    if sought.tenant is not None:
+        asked += f" AND {_THERE_FOR}"
+    patterns = patterns_of(found)
+    statement = (_BEST if sought.rank else _NEWEST).format(asked=asked)
+    indexed = [
+        hit(Held(*row[:5]), entry, patterns, sought.part)
+        for row in line.execute(statement, values).fetchall()
+        if (entry := _entry(line, row[0], row[5])) is not None
+    ]
+    if not sought.unsettled:
+        return indexed
+    candidates = [
+        (Held(*row[:5]), entry)
+        for row in line.execute(_TAILED.format(asked=asked), values).fetchall()
+        for segment in compact(tail(segments.Of(line, row[0]), row[5], TAIL_BYTES))
+        for entry in segment.entries()
+        if entry.at >= sought.since
+    ]
+    candidates.sort(key=lambda candidate: (-candidate[1].at, -candidate[1].seq))
+    fit = fitting([entry for _, entry in candidates], fts5_query(found, sought.part))
+    fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
+    if not fresh:
+        return indexed
+    if sought.rank:  # what is not in the index has no rank there, but is the freshest
+        return [*fresh, *indexed][: sought.limit]
+    return sorted([*fresh, *indexed], key=lambda one: -one.at)[: sought.limit]
+
+
+def _entry(line: Line, session_id: str, seq: int) -> Entry | None:
+    """An entry; None when it is there no more."""
+    for segment in segments.Of(line, session_id).read(seq - 1, 1):
+        for entry in segment.entries():
+            if entry.seq == seq:
+                return entry
+    return None

@@ -1,0 +1,221 @@
+"""The table of segments: rows are put in, read from a position on, and taken out.
+
+The functions run inside a transaction of the caller's, or are one by themselves, and may raise
+psycopg errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from functools import cache
+from typing import Any, Final
+
+from psycopg import Cursor
+
+from acphold.history.entries import UPDATE, Run, Segment, in_one
+from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal.journal import Lease
+from acphold.journal.packing import plain
+from acphold.journal.postgresql.migrations import Line
+from acphold.journal.stored_history import END
+
+COLUMNS: Final = "last_seq, first_seq, at, kind, raw"
+
+NOW_MS: Final = "(extract(epoch FROM now()) * 1000)::bigint"
+"""The time of the transaction, by the clock of the database."""
+
+_ROWS_AT_ONCE: Final = 2048
+
+_READ: Final = f"""
+    SELECT {COLUMNS} FROM (
+        SELECT *, sum(size) OVER (ORDER BY last_seq ROWS UNBOUNDED PRECEDING) - size AS before
+        FROM (
+            SELECT {COLUMNS}, octet_length(raw)::bigint AS size FROM acphold.segments
+            WHERE session_id = %(session)s AND last_seq > %(after)s AND last_seq <= %(through)s
+                {{}}
+            ORDER BY last_seq LIMIT {_ROWS_AT_ONCE}
+        ) AS next_ones
+    ) AS counted WHERE before < %(limit)s ORDER BY last_seq
+"""
+"""The next rows until there are so many bytes, without a look at what comes behind."""
+
+_NO_CHUNKS: Final = "AND NOT (kind = '{}' AND position('\\x0a'::bytea IN raw) = 0 AND ({}))".format(
+    UPDATE,
+    " OR ".join(
+        f"raw BETWEEN '\\x{start.hex()}'::bytea AND '\\x{start.hex()}ff'::bytea"
+        for start in CHUNK_STARTS
+    ),
+)
+"""Without rows that hold one chunk."""
+
+
+class Of:
+    """The segments of one session."""
+
+    def __init__(self, line: Line, session_id: str) -> None:
+        self._line = line
+        self._session_id = session_id
+
+    def read(
+        self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
+    ) -> list[Segment]:
+        statement = _READ.format("" if chunks else _NO_CHUNKS)
+        found: list[Segment] = []
+        while limit_bytes > 0:
+            values = {
+                "session": self._session_id,
+                "after": after,
+                "through": through,
+                "limit": limit_bytes,
+            }
+            rows = self._line.execute(statement, values, binary=True).fetchall()
+            some = [of_row(*row) for row in rows]
+            found += some
+            if len(some) < _ROWS_AT_ONCE:
+                break
+            limit_bytes -= sum(len(segment.raw) for segment in some)
+            after = some[-1].last_seq
+        return found
+
+    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+        of_kinds = " AND kind = ANY(%(kinds)s)" if kinds else ""
+        rows = self._line.execute(
+            f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %(session)s"
+            f" AND last_seq <= %(through)s{of_kinds} ORDER BY last_seq DESC LIMIT %(limit)s",
+            {
+                "session": self._session_id,
+                "through": through,
+                "kinds": [*kinds],
+                "limit": limit,
+            },
+            binary=True,
+        ).fetchall()
+        return [of_row(*row) for row in reversed(rows)]
+
+    def size(self, after: int) -> int:
+        """Bytes that the segments take that end above `after`."""
+        row = self._line.execute(
+            "SELECT coalesce(sum(octet_length(raw)), 0) FROM acphold.segments"
+            " WHERE session_id = %s AND last_seq > %s",
+            (self._session_id, after),
+        ).fetchone()
+        return 0 if row is None else int(row[0])
+
+    def is_alone(self, seq: int) -> bool:
+        """Whether an entry has a row of its own, and stands for no other number."""
+        row = self._line.execute(
+            "SELECT first_seq FROM acphold.segments WHERE session_id = %s AND last_seq = %s",
+            (self._session_id, seq),
+        ).fetchone()
+        return row is not None and row[0] == seq
+
+    def insert(self, segments: Iterable[Segment]) -> None:
+        """Write the rows of segments."""
+        with self._line.cursor() as cursor:
+            cursor.executemany(
+                f"INSERT INTO acphold.segments (session_id, {COLUMNS})"
+                " VALUES (%s, %s, %s, %s, %s, %s)",
+                [
+                    (self._session_id, s.last_seq, s.first_seq, s.at, s.kind, s.raw)
+                    for s in segments
+                ],
+            )
+
+    def remove(self, segments: Iterable[Segment]) -> None:
+        """Delete the rows of segments."""
+        self._line.execute(
+            "DELETE FROM acphold.segments WHERE session_id = %s AND last_seq = ANY(%s)",
+            (self._session_id, [segment.last_seq for segment in segments]),
+        )
+
+    def empty(self, seq: int) -> None:
+        """Leave nothing of an entry but its number."""
+        row = self._line.execute(
+            "SELECT last_seq, first_seq, raw FROM acphold.segments"
+            " WHERE session_id = %s AND last_seq >= %s ORDER BY last_seq LIMIT 1",
+            (self._session_id, seq),
+            binary=True,
+        ).fetchone()
+        assert row is not None
+        last_seq, first_seq, raw = row
+        raws = plain(raw).split(b"\n")
+        # A raw that stands for more numbers than one is alone in its row.
+        raws[seq - first_seq if len(raws) > 1 else 0] = b""
+        self._line.execute(
+            "UPDATE acphold.segments SET raw = %s WHERE session_id = %s AND last_seq = %s",
+            (b"\n".join(raws), self._session_id, last_seq),
+        )
+
+
+def of_row(last: int, first: int, at: int, kind: str, raw: bytes) -> Segment:
+    """The segment that stands in the COLUMNS of a row."""
+    return Segment(first, last, kind, at, plain(raw))
+
+
+# -- appending --------------------------------------------------------------------------------
+
+
+def made(lease: Lease, runs: Iterable[Run]) -> list[Segment]:
+    """The segments of what is appended, without a time."""
+    found: list[Segment] = []
+    seq = lease.next_seq
+    for kind, raws in runs:
+        found.append(one := in_one(seq, kind, raws, 0))
+        seq = one.last_seq + 1
+    return found
+
+
+HELD: Final = (
+    "WITH held AS MATERIALIZED (SELECT 1 FROM acphold.leases"
+    " WHERE session_id = %s AND epoch = %s FOR SHARE)"
+)
+"""The lease, if it stands, locked until the transaction is over: whoever takes it over waits for
+that, and whoever appends after them finds that it does not stand. The primary key of the segments
+is the second wall."""
+
+
+@cache
+def appending(number: int, assignments: str = "") -> str:
+    """The statement that writes so many segments at once, if the lease stands, and with it the row
+    of the session; it is a transaction by itself."""
+    row = f"(%s::bigint, %s::bigint, {NOW_MS}, %s::text, %s::bytea)"
+    changed = (
+        f", changed AS (UPDATE acphold.sessions SET {assignments}"
+        " WHERE session_id = %s AND EXISTS (SELECT FROM held))"
+    )
+    return (
+        f"{HELD}{changed if assignments else ''}"
+        f" INSERT INTO acphold.segments (session_id, {COLUMNS})"
+        f" SELECT %s, entries.* FROM (VALUES {', '.join([row] * number)}) AS entries"
+        " WHERE EXISTS (SELECT FROM held) RETURNING at"
+    )
+
+
+def append(
+    line: Line, lease: Lease, segments: Sequence[Segment], assignments: str, values: Sequence[Any]
+) -> Cursor[tuple[Any, ...]]:
+    """Write new segments: the row that comes has the time (ms since the epoch), and there is none
+    if the lease is lost."""
+    parameters: list[Any] = [lease.session_id, lease.epoch]
+    if assignments:
+        parameters += [*values, lease.session_id]
+    parameters.append(lease.session_id)
+    for one in segments:
+        parameters += (one.last_seq, one.first_seq, one.kind, one.raw)
+    return line.execute(appending(len(segments), assignments), parameters, binary=True)
+
+
+def is_written(line: Line, lease: Lease, segments: Sequence[Segment]) -> int | None:
+    """When these very segments were written under this lease; None if they were not."""
+    rows = line.execute(
+        f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %s AND last_seq >= %s"
+        " AND EXISTS (SELECT FROM acphold.leases WHERE session_id = %s AND epoch = %s)"
+        " ORDER BY last_seq LIMIT %s",
+        (lease.session_id, lease.next_seq, lease.session_id, lease.epoch, len(segments)),
+        binary=True,
+    ).fetchall()
+    found = [of_row(*row) for row in rows]
+    wanted = [(one.first_seq, one.last_seq, one.kind, one.raw) for one in segments]
+    if [(one.first_seq, one.last_seq, one.kind, one.raw) for one in found] != wanted:
+        return None
+    return found[0].at

@@ -1,0 +1,388 @@
+"""The tables of sessions and of links to the agents' own ids: the SQL, and what a row means.
+
+The functions run inside a transaction of the caller's, or are one by themselves, and may raise
+psycopg errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from os.path import commonprefix
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET
+from msgspec.structs import asdict
+
+from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionError
+from acphold.history.entries import PROMPT, TURN_END, Entry
+from acphold.history.fold import fold
+from acphold.history.raw_update import storable
+from acphold.journal import packing, settling
+from acphold.journal.journal import Listed, NewSession, Origin, RowChange, RowChanges, SessionRow
+from acphold.journal.location import resolved_folder
+from acphold.journal.postgresql import segments
+from acphold.journal.postgresql.leases import CHANGED
+from acphold.journal.postgresql.migrations import Line
+
+UNSETTLED_BYTES: Final = 1 << 20
+"""How much of a turn that is not settled is counted for the list, at most."""
+
+_BEHIND_A_TURN: Final = 64
+"""Segments that may stand behind the end of a turn: a title, usage, what opening it brought."""
+
+_LAST_SEQ: Final = (
+    "(SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id"
+    " ORDER BY last_seq DESC LIMIT 1)"
+)
+
+SELECT_ROW: Final = (
+    "SELECT sessions.session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
+    f" message_count, prompted, coalesce({_LAST_SEQ}, 0), settled_through, archived, renamed,"
+    " origins, followers, (SELECT downstream_id FROM acphold.links"
+    " WHERE links.session_id = sessions.session_id ORDER BY links.number DESC LIMIT 1),"
+    " unread, start, tenant, unseen, (SELECT json_object_agg(shares.tenant, prompts)::text"
+    " FROM acphold.shares WHERE shares.session_id = sessions.session_id) FROM acphold.sessions"
+)
+"""The columns `session_row` reads."""
+
+_decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
+_decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
+_decode_shared = msgspec.json.Decoder(dict[str, bool]).decode
+
+
+def session_row(line: Line, row: Sequence[Any], *, counted: bool = True) -> SessionRow:
+    """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
+    session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
+    prompted, last, settled, archived, renamed, origins, followers, known = row[8:16]
+    unread, start, tenant, unseen, shared = row[16:]
+    if counted and last > settled and prompted:
+        messages += unsettled(line, session_id, settled)
+    return SessionRow(
+        session_id,
+        agent,
+        cwd,
+        () if directories == "[]" else _decode_directories(directories),
+        title,
+        created,
+        updated,
+        messages,
+        prompted,
+        last,
+        archived,
+        renamed,
+        () if origins == "[]" else _decode_origins(origins),
+        followers if last > settled else 0,
+        known,
+        unread,
+        start,
+        tenant,
+        unseen,
+        {} if shared is None else _decode_shared(shared),
+    )
+
+
+def find(line: Line, session_id: str, *, counted: bool) -> SessionRow:
+    """As `Journal.session`."""
+    row = line.execute(f"{SELECT_ROW} WHERE session_id = %s", (session_id,)).fetchone()
+    if row is None:
+        raise UnknownSessionError(session_id)
+    return session_row(line, row, counted=counted)
+
+
+MATCHES: Final = 100
+"""Sessions that are counted when a prefix fits several; a list asks for many short prefixes."""
+
+
+def resolve(line: Line, prefix: str, cwd: str | None = None) -> SessionRow:
+    """As `Journal.resolve`; UnknownSessionError, AmbiguousIdError."""
+    folder = None if cwd is None else resolved_folder(cwd)
+    # A range, not LIKE: blind to wildcards, and a walk along the index.
+    found = line.execute(
+        "SELECT session_id FROM acphold.sessions WHERE session_id BETWEEN %s AND %s"
+        " AND (%s::text IS NULL OR folder = %s) ORDER BY 1 LIMIT %s",
+        (prefix, f"{prefix}\U0010ffff" if prefix else "", folder, folder, MATCHES + 1),
+    ).fetchall()
+    matches = tuple(match for (match,) in found)
+    if not matches:
+        raise UnknownSessionError(prefix, f"no session id begins with {prefix!r}")
+    if len(matches) > 1 and matches[0] != prefix:  # the whole id is the first in its order
+        raise AmbiguousIdError(prefix, matches[:MATCHES], more=len(matches) > MATCHES)
+    return find(line, matches[0], counted=True)
+
+
+def short_ids(line: Line, session_ids: Sequence[str], least: int) -> list[str]:
+    """As `Journal.short_ids`."""
+    # Of all ids, one of those beside it in the alphabet has most in common with it.
+    rows = line.execute(
+        "SELECT id, (SELECT max(session_id) FROM acphold.sessions WHERE session_id < id),"
+        " (SELECT min(session_id) FROM acphold.sessions WHERE session_id > id)"
+        ' FROM unnest(%s::text[]) AS wanted(id), LATERAL (SELECT id COLLATE "C") AS c',
+        ([*session_ids],),
+    ).fetchall()
+    short = {}
+    for session_id, *neighbours in rows:
+        length = least
+        for found in neighbours:
+            if found is not None:
+                shared = commonprefix((session_id, found))  # noqa: RUF071  by characters
+                length = max(length, len(shared) + 1)
+        short[session_id] = session_id[:length]
+    return [short[session_id] for session_id in session_ids]
+
+
+def settled_through(line: Line, session_id: str) -> int:
+    """How far a session is settled; raises UnknownSessionError."""
+    row = line.execute(
+        "SELECT settled_through FROM acphold.sessions WHERE session_id = %s", (session_id,)
+    ).fetchone()
+    if row is None:
+        raise UnknownSessionError(session_id)
+    return int(row[0])
+
+
+def create(line: Line, new: NewSession, number: int) -> None:
+    """Insert a session, which nobody owns; raises SessionExistsError."""
+    done = line.execute(
+        "INSERT INTO acphold.sessions (session_id, number, agent, cwd, folder,"
+        " additional_directories, title, created_at, updated_at, renamed, origins, tenant)"
+        f" VALUES (%s, %s, %s, %s, %s, %s, %s, coalesce(%s::bigint, {segments.NOW_MS}),"
+        f" coalesce(%s::bigint, {segments.NOW_MS}), %s, %s, %s) ON CONFLICT DO NOTHING",
+        (
+            *(new.session_id, number, new.agent, new.cwd, resolved_folder(new.cwd)),
+            _json(new.additional_directories),
+            None if new.title is None else title(new.title),
+            *(new.created_at, new.created_at, new.renamed, _json(new.origins), new.tenant),
+        ),
+    )
+    if not done.rowcount:
+        raise SessionExistsError(f"there is a session {new.session_id!r} already")
+    line.execute("INSERT INTO acphold.leases VALUES (%s, '', 0, false)", (new.session_id,))
+
+
+def enlist(line: Line, listed: Listed) -> None:
+    """Make the row of a session that an import has listed; not of one that is known, or was
+    deleted."""
+    agent, downstream_id = listed.new.agent, listed.downstream_id
+    if linked(line, agent, [downstream_id]):
+        return
+    row = line.execute("SELECT nextval('acphold.epochs')").fetchone()
+    assert row is not None
+    try:
+        create(line, listed.new, row[0])
+    except SessionExistsError:
+        return
+    line.execute(
+        "UPDATE acphold.sessions SET prompted = true, updated_at = %s, unread = %s"
+        " WHERE session_id = %s",
+        (listed.updated_at, listed.source, listed.new.session_id),
+    )
+    link(line, agent, downstream_id, listed.new.session_id)
+
+
+def title(text: str) -> str:
+    """A title that can be kept."""
+    return storable(text).replace("\0", "\ufffd")
+
+
+def assignments(change: RowChange | None) -> tuple[str, list[Any]]:
+    """What is set in `change`, in SQL; the title only where no person gave one."""
+    columns = {
+        name: value
+        for name, value in (asdict(change) if change is not None else {}).items()
+        if value is not UNSET
+    }
+    if not columns:
+        return "", []
+    given = columns.pop("given", UNSET)
+    if isinstance(told := columns.get("title"), str):
+        columns["title"] = title(told)
+    if "cwd" in columns:
+        columns["folder"] = resolved_folder(columns["cwd"])
+    for name in ("additional_directories", "origins"):
+        if name in columns:
+            columns[name] = _json(columns[name])
+    for value in columns.values():
+        if isinstance(value, int) and not -1 << 63 <= value < 1 << 63:
+            raise OverflowError(f"{value} is no time and no count")
+    if given is not UNSET:
+        columns.pop("title", None)
+        columns |= {"title": None if given is None else title(given), "renamed": given is not None}
+        parts = [f"{name} = %s" for name in columns]
+    else:
+        parts = [_ASSIGNMENTS.get(name, f"{name} = %s") for name in columns]
+    return ", ".join([*parts, CHANGED]), [*columns.values()]
+
+
+_ASSIGNMENTS: Final = {"title": "title = CASE WHEN renamed THEN title ELSE %s END"}
+
+
+def change_row(line: Line, session_id: str, change: RowChange) -> None:
+    """Write what is set in `change`; raises UnknownSessionError."""
+    parts, values = assignments(change)
+    if parts:
+        done = line.execute(
+            f"UPDATE acphold.sessions SET {parts} WHERE session_id = %s", (*values, session_id)
+        )
+        if not done.rowcount:
+            raise UnknownSessionError(session_id)
+    else:
+        settled_through(line, session_id)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+# -- what is new ------------------------------------------------------------------------------
+
+
+def changes(line: Line, after: int | None, limit: int) -> RowChanges:
+    """As `Journal.changes`.
+
+    The change is the number of its transaction. Of those that are told, all that began before them
+    are over: what commits later, and is numbered lower, would else be passed over.
+    """
+    row = line.execute(
+        "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,"
+        " pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+    ).fetchone()
+    assert row is not None
+    oldest, _ = row
+    if after is None:
+        return RowChanges((), oldest - 1)
+    rows = line.execute(
+        "SELECT session_id, changed::text::bigint FROM ("
+        " SELECT session_id, changed FROM acphold.sessions WHERE changed > %s::text::xid8"
+        " UNION ALL"
+        " SELECT session_id, changed FROM acphold.gone WHERE changed > %s::text::xid8"
+        ") AS news WHERE changed < %s::text::xid8"
+        " ORDER BY changed FETCH FIRST %s ROWS WITH TIES",
+        (str(after), str(after), str(oldest), limit + 1),
+    ).fetchall()
+    is_more = len(rows) > limit
+    if is_more:  # without a part of a transaction
+        last = rows[limit][1]
+        whole = [row for row in rows if row[1] < last]
+        rows = whole or rows
+    through = rows[-1][1] if is_more else max(after, oldest - 1)
+    return RowChanges([*dict.fromkeys(session_id for session_id, _ in rows)], through, is_more)
+
+
+_LAST_OF_TURNS: Final = """
+    SELECT sessions.session_id, settled_through, prompted, last.kind, last.raw
+    FROM acphold.sessions LEFT JOIN LATERAL (
+        SELECT kind, raw FROM (
+            SELECT last_seq, kind, raw FROM acphold.segments
+            WHERE segments.session_id = sessions.session_id ORDER BY last_seq DESC LIMIT %s
+        ) AS behind WHERE kind IN (%s, %s) ORDER BY last_seq DESC LIMIT 1
+    ) AS last ON true
+    WHERE sessions.session_id = ANY(%s)
+"""
+
+
+def outcomes(line: Line, session_ids: Iterable[str]) -> dict[str, bytes | None]:
+    """As `Journal.outcomes`."""
+    found: dict[str, bytes | None] = {}
+    rows = line.execute(_LAST_OF_TURNS, (_BEHIND_A_TURN, PROMPT, TURN_END, [*session_ids]))
+    for session_id, settled, prompted, kind, raw in rows.fetchall():
+        if kind == TURN_END:
+            found[session_id] = packing.plain(raw)
+        elif prompted and segments.Of(line, session_id).read(settled, 1):
+            found[session_id] = None  # what is settled is over, though nobody said how
+    return found
+
+
+# -- counting messages ------------------------------------------------------------------------
+
+
+def unsettled(line: Line, session_id: str, settled: int) -> int:
+    """The messages behind `settled`: of a turn that runs, or that a crash has cut off."""
+    rows = segments.Of(line, session_id)
+    before = settling.context(rows.read_back(settled, settling.CONTEXT_SEGMENTS))
+    entries = (entry for one in rows.read(settled, UNSETTLED_BYTES) for entry in one.entries())
+    return settling.messages(fold(entries, before)) - settling.messages(before)
+
+
+# -- links ------------------------------------------------------------------------------------
+
+
+def link(line: Line, agent: str, downstream_id: str, session_id: str | None) -> None:
+    """Make `downstream_id` the newest id of a session; None: a tombstone."""
+    line.execute(
+        "INSERT INTO acphold.links (agent, downstream_id, session_id) VALUES (%s, %s, %s)"
+        " ON CONFLICT (agent, downstream_id) DO UPDATE"
+        " SET session_id = excluded.session_id, number = excluded.number",
+        (agent, downstream_id, session_id),
+    )
+
+
+def last_entries(line: Line, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
+    """The last entry of each session behind these ids of the agent's; None of an empty one."""
+    found: dict[str, Entry | None] = {}
+    rows = line.execute(
+        f"SELECT downstream_id, {segments.COLUMNS} FROM acphold.links LEFT JOIN LATERAL ("
+        f" SELECT {segments.COLUMNS} FROM acphold.segments"
+        " WHERE segments.session_id = links.session_id ORDER BY last_seq DESC LIMIT 1"
+        ") AS last ON true"
+        " WHERE agent = %s AND downstream_id = ANY(%s) AND links.session_id IS NOT NULL",
+        (agent, [*ids]),
+    )
+    for downstream_id, *row in rows.fetchall():
+        found[downstream_id] = None if row[0] is None else segments.of_row(*row).entries()[-1]
+    return found
+
+
+def linked(line: Line, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
+    """The sessions behind those of `ids` that have a row; None for a tombstone."""
+    rows = line.execute(
+        "SELECT downstream_id, session_id FROM acphold.links"
+        " WHERE agent = %s AND downstream_id = ANY(%s)",
+        (agent, [*ids]),
+    )
+    return dict(rows.fetchall())
+
+
+def went_on(line: Line, agent: str, times: Mapping[str, int]) -> None:
+    """As `Journal.went_on`."""
+    line.execute(
+        f"UPDATE acphold.sessions SET updated_at = later.at, {CHANGED}"
+        " FROM (SELECT session_id, max(used.at) AS at FROM acphold.links"
+        " JOIN unnest(%s::text[], %s::bigint[]) AS used(id, at) ON used.id = downstream_id"
+        " WHERE agent = %s AND session_id IS NOT NULL GROUP BY session_id) AS later"
+        " WHERE sessions.session_id = later.session_id AND updated_at < later.at",
+        ([*times], [*times.values()], agent),
+    )
+
+
+# -- deleting ---------------------------------------------------------------------------------
+
+OF_A_SESSION: Final = ("segments", "summaries", "documents", "usage", "shares", "sessions")
+"""The tables of which the rows go with a session."""
+
+
+def lock(line: Line, session_id: str, idle_since: int | None) -> bool:
+    """Keep others from changing a session until the transaction ends; whether there is one.
+
+    With `idle_since`, only one that was last active by then.
+    """
+    row = line.execute(
+        "SELECT 1 FROM acphold.sessions WHERE session_id = %s"
+        " AND (%s::bigint IS NULL OR updated_at <= %s) FOR UPDATE",
+        (session_id, idle_since, idle_since),
+    ).fetchone()
+    return row is not None
+
+
+def delete(line: Line, session_id: str, *, as_if_never: bool) -> None:
+    """Delete all that is kept of a session; its links stay as tombstones unless `as_if_never`."""
+    line.execute("DELETE FROM acphold.leases WHERE session_id = %s", (session_id,))
+    if as_if_never:
+        line.execute("DELETE FROM acphold.links WHERE session_id = %s", (session_id,))
+    else:
+        line.execute(
+            "UPDATE acphold.links SET session_id = NULL WHERE session_id = %s", (session_id,)
+        )
+    for table in OF_A_SESSION:
+        line.execute(f"DELETE FROM acphold.{table} WHERE session_id = %s", (session_id,))
+    line.execute("INSERT INTO acphold.gone (session_id) VALUES (%s)", (session_id,))

@@ -1,0 +1,571 @@
+"""The journal in a PostgreSQL database: the seams, and what holds for all of them.
+
+No transaction that somebody waits for while a turn runs touches two sessions, so that they can be
+spread over several databases; and none keeps anything in a connection, so that a pooler may hand
+them round. What several sessions append together are several transactions on their way at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from time import perf_counter
+from typing import Any, Final, TypeVar
+
+import psycopg
+
+from acphold.errors import (
+    HeldElsewhereError,
+    JournalError,
+    LeaseLostError,
+    SessionExistsError,
+    UnknownSessionError,
+)
+from acphold.history.entries import Entry, PastEntry, Run, Segment
+from acphold.history.fold import Summary
+from acphold.journal import packing, stored_history
+from acphold.journal.access import AccessToken, Deed, Share
+from acphold.journal.in_file import InFile
+from acphold.journal.journal import (
+    READ_BYTES,
+    Append,
+    Grouping,
+    Lease,
+    Listed,
+    ListFilter,
+    ListKey,
+    NewSession,
+    PageBack,
+    RowChange,
+    RowChanges,
+    SearchHit,
+    SessionRow,
+    Sought,
+    UsageSums,
+)
+from acphold.journal.latency import APPENDS
+from acphold.journal.owners import Whose
+from acphold.journal.postgresql import access, leases, list_page, segments, session_rows, upkeep
+from acphold.journal.postgresql import usage as usage_rows
+from acphold.journal.postgresql.database import QUICK, Database
+from acphold.journal.postgresql.migrations import Line, refuse_newer, version
+from acphold.journal.postgresql.presence import Presence
+from acphold.journal.transcripts import ReadTranscript, Transcripts
+
+T = TypeVar("T")
+
+log = logging.getLogger(__name__)
+
+TOGETHER: Final = 8
+"""Appends that go one behind the other on one connection: more of them are spread over several."""
+
+
+class PostgresqlJournal:
+    """A `Journal` in a database. Opened by its first use; everything is done in threads."""
+
+    file: InFile | None = None
+
+    def __init__(
+        self, url: str, *, create: bool = True, read_transcript: ReadTranscript | None = None
+    ) -> None:
+        """Raises JournalUnavailableError for what is no URL of a database."""
+        self._database = Database(url, create=create)
+        self._transcripts = Transcripts(url, self.session, read_transcript)
+        self._cursor_secret: bytes | None = None
+        self._owner_id: str | None = None  # once it has owned something
+        self._presence = Presence(self._database)
+        self._registering = asyncio.Lock()
+        self._addresses: tuple[str, ...] = ()
+        self._retired = False
+
+    async def cursor_secret(self) -> bytes:
+        if self._cursor_secret is None:
+            self._cursor_secret = await self._look(
+                lambda line: bytes(
+                    _one(line, "SELECT value FROM acphold.meta WHERE name = 'cursor_secret'")
+                )
+            )
+        return self._cursor_secret
+
+    # -- who may come ---------------------------------------------------------------------
+
+    async def access_tokens(self) -> list[AccessToken]:
+        return await self._look(access.tokens)
+
+    async def keep_access_token(self, token: AccessToken) -> None:
+        await self._write(lambda line: access.keep_token(line, token))
+
+    async def shares(self) -> list[Share]:
+        return await self._look(access.shares)
+
+    async def keep_share(self, share: Share) -> None:
+        await self._write(lambda line: access.keep_share(line, share))
+
+    async def end_share(self, session_id: str, tenant: str) -> bool:
+        return await self._write(lambda line: access.end_share(line, session_id, tenant))
+
+    async def deeds(self, since: int, limit: int) -> list[Deed]:
+        return await self._look(lambda line: access.deeds(line, since, limit))
+
+    async def keep_deeds(self, deeds: Sequence[Deed]) -> None:
+        await self._write(lambda line: access.keep_deeds(line, deeds))
+
+    # -- owning ---------------------------------------------------------------------------
+
+    async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
+        owner_id = await self._registered()
+        is_again = False
+
+        def work(line: Line) -> Lease:
+            nonlocal is_again
+            epoch = leases.next_epoch(line)
+            try:
+                session_rows.create(line, new, epoch)
+            except SessionExistsError:
+                # Unless it is ours: the answer to the first try was lost.
+                if not is_again or _owner(line, new.session_id) != owner_id:
+                    raise
+            is_again = True
+            return leases.grant(line, new.session_id, owner_id, epoch, yields=yields)
+
+        return await self._write(work)
+
+    async def acquire(
+        self, session_id: str, seen: int | None = None, *, yields: bool = False
+    ) -> Lease:
+        owner_id = await self._registered()
+        is_again = False
+
+        def work(line: Line) -> Lease:
+            nonlocal is_again
+            epoch = leases.next_epoch(line)
+            try:
+                return leases.grant(line, session_id, owner_id, epoch, seen, yields=yields)
+            except HeldElsewhereError:
+                if not is_again or _owner(line, session_id) != owner_id:
+                    raise
+                return leases.grant(line, session_id, owner_id, epoch, yields=yields)
+            finally:
+                is_again = True
+
+        return await self._write(work)
+
+    async def owner(self, session_id: str) -> Whose:
+        return await self._look(lambda line: leases.whose(line, session_id, self._owner_id))
+
+    async def _registered(self) -> str:
+        """The id of this owner, which others know from now on."""
+        async with self._registering:
+            if self._owner_id is None:
+                owner_id = os.urandom(12).hex()
+                await self._database.run(self._register(owner_id), slow=True)
+                self._owner_id = owner_id
+        return self._owner_id
+
+    def _register(self, owner_id: str) -> Callable[[Line], None]:
+        addresses, retired = self._addresses, self._retired
+
+        def work(line: Line) -> None:
+            presence = self._presence.kept()
+            with line.transaction():
+                leases.register(line, owner_id, addresses, presence, retired=retired)
+            leases.forget_dead(line)
+            refuse_newer(version(line) or 0, self._database.name)
+
+        return work
+
+    async def renew(
+        self,
+        leases_: Iterable[Lease] = (),
+        *,
+        addresses: Sequence[str] | None = None,
+        retiring: bool = False,
+    ) -> list[LeaseLostError]:
+        self._addresses = self._addresses if addresses is None else (*addresses,)
+        self._retired = self._retired or retiring
+        held, owner_id = [*leases_], self._owner_id
+        if owner_id is None:
+            return []
+        await self._database.run(self._register(owner_id), slow=True)
+        return await self._look(lambda line: leases.all_lost(line, held))
+
+    async def release(self, lease: Lease) -> None:
+        await self._look(lambda line: leases.release(line, lease))
+
+    # -- writing under a lease ------------------------------------------------------------
+
+    async def append(
+        self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
+    ) -> list[Segment]:
+        began = perf_counter()
+        [done] = await self._append([Append(lease, [*runs], change)])
+        APPENDS.note(perf_counter() - began)
+        if isinstance(done, LeaseLostError):
+            raise done
+        return done
+
+    async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+        began = perf_counter()
+        each = max(TOGETHER, -(-len(appends) // QUICK))
+        parts = [appends[start : start + each] for start in range(0, len(appends), each)]
+        done = await asyncio.gather(*map(self._append, parts))
+        APPENDS.note(perf_counter() - began)
+        return [told for part in done for told in part]
+
+    async def _append(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
+        """Append to each of these sessions in a transaction of its own, one behind the other.
+
+        Nothing waits for an answer before all are on their way. If answers are lost, what was
+        written is found by its numbers, and the rest is sent again.
+        """
+        made = [segments.made(append.lease, append.runs) for append in appends]
+        if not all(made):
+            raise ValueError("nothing to append")
+        changed = [session_rows.assignments(append.change) for append in appends]
+        told: dict[int, int | LeaseLostError] = {}
+        is_again = False
+
+        def work(line: Line) -> None:
+            nonlocal is_again
+            left = [place for place in range(len(appends)) if place not in told]
+            if is_again:
+                for place in left:
+                    lease = appends[place].lease
+                    if (at := segments.is_written(line, lease, made[place])) is not None:
+                        told[place] = at
+            is_again = True
+            left = [place for place in left if place not in told]
+            if len(left) > 1:
+                with line.pipeline() as pipeline:
+                    cursors = []
+                    for place in left:
+                        lease = appends[place].lease
+                        cursors.append(segments.append(line, lease, made[place], *changed[place]))
+                        pipeline.sync()
+                    rows = [cursor.fetchone() for cursor in cursors]
+            else:
+                rows = [
+                    segments.append(
+                        line, appends[place].lease, made[place], *changed[place]
+                    ).fetchone()
+                    for place in left
+                ]
+            for place, row in zip(left, rows, strict=True):
+                told[place] = leases.lost(line, appends[place].lease) if row is None else row[0]
+
+        try:
+            await self._look(work)
+        except JournalError as error:
+            # What failed because there is an entry already that others do not know of is lost.
+            if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
+                raise
+            for append in appends:
+                told.setdefault(appends.index(append), LeaseLostError(append.lease.session_id))
+        done: list[list[Segment] | LeaseLostError] = []
+        for place, (append, its) in enumerate(zip(appends, made, strict=True)):
+            at = told[place]
+            if isinstance(at, LeaseLostError):
+                done.append(at)
+            else:
+                append.lease.next_seq = its[-1].last_seq + 1
+                done.append([_at(one, at) for one in its])
+        return done
+
+    async def take_in(
+        self,
+        lease: Lease,
+        past: Sequence[PastEntry],
+        change: RowChange | None = None,
+        link: tuple[str, str] | None = None,
+        *,
+        instead: bool = False,
+        release: bool = False,
+    ) -> None:
+        first_seq = lease.next_seq
+
+        def work(line: Line) -> int:
+            while upkeep.settle_piece(line, lease, first_seq - 1):
+                pass
+            return upkeep.take_in(line, lease, past, change, link, instead=instead, release=release)
+
+        lease.next_seq = await self._slowly(work) + 1
+
+    async def settle(
+        self,
+        lease: Lease,
+        through: int,
+        compacted: Callable[[], None] = lambda: None,
+        *,
+        apart: Collection[int] = (),
+    ) -> None:
+        while await self._slowly(lambda line: upkeep.settle_piece(line, lease, through, apart)):
+            pass
+        compacted()
+        from acphold.journal.postgresql import search  # late: it takes a moment
+
+        await self._in_pieces(lambda line: search.index(line, lease.session_id))
+        # One piece of what lags behind: by and by all of it is caught up with.
+        await self._in_pieces(search.index, 0)
+        await self._slowly(
+            lambda line: upkeep.pack_piece(
+                line, lease.session_id, upkeep.now(line) - packing.OLD_MS
+            )
+        )
+        await self.tidy(0)
+
+    # -- sessions that an import has listed -----------------------------------------------
+
+    async def enlist(self, found: Sequence[Listed]) -> None:
+        def work(line: Line) -> None:
+            for listed in found:
+                with line.transaction():
+                    session_rows.enlist(line, listed)
+
+        await self._slowly(work)
+
+    async def complete(self, session_id: str) -> None:
+        try:
+            row = await self.session(session_id)
+        except UnknownSessionError:
+            return
+        if row.is_unread:
+            await self._transcripts.read(session_id)
+
+    # -- reading --------------------------------------------------------------------------
+
+    async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
+        return await self._look(lambda line: session_rows.find(line, session_id, counted=counted))
+
+    async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
+        return await self._look(lambda line: session_rows.resolve(line, prefix, cwd))
+
+    async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
+        return await self._look(lambda line: session_rows.short_ids(line, session_ids, least))
+
+    async def read(
+        self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
+    ) -> list[Segment]:
+        def page(line: Line) -> list[Segment]:
+            settled = session_rows.settled_through(line, session_id)
+            rows = segments.Of(line, session_id)
+            return stored_history.page(rows, after, limit_bytes, settled, tail_bytes)
+
+        return await self._steadily(page)
+
+    async def read_back(
+        self,
+        session_id: str,
+        before: int | None,
+        limit: int,
+        limit_bytes: int = READ_BYTES,
+        *,
+        kinds: Sequence[str] = (),
+    ) -> PageBack:
+        def page(line: Line) -> PageBack:
+            settled = session_rows.settled_through(line, session_id)
+            rows = segments.Of(line, session_id)
+            return stored_history.page_back(
+                rows, session_id, settled, before, limit, limit_bytes, kinds
+            )
+
+        return await self._steadily(page)
+
+    async def is_exact(self, session_id: str, after: int) -> bool:
+        def answer(line: Line) -> bool:
+            settled = session_rows.settled_through(line, session_id)
+            return stored_history.is_exact(segments.Of(line, session_id), settled, after)
+
+        return await self._steadily(answer)
+
+    async def summary(self, session_id: str) -> Summary:
+        def answer(line: Line) -> Summary:
+            settled = session_rows.settled_through(line, session_id)
+            kept = upkeep.settled_state(line, session_id).summary
+            return stored_history.summary(segments.Of(line, session_id), kept, settled)
+
+        return await self._steadily(answer)
+
+    async def page(
+        self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
+    ) -> list[SessionRow]:
+        return await self._look(lambda line: list_page.page(line, filter, after, limit))
+
+    async def search(self, sought: Sought | str) -> list[SearchHit]:
+        from acphold.journal.postgresql import search  # an editor waits for what is imported above
+
+        asked = Sought(sought) if isinstance(sought, str) else sought
+        return await self._steadily(lambda line: search.search(line, asked), slow=True)
+
+    async def usage(
+        self,
+        by: Grouping,
+        *,
+        agents: tuple[str, ...] = (),
+        cwd: str | None = None,
+        since: int = 0,
+    ) -> UsageSums:
+        return await self._steadily(
+            lambda line: usage_rows.sums(line, by, agents, cwd, since), slow=True
+        )
+
+    async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
+        from acphold.journal.postgresql import search  # an editor waits for what is imported above
+
+        if seconds > 0:
+            await self._in_pieces(lambda line: search.index(line, since=since), seconds)
+        return await self._look(lambda line: search.lagging(line, cwd))
+
+    async def tidy(self, seconds: float) -> int:
+        deadline = time.monotonic() + seconds
+
+        def piece(line: Line) -> bool:
+            session_id = upkeep.newest_unpacked(line)
+            return session_id is not None and upkeep.pack_piece(line, session_id, None)
+
+        while await self._slowly(piece):
+            if time.monotonic() >= deadline:
+                break
+        return await self._look(upkeep.unpacked_sessions)
+
+    async def count(self) -> int:
+        return await self._look(
+            lambda line: int(_one(line, "SELECT count(*) FROM acphold.sessions"))
+        )
+
+    async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
+        return await self._steadily(lambda line: session_rows.changes(line, after, limit))
+
+    async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
+        return await self._look(lambda line: session_rows.outcomes(line, session_ids))
+
+    # -- the agent's own ids --------------------------------------------------------------
+
+    async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
+        return await self._look(lambda line: session_rows.linked(line, agent, ids))
+
+    async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
+        return await self._slowly(lambda line: session_rows.last_entries(line, agent, ids))
+
+    async def link(self, lease: Lease | None, agent: str, downstream_id: str) -> None:
+        if lease is None:
+            await self._write(lambda line: session_rows.link(line, agent, downstream_id, None))
+            return
+        session_id = lease.session_id
+        await self._under(
+            lease, lambda line: session_rows.link(line, agent, downstream_id, session_id)
+        )
+
+    # -- a person's wishes ----------------------------------------------------------------
+
+    async def change(self, session: Lease | str, change: RowChange) -> None:
+        if isinstance(session, Lease):
+            session_id = session.session_id
+            await self._under(
+                session, lambda line: session_rows.change_row(line, session_id, change)
+            )
+        else:
+            await self._write(lambda line: session_rows.change_row(line, session, change))
+
+    async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
+        gone: dict[str, None] = {}
+
+        def one(line: Line, session: Lease | str) -> None:
+            session_id = session if isinstance(session, str) else session.session_id
+            if isinstance(session, Lease):
+                leases.require(line, session)
+            if session_rows.lock(line, session_id, idle_since) and (
+                idle_since is None or leases.is_free(line, session_id)
+            ):
+                session_rows.delete(line, session_id, as_if_never=isinstance(session, Lease))
+                gone[session_id] = None
+
+        for session in sessions:
+            await self._write(lambda line, it=session: one(line, it), slow=True)  # type: ignore[misc]
+        return [*gone]
+
+    async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
+        if times:
+            await self._look(lambda line: session_rows.went_on(line, agent, times))
+
+    async def aclose(self) -> None:
+        await self._transcripts.aclose()
+        if (owner_id := self._owner_id) is not None:
+            self._owner_id = None
+            try:
+                await self._look(lambda line: leases.unregister(line, owner_id))
+            except JournalError as exc:  # who asks finds that its connection has ended
+                log.info("the journal still names this process: %s", exc)
+        await asyncio.to_thread(self._presence.close)
+        await self._database.aclose()
+
+    # -- inside ---------------------------------------------------------------------------
+
+    async def _look(self, question: Callable[[Line], T]) -> T:
+        """What comes of statements that need not be of one moment, or of one that writes."""
+        return await self._database.run(question)
+
+    async def _steadily(self, question: Callable[[Line], T], *, slow: bool = False) -> T:
+        """The answer to a question whose statements see the journal as of one moment."""
+
+        def asked(line: Line) -> T:
+            with line.transaction():
+                line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+                return question(line)
+
+        return await self._database.run(asked, slow=slow)
+
+    async def _slowly(self, work: Callable[[Line], T]) -> T:
+        """What comes of work that takes its time, with transactions of its own."""
+        return await self._database.run(work, slow=True)
+
+    async def _write(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
+        """What comes of some work in a transaction: all or nothing."""
+
+        def written(line: Line) -> T:
+            with line.transaction():
+                return work(line)
+
+        return await self._database.run(written, slow=slow)
+
+    async def _under(self, lease: Lease, work: Callable[[Line], T]) -> T:
+        """The same; it fails unless the lease stands."""
+
+        def under_lease(line: Line) -> T:
+            leases.require(line, lease)
+            return work(line)
+
+        return await self._write(under_lease)
+
+    async def _in_pieces(
+        self, work: Callable[[Line], Iterator[None]], seconds: float = float("inf")
+    ) -> None:
+        """Do all of some work, or what there is time for; in between, what else is asked for."""
+        deadline = time.monotonic() + seconds
+
+        def piece(line: Line) -> bool:
+            return any(True for _ in islice(work(line), 1))
+
+        while await self._slowly(piece) and time.monotonic() < deadline:
+            pass
+
+
+def _one(line: Line, statement: str) -> Any:
+    """The one value that a statement gives."""
+    row = line.execute(statement).fetchone()
+    assert row is not None
+    return row[0]
+
+
+def _owner(line: Line, session_id: str) -> str | None:
+    row = line.execute(
+        "SELECT owner FROM acphold.leases WHERE session_id = %s", (session_id,)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def _at(segment: Segment, at: int) -> Segment:
+    return Segment(segment.first_seq, segment.last_seq, segment.kind, at, segment.raw)

@@ -1,0 +1,266 @@
+"""The work on a journal after turns and beside them: settling, taking in, packing.
+
+What takes time is computed outside of the transactions, so that these are short. The functions make
+transactions of their own, and may raise psycopg errors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from typing import Final
+
+from acphold.history.entries import PastEntry, in_segments
+from acphold.history.fold import SessionState
+from acphold.journal import packing, settling, token_reports
+from acphold.journal.journal import Lease, RowChange
+from acphold.journal.postgresql import leases, segments, session_rows
+from acphold.journal.postgresql.leases import CHANGED
+from acphold.journal.postgresql.migrations import Line
+from acphold.journal.settling import PIECE_BYTES, Piece, Settled
+
+_COUNTS: Final = ", ".join(token_reports.COUNTS)
+
+
+def settled_state(line: Line, session_id: str) -> Settled:
+    """What is kept of a session."""
+    row = line.execute(
+        "SELECT summary FROM acphold.summaries WHERE session_id = %s", (session_id,)
+    ).fetchone()
+    return Settled() if row is None else settling.decode_settled(row[0])
+
+
+# -- settling ---------------------------------------------------------------------------------
+
+
+def settle_piece(line: Line, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
+    """Settle the next entries up to `through`; whether there may be more, False without a lease.
+
+    None of those in `apart` is put together with what is behind it.
+    """
+    settled = _settled_under(line, lease)
+    if settled is None or settled >= through:
+        return False
+    found = segments.Of(line, lease.session_id).read(settled, PIECE_BYTES, through)
+    if not found:
+        return False
+    piece = Piece(found, _before(line, lease, settled), stored=True, apart=apart)
+    with line.transaction():
+        if _settled_under(line, lease, locked=True) != settled:
+            return False
+        _write(line, lease.session_id, piece)
+    return True
+
+
+def take_in(
+    line: Line,
+    lease: Lease,
+    past: Sequence[PastEntry],
+    change: RowChange | None,
+    link: tuple[str, str] | None,
+    *,
+    instead: bool = False,
+    release: bool = False,
+) -> int:
+    """Append entries to a session that is settled to its end, settled; the number of the last.
+
+    With `instead` they take the place of its last entry, if that is alone in its row; with
+    `release` the lease is given back. Raises LeaseLostError.
+    """
+    session_id, rows = lease.session_id, segments.Of(line, lease.session_id)
+    last = lease.next_seq - 1
+    instead = instead and rows.is_alone(last)
+    found = list(in_segments(past, lease.next_seq - instead))
+    before = _before(line, lease, last)
+    old_before = now(line) - packing.OLD_MS
+    piece = Piece(found, before, stored=False, old_before=old_before) if found else None
+    through = found[-1].last_seq if found else last
+    with line.transaction():
+        leases.require(line, lease)
+        if found and _last_seq(line, session_id) == through and _settled(line, session_id):
+            return through  # the answer was lost
+        if instead:  # as if it had never been there
+            line.execute(
+                "DELETE FROM acphold.segments WHERE session_id = %s AND last_seq = %s",
+                (session_id, last),
+            )
+            line.execute(
+                "UPDATE acphold.sessions SET settled_through = %s,"
+                " indexed_through = least(indexed_through, %s),"
+                " packed_through = least(packed_through, %s) WHERE session_id = %s",
+                (last - 1, last - 1, last - 1, session_id),
+            )
+        if piece is not None:
+            _write(line, session_id, piece)
+        if change is not None:
+            session_rows.change_row(line, session_id, change)
+        if link is not None:
+            session_rows.link(line, *link, session_id)
+        if release:
+            leases.release(line, lease)
+    return through
+
+
+def now(line: Line) -> int:
+    """The time, by the clock of the database."""
+    row = line.execute(f"SELECT {segments.NOW_MS}").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _last_seq(line: Line, session_id: str) -> int:
+    row = line.execute(
+        "SELECT coalesce(max(last_seq), 0) FROM acphold.segments WHERE session_id = %s",
+        (session_id,),
+    ).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+def _settled(line: Line, session_id: str) -> bool:
+    return session_rows.settled_through(line, session_id) == _last_seq(line, session_id)
+
+
+def _before(line: Line, lease: Lease, settled: int) -> SessionState:
+    """The state at `settled`, as far as it counts for what comes behind it."""
+    rows = segments.Of(line, lease.session_id)
+    return settling.going_on(
+        settled_state(line, lease.session_id).summary,
+        settling.context(rows.read_back(settled, settling.CONTEXT_SEGMENTS)),
+    )
+
+
+def _write(line: Line, session_id: str, piece: Piece) -> None:
+    """Write what becomes of a run of segments."""
+    rows = segments.Of(line, session_id)
+    if piece.gone:
+        rows.remove(piece.gone)
+    rows.insert(piece.new)
+    keep_usage(line, session_id, piece.usage)
+    earlier = settled_state(line, session_id).snapshots
+    for kind in earlier.keys() & piece.snapshots.keys():
+        rows.empty(earlier[kind])
+    settled = Settled(piece.summary, earlier | piece.snapshots)
+    line.execute(
+        "INSERT INTO acphold.summaries VALUES (%s, %s)"
+        " ON CONFLICT (session_id) DO UPDATE SET summary = excluded.summary",
+        (session_id, settling.encode_settled(settled)),
+    )
+    line.execute(
+        "UPDATE acphold.sessions SET settled_through = %(last)s,"
+        " message_count = message_count + %(messages)s, packed_through ="
+        " CASE WHEN %(packed)s AND packed_through = settled_through THEN %(last)s"
+        f" ELSE packed_through END, {CHANGED} WHERE session_id = %(session)s",
+        {
+            "last": piece.last_seq,
+            "messages": piece.messages,
+            "packed": piece.is_packed,
+            "session": session_id,
+        },
+    )
+
+
+def _settled_under(line: Line, lease: Lease, *, locked: bool = False) -> int | None:
+    """How far the session is settled; None when the lease is lost."""
+    row = line.execute(
+        "SELECT settled_through FROM acphold.leases JOIN acphold.sessions USING (session_id)"
+        f" WHERE session_id = %s AND epoch = %s{' FOR SHARE OF leases' if locked else ''}",
+        (lease.session_id, lease.epoch),
+    ).fetchone()
+    return None if row is None else int(row[0])
+
+
+def keep_usage(line: Line, session_id: str, found: Iterable[token_reports.Report]) -> None:
+    """Write the rows of reports; those that are there already stay."""
+    with line.cursor() as cursor:
+        cursor.executemany(
+            "INSERT INTO acphold.usage (session_id, seq, at, by_turn, cost, currency,"
+            f" {_COUNTS}) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s, %s)"
+            " ON CONFLICT DO NOTHING",
+            [
+                (
+                    *(
+                        session_id,
+                        report.seq,
+                        report.at,
+                        2 if report.so_far else int(report.by_turn),
+                    ),
+                    *(report.cost, report.currency.replace("\0", "")),
+                    *(getattr(report.tokens, name, None) for name in token_reports.COUNTS),
+                )
+                for report in found
+            ],
+        )
+
+
+# -- packing ----------------------------------------------------------------------------------
+
+
+def pack_piece(line: Line, session_id: str, before: int | None) -> bool:
+    """Pack the next settled rows of a session, up to one that is not of a time before (ms).
+
+    False when there was none.
+    """
+    if (far := _how_far(line, session_id)) is None:
+        return False
+    rows: list[tuple[int, bytes]] = []
+    size = 0
+    for seq, at, raw in line.execute(
+        "SELECT last_seq, at, raw FROM acphold.segments WHERE session_id = %s"
+        " AND last_seq > %s AND last_seq <= %s ORDER BY last_seq LIMIT 512",
+        (session_id, *far),
+        binary=True,
+    ).fetchall():
+        if (before is not None and at >= before) or size >= packing.PIECE_BYTES:
+            break
+        rows.append((seq, raw))
+        size += len(raw)
+    if not rows:
+        return False
+    smaller = [(packing.packed(raw), seq, raw) for seq, raw in rows]
+    with line.transaction(), line.cursor() as cursor:
+        # Another process may have been quicker, or the session was deleted.
+        if _how_far(line, session_id, locked=True) == far:
+            # What was made void meanwhile stays so.
+            cursor.executemany(
+                "UPDATE acphold.segments SET raw = %s"
+                " WHERE session_id = %s AND last_seq = %s AND octet_length(raw) = %s",
+                [
+                    (made, session_id, seq, len(raw))
+                    for made, seq, raw in smaller
+                    if len(made) < len(raw)
+                ],
+            )
+            cursor.execute(
+                "UPDATE acphold.sessions SET packed_through = %s WHERE session_id = %s",
+                (rows[-1][0], session_id),
+            )
+    return True
+
+
+def newest_unpacked(line: Line) -> str | None:
+    """The session to go on with: the newest of those with which nobody went on for a day."""
+    row = line.execute(
+        f"SELECT session_id {_UNPACKED} ORDER BY updated_at DESC LIMIT 1", (packing.OLD_MS,)
+    ).fetchone()
+    return None if row is None else str(row[0])
+
+
+def unpacked_sessions(line: Line) -> int:
+    """How many sessions with which nobody went on for a day have rows that are not packed."""
+    row = line.execute(f"SELECT count(*) {_UNPACKED}", (packing.OLD_MS,)).fetchone()
+    return 0 if row is None else int(row[0])
+
+
+_UNPACKED: Final = (
+    "FROM acphold.sessions WHERE packed_through < settled_through"
+    f" AND updated_at < {segments.NOW_MS} - %s"
+)
+
+
+def _how_far(line: Line, session_id: str, *, locked: bool = False) -> tuple[int, int] | None:
+    """How far a session is packed and settled; None when nothing is left."""
+    row = line.execute(
+        "SELECT packed_through, settled_through FROM acphold.sessions"
+        f" WHERE session_id = %s AND packed_through < settled_through{' FOR UPDATE' * locked}",
+        (session_id,),
+    ).fetchone()
+    return None if row is None else (row[0], row[1])

@@ -1,0 +1,160 @@
+"""What is read of the rows of a session's segments: the same in every store."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final, Protocol
+
+from acphold.errors import RewrittenError
+from acphold.history.entries import PROMPT, TURN_END, Entry, Segment
+from acphold.history.fold import Fold, Summary
+from acphold.history.raw_update import CHUNK_STARTS
+from acphold.journal.journal import READ_BYTES, PageBack
+from acphold.journal.settling import PIECE_BYTES, going_on
+
+END: Final = (1 << 32) - 1
+"""No entry has a higher number."""
+
+_BACK_AT_ONCE: Final = 16
+
+
+class StoredSegments(Protocol):
+    """The rows of one session's segments."""
+
+    def read(
+        self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
+    ) -> list[Segment]:
+        """Segments that end above `after` and not above `through`, oldest first.
+
+        About `limit_bytes` of them, but one at least when there is one. With `chunks` as False,
+        most segments that are nothing but text are left out.
+        """
+
+    def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
+        """The last `limit` segments that end by `through`, of these kinds if any are named, oldest
+        first."""
+
+
+def read_all(rows: StoredSegments, after: int, *, chunks: bool = True) -> Iterator[Segment]:
+    """All segments that end above `after`, oldest first, some of them in memory at a time."""
+    while found := rows.read(after, READ_BYTES, chunks=chunks):
+        yield from found
+        after = found[-1].last_seq
+
+
+def backwards(rows: StoredSegments, through: int, kinds: Sequence[str] = ()) -> Iterator[Segment]:
+    """The segments that end by `through`, of these kinds if any are named, newest first."""
+    while found := rows.read_back(through, _BACK_AT_ONCE, kinds):
+        yield from reversed(found)
+        through = found[0].first_seq - 1
+
+
+def tail(rows: StoredSegments, after: int, limit_bytes: int) -> list[Segment]:
+    """The last segments of a session that end above `after`, about `limit_bytes`, oldest first."""
+    found: list[Segment] = []
+    for segment in backwards(rows, END):
+        if segment.last_seq <= after or limit_bytes <= 0:
+            break
+        found.append(segment)
+        limit_bytes -= len(segment.raw)
+    return found[::-1]
+
+
+def page(
+    rows: StoredSegments, after: int, limit_bytes: int, settled: int, tail_bytes: int
+) -> list[Segment]:
+    """As `Journal.read`, of a session that is settled so far."""
+    if not tail_bytes:
+        found = rows.read(after, limit_bytes)
+    else:
+        found = rows.read(after, limit_bytes, max(after, settled))
+        if not found or found[-1].last_seq >= settled:
+            found += rows.read(max(after, settled), tail_bytes)
+    if found:
+        found[0] = found[0].after(after)
+    return found
+
+
+def page_back(
+    rows: StoredSegments,
+    session_id: str,
+    settled: int,
+    before: int | None,
+    limit: int,
+    limit_bytes: int,
+    kinds: Sequence[str] = (),
+) -> PageBack:
+    """As `Journal.read_back`, of a session that is settled so far."""
+    is_settled = before is not None and before <= settled
+    through = END if before is None else before - 1
+    found: list[Entry] = []
+    if before is not None:
+        cut = next(iter(rows.read(through, 1)), None)
+        if cut is not None and cut.first_seq < before:
+            if cut.is_merged:
+                raise RewrittenError(
+                    f"session {session_id!r} was put in order since that was read, or it is no "
+                    "`before` of a page; begin at the end of the session"
+                )
+            if not kinds or cut.kind in kinds:
+                found, limit_bytes = _said_in(cut.up_to(through)), limit_bytes - len(cut.raw)
+            through = cut.first_seq - 1
+    for segment in backwards(rows, through, kinds):
+        if len(found) >= limit or (found and limit_bytes <= 0):
+            break
+        limit_bytes -= len(segment.raw)
+        found += _said_in(segment)
+        through = segment.first_seq - 1
+    else:
+        through = 0
+    if len(found) > limit:
+        return PageBack(found[:limit], found[limit - 1].seq, is_settled)
+    return PageBack(found, through + 1 if through else None, is_settled)
+
+
+def _said_in(segment: Segment) -> list[Entry]:
+    """What is not void of it, the newest first."""
+    return [entry for entry in reversed(segment.entries()) if entry.raw]
+
+
+def summary(rows: StoredSegments, kept: Summary, settled: int) -> Summary:
+    """What settling kept of a session that is settled so far, and what came behind it."""
+    folding = Fold(going_on(kept))
+    for segment in read_all(rows, settled, chunks=False):
+        if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
+            continue  # chunks add to the timeline alone
+        for entry in segment.entries():
+            folding.add(entry)
+    return folding.state().summary()
+
+
+def is_exact(rows: StoredSegments, settled: int, after: int) -> bool:
+    """Whether who has all up to `after` can be told the rest, without a gap and nothing twice.
+
+    So it is if nothing above was merged, and between two turns: only what belongs to one turn is
+    merged with each other.
+    """
+    position = after
+    while after < settled:
+        found = rows.read(after, PIECE_BYTES, settled)
+        if any(segment.is_merged for segment in found):
+            return _is_between_turns(rows, position)
+        if not found:
+            return True
+        after = found[-1].last_seq
+    return True
+
+
+def _is_between_turns(rows: StoredSegments, after: int) -> bool:
+    """Whether nothing above `after` can have been merged with anything up to there."""
+    [behind, *_] = rows.read(after, 1)
+    if behind.first_seq <= after:
+        return False
+    if behind.kind == TURN_END:
+        return True
+    for segment in backwards(rows, after):
+        if segment.kind == TURN_END:
+            return True
+        if segment.kind == PROMPT or b'"toolCallId"' in segment.raw:
+            return False
+    return True

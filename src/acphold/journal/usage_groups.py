@@ -1,0 +1,98 @@
+"""Sums of what agents reported of tokens and cost, in Python: of sessions looked at one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import Final, overload
+
+import msgspec
+
+from acphold.journal.journal import Grouping, Tokens, UsageSum
+from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
+
+
+class PackedSums(Sequence[UsageSum]):
+    """Sums that are made anew whenever one is asked for."""
+
+    def __init__(self, packed: list[bytes]) -> None:
+        self._packed = packed
+
+    @classmethod
+    def of(cls, found: Iterable[UsageSum]) -> PackedSums:
+        return cls([msgspec.msgpack.encode(sum_) for sum_ in found])
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    @overload
+    def __getitem__(self, place: int) -> UsageSum: ...
+    @overload
+    def __getitem__(self, place: slice) -> PackedSums: ...
+    def __getitem__(self, place: int | slice) -> UsageSum | PackedSums:
+        if isinstance(place, slice):
+            return PackedSums(self._packed[place])
+        return _unpack(self._packed[place])
+
+
+_unpack: Final = msgspec.msgpack.Decoder(UsageSum).decode
+
+
+def add(
+    session: SessionUsage,
+    by: Grouping,
+    agents: tuple[str, ...],
+    groups: dict[str, UsageSum],
+    total: UsageSum,
+) -> set[str]:
+    """Add one session to its groups; the agents that reported by request in it."""
+    reports = [report for report in session.reports if not agents or report.agent in agents]
+    if not reports and agents and session.agent not in agents:
+        return set()
+    parts: dict[str, list[UsageReport]] = {}
+    for report in reports:
+        parts.setdefault(_group(session, by, report), []).append(report)
+    # What reported nothing is counted where it belongs all the same.
+    for name, part in (parts or {_group(session, by, None): []}).items():
+        title = session.title if by == "session" else None
+        _count(groups.setdefault(name, UsageSum(name, title)), part)
+    _count(total, reports)
+    return {report.agent for report in reports if not report.by_turn}
+
+
+def _count(sum_: UsageSum, reports: Iterable[UsageReport]) -> None:
+    """One more session, with what was reported in it."""
+    counts = {name: getattr(sum_.tokens, name) for name in COUNTS}
+    costs = dict(sum_.costs)
+    is_told = False
+    for report in reports:
+        if report.tokens is not None:
+            is_told = True
+            for name in COUNTS:
+                if (count := getattr(report.tokens, name)) is not None:
+                    counts[name] = (counts[name] or 0) + count
+        if report.cost is not None:
+            costs[report.currency] = costs.get(report.currency, 0.0) + report.cost
+    sum_.sessions += 1
+    sum_.not_reported += not is_told
+    sum_.tokens, sum_.costs = Tokens(**counts), costs
+
+
+def _group(session: SessionUsage, by: Grouping, report: UsageReport | None) -> str:
+    match by:
+        case "agent":
+            return session.agent if report is None else report.agent
+        case "day":
+            at = session.updated_at if report is None else report.at
+            return datetime.fromtimestamp(at / 1000).date().isoformat()
+        case "folder":
+            return session.cwd
+        case "session":
+            return session.session_id
+
+
+def in_order(by: Grouping, groups: Iterable[UsageSum]) -> list[UsageSum]:
+    """The groups as they are told: of days the newest first, else the most tokens."""
+    if by == "day":
+        return sorted(groups, key=lambda sum_: sum_.name, reverse=True)
+    return sorted(groups, key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))

@@ -1,0 +1,70 @@
+"""Words as the index of a file sees them, in memory: for what is in no index yet.
+
+The tokenizer and the queries are those of SQLite's FTS5, whichever store asks.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from acphold.history.entries import Entry
+from acphold.history.raw_update import storable
+from acphold.history.words import Document, camel_parts, document, indexable, with_spaces
+from acphold.journal.hits import Term
+
+TOKENIZER: Final = "tokenize = 'unicode61 remove_diacritics 2'"
+"""What is a word in the search index; a change makes another index, so it needs another step in
+the migrations of each store."""
+
+
+def columns(said: Document) -> tuple[str, str, str]:
+    """The texts of a document as the tokenizer gets them, by column."""
+    return (
+        storable(indexable(said.messages)),
+        storable(indexable(said.tools)),
+        storable(indexable(said.diffs)),
+    )
+
+
+def fitting(entries: Sequence[Entry], asked: str) -> list[int]:
+    """The places of the entries that a query fits."""
+    if not entries:
+        return []
+    index = sqlite3.connect(":memory:")
+    try:
+        index.execute(
+            f"CREATE VIRTUAL TABLE words USING fts5 (messages, tools, diffs, {TOKENIZER})"
+        )
+        index.executemany(
+            "INSERT INTO words (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)",
+            (
+                (place, *columns(said))
+                for place, entry in enumerate(entries)
+                if (said := document(entry))
+            ),
+        )
+        found = index.execute(
+            "SELECT rowid FROM words WHERE words MATCH ? ORDER BY rowid", (storable(asked),)
+        )
+        return [place for (place,) in found]
+    finally:
+        index.close()
+
+
+def query(found: Iterable[Term], part: str | None) -> str:
+    """The FTS5 query for all of the terms, nothing in them taken for an operator."""
+    terms: list[str] = []
+    for term in found:  # as it is written; or, of `camelCase`, its parts in a row
+        ways = [_quoted(with_spaces(term.text), term.is_prefix)]
+        if parts := camel_parts(term.text):
+            ways.append(_quoted(parts, term.is_prefix))
+        terms.append(f"({' OR '.join(ways)})")
+    asked = " AND ".join(terms)
+    return asked if part is None else f"{{{part}}} : ({asked})"
+
+
+def _quoted(text: str, is_prefix: bool) -> str:
+    escaped = text.replace('"', '""').strip()
+    return f'"{escaped}"' + ("*" if is_prefix else "")

