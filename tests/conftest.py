@@ -17,6 +17,8 @@ from hypothesis import HealthCheck, settings
 
 from tests.postgresql import Databases, shared
 
+pytest.register_assert_rewrite("acphold.testing.journal_promises")
+
 # A busy machine is no fault of an example; pytest-timeout bounds each test.
 # The same examples at every run: what fails, fails again. `pytest --hypothesis-profile=search`
 # looks for new ones.

@@ -106,10 +106,10 @@ class Databases:
         self.server = server
 
     @contextmanager
-    def new(self) -> Iterator[str]:
+    def new(self, template: str = TEMPLATE) -> Iterator[str]:
         """The URL of a new one, for the block."""
         name = f"t{os.getpid()}_{next(self._names)}"
-        self.server.execute(f"CREATE DATABASE {name} TEMPLATE {TEMPLATE} STRATEGY file_copy")
+        self.server.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         try:
             yield self.server.url(name)
         finally:

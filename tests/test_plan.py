@@ -166,11 +166,12 @@ def _plain(name: str) -> str:
 
 # -- who knows a store -------------------------------------------------------------------------
 
-STORES = re.compile(r"journal/(stores\.py|sqlite/.*)")
+STORES = re.compile(r"journal/(stores\.py|sqlite/.*|postgresql/.*)")
 """Where a store is known by more than the interface."""
 
 OTHERS = {
     "imports/databases.py": {"sqlite3"},  # what other agents keep
+    "journal/words_in_memory.py": {"sqlite3"},  # its words, in memory, for all stores
 }
 
 
@@ -182,13 +183,13 @@ def test_a_store_is_known_where_it_is_made_alone() -> None:
         for node in _nodes(path):
             names = {module for module in _modules(node) if module.startswith(_OF_STORES)}
             if isinstance(node, ast.ImportFrom):
-                names |= {name.name for name in node.names} & {"SqliteJournal"}
+                names |= {name.name for name in node.names} & {"SqliteJournal", "PostgresqlJournal"}
             if names and not STORES.fullmatch(place):
                 found.setdefault(place, set()).update(names)
     assert found == OTHERS
 
 
-_OF_STORES = ("sqlite3", "acphold.journal.sqlite")
+_OF_STORES = ("sqlite3", "psycopg", "acphold.journal.sqlite", "acphold.journal.postgresql")
 
 
 # -- who starts programs ----------------------------------------------------------------------

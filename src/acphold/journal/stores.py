@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
+from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from acphold.errors import JournalBusyError, JournalUnavailableError
 from acphold.journal.location import default_location, journal_path, scheme_of
@@ -92,7 +93,30 @@ def named(location: str | os.PathLike[str] | None) -> str:
     Raises JournalUnavailableError.
     """
     url = os.fspath(location or default_location())
+    if scheme_of(url) in ("postgres", "postgresql"):
+        return _without_password(url)
     return journal_path(url) if _store(scheme_of(url)) is None else url
+
+
+def _without_password(url: str) -> str:
+    """A URL without the password in it, which from now on the environment has.
+
+    A name is shown to people, and given to other programs of ours on their command lines, which
+    everybody on the machine can read; what they inherit can not.
+    """
+    parts = urlsplit(url)
+    user, separator, host = parts.netloc.rpartition("@")
+    name, colon, password = user.partition(":")
+    if colon:
+        os.environ["PGPASSWORD"] = unquote(password)
+        parts = parts._replace(netloc=f"{name}{separator}{host}")
+    options = parse_qsl(parts.query, keep_blank_values=True)
+    for option, value in options:
+        if option == "password":
+            os.environ["PGPASSWORD"] = value
+            kept = [it for it in options if it[0] != "password"]
+            parts = parts._replace(query=urlencode(kept, safe="/,", quote_via=quote))
+    return url if parts == urlsplit(url) else urlunsplit(parts)
 
 
 def exists(location: str | os.PathLike[str] | None) -> bool:

@@ -19,6 +19,34 @@ TOKENIZER: Final = "tokenize = 'unicode61 remove_diacritics 2'"
 the migrations of each store."""
 
 
+LONGEST: Final = 500
+"""Letters of a word that count, for a store that cuts up texts by these words."""
+
+
+class Tokenizer:
+    """Cuts texts into words as the index does; to be used by one thread at a time, and closed."""
+
+    def __init__(self) -> None:
+        self._index = sqlite3.connect(":memory:", isolation_level=None)
+        self._index.execute(f"CREATE VIRTUAL TABLE texts USING fts5 (text, {TOKENIZER})")
+        self._index.execute("CREATE VIRTUAL TABLE found USING fts5vocab (texts, 'instance')")
+
+    def words(self, texts: Sequence[str]) -> list[list[str]]:
+        """The words of each text, in order."""
+        self._index.execute("DELETE FROM texts")
+        self._index.executemany(
+            "INSERT INTO texts (rowid, text) VALUES (?, ?)",
+            [(number, storable(text)) for number, text in enumerate(texts)],
+        )
+        found: list[list[str]] = [[] for _ in texts]
+        for number, word in self._index.execute("SELECT doc, term FROM found ORDER BY doc, offset"):
+            found[number].append(word[:LONGEST])
+        return found
+
+    def close(self) -> None:
+        self._index.close()
+
+
 def columns(said: Document) -> tuple[str, str, str]:
     """The texts of a document as the tokenizer gets them, by column."""
     return (

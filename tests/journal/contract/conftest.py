@@ -11,8 +11,6 @@ import pytest_asyncio
 from acphold.journal import Journal
 from acphold.journal.stores import open_journal
 
-pytest.register_assert_rewrite("acphold.testing.journal_promises")
-
 
 @contextmanager
 def _sqlite(request: pytest.FixtureRequest) -> Iterator[str]:

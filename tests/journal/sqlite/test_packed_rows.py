@@ -17,7 +17,7 @@ from acphold.errors import NotAJournalError
 from acphold.history import PastEntry, Segment
 from acphold.journal import Lease, NewSession, RowChange, history, state_of
 from acphold.journal.in_file import Repaired
-from acphold.journal.packing import OLD_MS, WORTH_PACKING, packed, plain
+from acphold.journal.packing import OLD_MS, WORTH_PACKING, DamagedRowError, packed, plain
 from acphold.journal.sqlite import packed_rows
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import CONVERSATIONS, chunk, encode
@@ -248,10 +248,10 @@ async def test_a_damaged_row_is_told_by_the_doctor_and_not_read_as_something_els
 def test_a_row_that_claims_to_be_endless_is_refused() -> None:
     # A frame header with a content size of eight bytes; RFC 8878, 3.1.1.1.
     claims = FRAME + bytes([0b1110_0000]) + (1 << 62).to_bytes(8, "little") + b"\x01\x00\x00"
-    with pytest.raises(sqlite3.DatabaseError, match="claims"):
+    with pytest.raises(DamagedRowError, match="claims"):
         plain(claims)
     unknown = zstandard.ZstdCompressor(write_content_size=False).compress(b"x" * 1000)
-    with pytest.raises(sqlite3.DatabaseError, match="claims"):
+    with pytest.raises(DamagedRowError, match="claims"):
         plain(unknown)
 
 

@@ -76,6 +76,12 @@ _PASSING: Final = frozenset(
 )
 """Codes of what may be otherwise in a moment. Source: PostgreSQL, appendix A, Error Codes."""
 
+_PASSING_WORDS: Final = (
+    *("starting up", "shutting down", "in recovery", "not yet accepting", "not accepting"),
+    *("too many", "connection slots", "terminating"),
+)
+"""What is in the words of those of them that a server may say to who connects."""
+
 Fault = psycopg.Error | UnicodeError | DamagedRowError
 
 FAULTS: Final = (psycopg.Error, UnicodeError, DamagedRowError)
@@ -118,16 +124,11 @@ class Database:
 
     def connect(self) -> Line:
         """A new connection, to a journal of this version."""
-        line = psycopg.connect(
-            self.url,
-            autocommit=True,
-            prepare_threshold=None,
-            **{
-                name: value
-                for name, value in _DEFAULTS.items()
-                if name not in conninfo_to_dict(self.url)
-            },
-        )
+        given = conninfo_to_dict(self.url)
+        more = {name: value for name, value in _DEFAULTS.items() if name not in given}
+        if "," in str(given.get("host", "")):  # of several, the one that takes writes
+            more.setdefault("target_session_attrs", "read-write")
+        line = psycopg.connect(self.url, autocommit=True, prepare_threshold=None, **more)
         try:
             # A pooler does not tell the process that it will give us.
             row = line.execute("SELECT pg_backend_pid()").fetchone()
@@ -306,7 +307,11 @@ def is_passing(error: Fault) -> bool:
         return False
     if (code := error.sqlstate) is not None:
         return code in _PASSING or code.startswith("08")
-    return isinstance(error, psycopg.OperationalError)
+    if not isinstance(error, psycopg.OperationalError):
+        return False
+    # Of what a server says to who connects, libpq gives no code.
+    told = str(error)
+    return "FATAL:" not in told or any(words in told for words in _PASSING_WORDS)
 
 
 def failure(error: Fault, name: str) -> JournalError:

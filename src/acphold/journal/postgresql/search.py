@@ -22,9 +22,9 @@ from acphold.journal.journal import SearchHit, Sought
 from acphold.journal.location import resolved_folder
 from acphold.journal.postgresql import segments, upkeep
 from acphold.journal.postgresql.migrations import Line
-from acphold.journal.postgresql.words import Tokenizer, query, vectors
+from acphold.journal.postgresql.words import query, vectors
 from acphold.journal.stored_history import tail
-from acphold.journal.words_in_memory import fitting
+from acphold.journal.words_in_memory import Tokenizer, fitting
 from acphold.journal.words_in_memory import query as fts5_query
 
 PIECE_BYTES: Final = 256 << 10

@@ -366,6 +366,8 @@ def lock(line: Line, session_id: str, idle_since: int | None) -> bool:
 
     With `idle_since`, only one that was last active by then.
     """
+    # In the order of who appends: the lease, then the row.
+    line.execute("SELECT FROM acphold.leases WHERE session_id = %s FOR UPDATE", (session_id,))
     row = line.execute(
         "SELECT 1 FROM acphold.sessions WHERE session_id = %s"
         " AND (%s::bigint IS NULL OR updated_at <= %s) FOR UPDATE",

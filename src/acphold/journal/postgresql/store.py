@@ -12,11 +12,13 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from time import perf_counter
 from typing import Any, Final, TypeVar
 
-import psycopg
+from psycopg import Cursor
+from psycopg.errors import UniqueViolation
 
 from acphold.errors import (
     HeldElsewhereError,
@@ -229,42 +231,46 @@ class PostgresqlJournal:
         told: dict[int, int | LeaseLostError] = {}
         is_again = False
 
+        def send(line: Line, place: int) -> Cursor[tuple[Any, ...]]:
+            return segments.append(line, appends[place].lease, made[place], *changed[place])
+
+        def find(line: Line) -> list[int]:
+            """Note what was written before; the places of the rest."""
+            for place in [place for place in range(len(appends)) if place not in told]:
+                at = segments.is_written(line, appends[place].lease, made[place])
+                if at is not None:
+                    told[place] = at
+            return [place for place in range(len(appends)) if place not in told]
+
+        def note(line: Line, place: int, row: tuple[Any, ...] | None) -> None:
+            told[place] = leases.lost(line, appends[place].lease) if row is None else row[0]
+
         def work(line: Line) -> None:
             nonlocal is_again
-            left = [place for place in range(len(appends)) if place not in told]
-            if is_again:
-                for place in left:
-                    lease = appends[place].lease
-                    if (at := segments.is_written(line, lease, made[place])) is not None:
-                        told[place] = at
+            left = find(line) if is_again else [*range(len(appends))]
             is_again = True
-            left = [place for place in left if place not in told]
             if len(left) > 1:
-                with line.pipeline() as pipeline:
-                    cursors = []
-                    for place in left:
-                        lease = appends[place].lease
-                        cursors.append(segments.append(line, lease, made[place], *changed[place]))
-                        pipeline.sync()
-                    rows = [cursor.fetchone() for cursor in cursors]
-            else:
-                rows = [
-                    segments.append(
-                        line, appends[place].lease, made[place], *changed[place]
-                    ).fetchone()
-                    for place in left
-                ]
-            for place, row in zip(left, rows, strict=True):
-                told[place] = leases.lost(line, appends[place].lease) if row is None else row[0]
+                with suppress(UniqueViolation):
+                    with line.pipeline() as pipeline:
+                        cursors = []
+                        for place in left:
+                            cursors.append(send(line, place))
+                            pipeline.sync()
+                        rows = [cursor.fetchone() for cursor in cursors]
+                    for place, row in zip(left, rows, strict=True):
+                        note(line, place, row)
+                    return
+                left = find(line)
+            for place in left:
+                try:
+                    note(line, place, send(line, place).fetchone())
+                except UniqueViolation:
+                    # An entry that was written, and of which nobody heard: an append failed, for
+                    # its answer did not come in time, and others have come behind.
+                    if place in find(line):
+                        told[place] = LeaseLostError(appends[place].lease.session_id)
 
-        try:
-            await self._look(work)
-        except JournalError as error:
-            # What failed because there is an entry already that others do not know of is lost.
-            if not isinstance(error.__cause__, psycopg.errors.UniqueViolation):
-                raise
-            for append in appends:
-                told.setdefault(appends.index(append), LeaseLostError(append.lease.session_id))
+        await self._look(work)
         done: list[list[Segment] | LeaseLostError] = []
         for place, (append, its) in enumerate(zip(appends, made, strict=True)):
             at = told[place]

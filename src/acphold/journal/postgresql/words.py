@@ -9,14 +9,12 @@ PostgreSQL knows places up to 16,383: a phrase that stands behind that in one en
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from acphold.history.raw_update import storable
 from acphold.history.words import Document, camel_parts, indexable, with_spaces
 from acphold.journal.hits import Term
-from acphold.journal.words_in_memory import TOKENIZER
+from acphold.journal.words_in_memory import Tokenizer
 
 WEIGHTS: Final = {"messages": "A", "tools": "B", "diffs": "C"}
 """The weight of each part. Source: PostgreSQL, Text Search Types."""
@@ -26,32 +24,6 @@ _GAP: Final = 100
 
 _MOST_PLACES: Final = 255
 _LAST_PLACE: Final = 16_383
-_LONGEST: Final = 500
-"""Letters of a word: PostgreSQL takes 2 KB."""
-
-
-class Tokenizer:
-    """Cuts texts into words; to be used by one thread at a time, and closed."""
-
-    def __init__(self) -> None:
-        self._index = sqlite3.connect(":memory:", isolation_level=None)
-        self._index.execute(f"CREATE VIRTUAL TABLE texts USING fts5 (text, {TOKENIZER})")
-        self._index.execute("CREATE VIRTUAL TABLE found USING fts5vocab (texts, 'instance')")
-
-    def words(self, texts: Sequence[str]) -> list[list[str]]:
-        """The words of each text, in order."""
-        self._index.execute("DELETE FROM texts")
-        self._index.executemany(
-            "INSERT INTO texts (rowid, text) VALUES (?, ?)",
-            [(number, storable(text)) for number, text in enumerate(texts)],
-        )
-        found: list[list[str]] = [[] for _ in texts]
-        for number, word in self._index.execute("SELECT doc, term FROM found ORDER BY doc, offset"):
-            found[number].append(word[:_LONGEST])
-        return found
-
-    def close(self) -> None:
-        self._index.close()
 
 
 def vectors(tokenizer: Tokenizer, said: Sequence[Document]) -> list[str]:
