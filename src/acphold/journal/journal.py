@@ -382,10 +382,11 @@ class Entries(Protocol):
         """Commit what happened, one run behind the other, and `change` to the row: all or none."""
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
-        """Append to several sessions in one transaction, to each of them once.
+        """Append to several sessions at once, to each of them once.
 
         For each what `append` returns; or the error of one whose lease does not stand any more, of
-        which nothing is written. The others are all or none.
+        which nothing is written. What is for one is all or none. What cannot be written for one,
+        as it is no value that a store keeps, is written for none.
         """
 
     async def settle(

@@ -190,7 +190,11 @@ VERSION: Final = len(MIGRATIONS)
 
 def version(line: Line) -> int | None:
     """The version of the journal in the database; None if there is none."""
-    (table,) = line.execute("SELECT to_regclass('acphold.meta')").fetchone() or (None,)
+    # Not by its name alone: what a connection remembers of names is as old as its transaction.
+    table = line.execute(
+        "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+        " WHERE nspname = 'acphold' AND relname = 'meta'"
+    ).fetchone()
     if table is None:
         return None
     row = line.execute("SELECT value FROM acphold.meta WHERE name = 'version'").fetchone()

@@ -270,7 +270,15 @@ class PostgresqlJournal:
                     if place in find(line):
                         told[place] = LeaseLostError(appends[place].lease.session_id)
 
-        await self._look(work)
+        try:
+            await self._look(work)
+        except JournalError as error:
+            if not told:
+                raise
+            # What is known stands. Of the rest nobody knows: who goes on there looks first.
+            log.warning("appends to some sessions may have failed: %s", error)
+            for place, append in enumerate(appends):
+                told.setdefault(place, LeaseLostError(append.lease.session_id))
         done: list[list[Segment] | LeaseLostError] = []
         for place, (append, its) in enumerate(zip(appends, made, strict=True)):
             at = told[place]

@@ -1,0 +1,179 @@
+"""What tables and statements are held to, so that sessions can be spread over databases."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import psycopg
+import pytest
+
+from acphold.errors import LeaseLostError
+from acphold.journal import Append, ListFilter, NewSession, RowChange
+from acphold.journal.postgresql import database, segments
+from acphold.journal.postgresql.store import PostgresqlJournal
+from tests.journal.conversations import begun, chunk, encode
+from tests.postgresql import Databases
+
+OF_NO_SESSION = {"meta", "owners", "links", "access_tokens", "deeds"}
+"""Tables that are small, and would be copied to each database."""
+
+
+@pytest.fixture
+def location(databases: Databases) -> Iterator[str]:
+    with databases.new() as url:
+        yield url
+
+
+def test_every_key_of_what_belongs_to_a_session_begins_with_its_id(location: str) -> None:
+    with psycopg.connect(location) as line:
+        keys = line.execute(
+            "SELECT tables.relname, attname FROM pg_index"
+            " JOIN pg_class AS tables ON tables.oid = indrelid"
+            " JOIN pg_namespace ON pg_namespace.oid = relnamespace"
+            " JOIN pg_attribute ON attrelid = indrelid AND attnum = indkey[0]"
+            " WHERE nspname = 'acphold' AND indisunique"
+        ).fetchall()
+        tables = line.execute(
+            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'acphold'"
+        ).fetchall()
+        triggers = line.execute("SELECT tgname FROM pg_trigger WHERE NOT tgisinternal").fetchall()
+    by_session = {table for table, column in keys if column == "session_id"}
+    assert {table for (table,) in tables} == by_session | OF_NO_SESSION
+    assert not by_session & OF_NO_SESSION
+    assert not [table for table, column in keys if table in by_session and column != "session_id"]
+    assert triggers == []
+
+
+class Recorded(psycopg.Cursor[Any]):
+    """Notes what is executed: in which transaction, and with what."""
+
+    executed: ClassVar[list[tuple[str, str, Any]]] = []
+
+    def execute(self, query: Any, params: Any = None, **options: Any) -> Recorded:
+        text = query if isinstance(query, str) else str(query)
+        self._note(text, params)
+        super().execute(query, params, **options)
+        return self
+
+    def executemany(self, query: Any, params_seq: Any, **options: Any) -> None:
+        for params in (every := [*params_seq]):
+            self._note(str(query), params)
+        super().executemany(query, every, **options)
+
+    def _note(self, text: str, params: Any) -> None:
+        self.executed.append((f"{id(self.connection)}", text, params))
+
+
+@pytest.fixture
+def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
+    """What is executed: on which connection, and with what values."""
+    connect = database.Database.connect
+
+    def recording(self: database.Database) -> Any:
+        line = connect(self)
+        line.cursor_factory = Recorded
+        return line
+
+    monkeypatch.setattr(database.Database, "connect", recording)
+    monkeypatch.setattr(Recorded, "executed", found := list[tuple[str, str, Any]]())
+    return found
+
+
+VOLATILE = re.compile(r"\b(nextval|random|clock_timestamp|gen_random_uuid|timeofday|setval)\b")
+
+
+async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile(
+    location: str, executed: list[tuple[str, str, Any]]
+) -> None:
+    journal = PostgresqlJournal(location)
+    names = [f"session {number}" for number in range(4)]
+    try:
+        leases = [await journal.create(NewSession(name, "a", "/w")) for name in names]
+        for lease in leases:
+            await journal.append(lease, [("prompt", [b"[]"])], RowChange(prompted=True, title="T"))
+            await journal.append(lease, [("update", [encode(chunk("agent_message", "word"))])])
+        await journal.append_all([Append(lease, [("update", [b"1"])]) for lease in leases])
+        for lease in leases:
+            await journal.link(lease, "a", f"their {lease.session_id}")
+            await journal.settle(lease, lease.next_seq - 1)
+            await journal.change(lease, RowChange(title="U"))
+            await journal.owner(lease.session_id)
+            await journal.read(lease.session_id, 0)
+            await journal.release(lease)
+            await journal.acquire(lease.session_id)
+        await journal.renew(leases)
+        assert len(await journal.page(ListFilter())) == 4
+        assert len(await journal.search("word")) == 4
+        await journal.delete(*names)
+    finally:
+        await journal.aclose()
+    statements = {text for _, text, _ in executed}
+    assert len(statements) > 40
+    for text in statements:
+        updates = re.findall(r"\bUPDATE\b(?! OF).*?(?:\bWHERE\b|$)", text, re.DOTALL)
+        assert not any(VOLATILE.search(update) for update in updates), text
+        for table in re.findall(r"(?:INTO|UPDATE|FROM|JOIN)\s+(?!acphold\.|pg_|ONLY)(\w+)", text):
+            assert table.lower() in BOUND, (table, text)
+    for _, text, params in executed:
+        if re.match(r"\s*(WITH|INSERT|UPDATE|DELETE)", text):
+            assert sum(repr(name) in str(params) for name in names) <= 1, text
+
+
+BOUND = {
+    *(
+        "held",
+        "changed",
+        "used",
+        "unnest",
+        "page",
+        "next_ones",
+        "counted",
+        "behind",
+        "last",
+        "found",
+    ),
+    *(
+        "later",
+        "news",
+        "select",
+        "lateral",
+        "wanted",
+        "leases",
+        "sessions",
+        "segments",
+        "set",
+        "now",
+    ),
+    *("entries",),
+}
+"""What stands for a table in a statement, and is none."""
+
+
+def test_the_fence_is_a_lock_on_the_lease_in_the_statement_that_appends() -> None:
+    statement = segments.appending(1, "title = %s")
+    assert re.search(r"FROM acphold\.leases\s+WHERE .* FOR SHARE\)", statement)
+    assert statement.count("EXISTS (SELECT FROM held)") == 2
+
+
+async def test_who_appends_waits_for_who_takes_over_and_writes_nothing_then(location: str) -> None:
+    journal = PostgresqlJournal(location)
+    try:
+        lease = await begun(journal)
+        with psycopg.connect(location) as other:
+            other.execute("UPDATE acphold.leases SET epoch = 99 WHERE session_id = 's1'")
+            appending = asyncio.create_task(journal.append(lease, [("update", [b"1"])]))
+            waits = (
+                "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'"
+                " AND datname = current_database()"
+            )
+            with psycopg.connect(location, autocommit=True) as watcher:
+                while watcher.execute(waits).fetchone() != (1,):  # noqa: ASYNC110  nothing tells
+                    await asyncio.sleep(0)
+        with pytest.raises(LeaseLostError):
+            await appending
+        assert await journal.read("s1", 0) == []
+    finally:
+        await journal.aclose()
