@@ -171,6 +171,18 @@ def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
     return At(owner, epoch, yields)
 
 
+def owners(line: Line) -> list[Owner]:
+    """Those that live and have addresses."""
+    rows = line.execute(
+        "SELECT id, host, pid, addresses FROM acphold.owners"
+        f" WHERE addresses <> '[]' AND {_LIVES} ORDER BY id"
+    ).fetchall()
+    return [
+        Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
+        for id_, host, pid, addresses in rows
+    ]
+
+
 def is_free(line: Line, session_id: str) -> bool:
     """Whether nobody owns it who lives."""
     row = line.execute(

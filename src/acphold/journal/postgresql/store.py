@@ -50,7 +50,7 @@ from acphold.journal.journal import (
     UsageSums,
 )
 from acphold.journal.latency import APPENDS
-from acphold.journal.owners import Whose
+from acphold.journal.owners import Owner, Whose
 from acphold.journal.postgresql import access, leases, list_page, segments, session_rows, upkeep
 from acphold.journal.postgresql import usage as usage_rows
 from acphold.journal.postgresql.database import QUICK, Database
@@ -194,6 +194,9 @@ class PostgresqlJournal:
             return []
         await self._database.run(self._register(owner_id), slow=True)
         return await self._look(lambda line: leases.all_lost(line, held))
+
+    async def owners(self) -> list[Owner]:
+        return await self._look(leases.owners)
 
     async def release(self, lease: Lease) -> None:
         await self._look(lambda line: leases.release(line, lease))
