@@ -132,7 +132,7 @@ def _beside(
     for what, taken, others in (
         (f"an update over {way}", to_us, [STDIO, *peers]),
         (f"a prompt and its answer over {way}", and_back, [STDIO, *peers]),
-        (f"the same, as the server's processor is busy, {way}", busy, peers),
+        (f"the same, as the server's processor is busy, {way}", busy, [PYTHON, TYPESCRIPT]),
     ):
         for peer in others:
             goals = () if peer in (STDIO, RELAY) else (Goal(1.0, ratio=True),)

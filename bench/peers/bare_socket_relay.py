@@ -46,6 +46,7 @@ class Relay(asyncio.Protocol):
         self._database = database
         self._loop = asyncio.get_running_loop()
         self._is_upgraded = False
+        self._rest = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -85,7 +86,8 @@ class Relay(asyncio.Protocol):
             return
         self._commit(data)
         frames = []
-        for line in data.splitlines():  # each read of this agent has whole lines
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:  # none of them is long
             size = len(line)
             length = bytes([size]) if size < 126 else b"\x7e" + size.to_bytes(2, "big")
             frames.append(b"\x81" + length + line)
