@@ -115,9 +115,9 @@ def short_ids(line: Line, session_ids: Sequence[str], least: int) -> list[str]:
     """As `Journal.short_ids`."""
     # Of all ids, one of those beside it in the alphabet has most in common with it.
     rows = line.execute(
-        "SELECT id, (SELECT max(session_id) FROM acphold.sessions WHERE session_id < id),"
-        " (SELECT min(session_id) FROM acphold.sessions WHERE session_id > id)"
-        ' FROM unnest(%s::text[]) AS wanted(id), LATERAL (SELECT id COLLATE "C") AS c',
+        "SELECT it, (SELECT max(session_id) FROM acphold.sessions"
+        ' WHERE session_id < it COLLATE "C"), (SELECT min(session_id) FROM acphold.sessions'
+        ' WHERE session_id > it COLLATE "C") FROM unnest(%s::text[]) AS wanted(it)',
         ([*session_ids],),
     ).fetchall()
     short = {}

@@ -250,3 +250,12 @@ async def the_mark_of_how_the_agent_was_started_stays_until_another_takes_its_pl
     assert row.start == (await journal.session("s1")).start == "0a"
     await journal.change(lease, RowChange(start=None))
     assert (await journal.session("s1")).start is None
+
+
+@promised
+async def the_shortest_beginning_of_an_id_fits_no_other(journal: Journal) -> None:
+    for session_id in ("abc", "abcd", "abX", "x%", "é1"):
+        await begun(journal, session_id)
+    asked = ["x%", "abcd", "abc", "abX", "é1"]
+    assert await journal.short_ids(asked, 1) == ["x", "abcd", "abc", "abX", "é"]
+    assert await journal.short_ids(["x%"], 4) == ["x%"]
