@@ -23,6 +23,7 @@ WITHOUT_JOURNAL = {
     "demo",
     "demo-agent",
     "help",
+    "journal",  # which names two of them
     "mcp-bridge",
     "setup",
 }

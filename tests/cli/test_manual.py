@@ -62,7 +62,7 @@ def test_a_topic_that_is_none_or_several_is_told_with_what_may_be_meant(
 
 
 def test_on_a_terminal_a_page_is_laid_out_in_the_width_that_there_is(acphold: CommandLine) -> None:
-    shown = acphold.on_terminal("help", "journal", columns=40).plain.splitlines()
+    shown = acphold.on_terminal("help", "the journal", columns=40).plain.splitlines()
     assert shown[0] == "  The journal"
     assert max(map(len, shown)) <= 40
     assert "`" not in "".join(shown)

@@ -70,6 +70,7 @@ COMMANDS = {
     "index": Entry("index", "Make all that was imported searchable."),
     "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
     "backup": Entry("backup", "Copy the journal, safely while sessions run."),
+    "journal": Entry("journal_command", "Copy all sessions of a journal into another one."),
     "shrink": Entry("shrink", "Give the disk back what deleted sessions have left."),
     "help": Entry("manual", "Read the documents: about a command, or a topic."),
     "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),

@@ -512,6 +512,12 @@ class Links(Protocol):
     async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
         """Our sessions behind these ids of the agent; None for a tombstone, nothing if unknown."""
 
+    async def links_of(self, session_id: str | None) -> list[tuple[str, str]]:
+        """The ids of a session, each behind its agent, the newest last; with None, all tombstones.
+
+        A session that is not there has none.
+        """
+
     async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
         """The last entry of each session behind these ids of the agent's; None of an empty one."""
 

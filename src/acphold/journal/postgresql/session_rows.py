@@ -343,6 +343,15 @@ def linked(line: Line, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
     return dict(rows.fetchall())
 
 
+def links_of(line: Line, session_id: str | None) -> list[tuple[str, str]]:
+    """As `Journal.links_of`."""
+    which = "IS NULL" if session_id is None else "= %(id)s"
+    return line.execute(
+        f"SELECT agent, downstream_id FROM acphold.links WHERE session_id {which} ORDER BY number",
+        {"id": session_id},
+    ).fetchall()
+
+
 def went_on(line: Line, agent: str, times: Mapping[str, int]) -> None:
     """As `Journal.went_on`."""
     line.execute(

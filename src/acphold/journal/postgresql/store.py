@@ -464,6 +464,9 @@ class PostgresqlJournal:
     async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
         return await self._look(lambda line: session_rows.linked(line, agent, ids))
 
+    async def links_of(self, session_id: str | None) -> list[tuple[str, str]]:
+        return await self._look(lambda line: session_rows.links_of(line, session_id))
+
     async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
         return await self._slowly(lambda line: session_rows.last_entries(line, agent, ids))
 

@@ -352,6 +352,18 @@ def linked(connection: sqlite3.Connection, agent: str, ids: Iterable[str]) -> di
     return found
 
 
+def links_of(connection: sqlite3.Connection, session_id: str | None) -> list[tuple[str, str]]:
+    """As `Journal.links_of`."""
+    which = (
+        "session IS NULL"
+        if session_id is None
+        else "session = (SELECT number FROM sessions WHERE session_id = :id)"
+    )
+    return connection.execute(
+        f"SELECT agent, downstream_id FROM links WHERE {which} ORDER BY number", {"id": session_id}
+    ).fetchall()
+
+
 def used_later(
     connection: sqlite3.Connection, agent: str, times: Mapping[str, int]
 ) -> list[tuple[int, int]]:

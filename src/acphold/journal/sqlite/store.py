@@ -564,6 +564,9 @@ class SqliteJournal:
     async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
         return await self._look(lambda db: session_rows.linked(db, agent, ids))
 
+    async def links_of(self, session_id: str | None) -> list[tuple[str, str]]:
+        return await self._background.run(lambda db: session_rows.links_of(db, session_id))
+
     async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
         return await self._background.run(lambda db: session_rows.last_entries(db, agent, ids))
 

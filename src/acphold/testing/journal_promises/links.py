@@ -32,6 +32,24 @@ async def linked_tells_ours_from_the_agents_own(journal: Journal) -> None:
 
 
 @promised
+async def the_ids_of_a_session_are_told_from_the_oldest_to_the_newest(journal: Journal) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/"))
+    other = await journal.create(NewSession("s2", "a", "/"))
+    assert await journal.links_of("s1") == []
+    await journal.link(lease, "b", "d2")
+    await journal.link(lease, "a", "d1")
+    await journal.link(other, "a", "d3")
+    await journal.link(lease, "a", "d0")
+    await journal.link(lease, "b", "d2")
+    assert await journal.links_of("s1") == [("a", "d1"), ("a", "d0"), ("b", "d2")]
+    assert await journal.links_of("no such session") == await journal.links_of(None) == []
+    await journal.release(other)
+    await journal.delete("s2")
+    await journal.link(None, "c", "theirs")
+    assert sorted(await journal.links_of(None)) == [("a", "d3"), ("c", "theirs")]
+
+
+@promised
 async def deleting_a_session_leaves_tombstones_for_its_links(journal: Journal) -> None:
     lease = await journal.create(NewSession("s1", "a", "/"))
     await journal.link(lease, "a", "d1")

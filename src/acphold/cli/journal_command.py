@@ -1,0 +1,109 @@
+"""`acphold journal copy`: all sessions of a journal in another one, of any store."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections import Counter
+from typing import TYPE_CHECKING, Self
+
+from acphold.cli.command_line import Exit, Parser, UsageError
+from acphold.cli.terminal_text import counted, visible
+from acphold.journal.stores import open_journal
+from acphold.journal.whole_copy import Became, copy_all
+
+if TYPE_CHECKING:
+    from rich.progress import Progress, TaskID
+
+MOST_NAMED = 20
+"""Sessions that differ and are told by their ids: who has more of them knows why."""
+
+
+def parser() -> Parser:
+    """The arguments of `journal`."""
+    made = Parser(journal, "journal", "copy FROM TO")
+    made.add_argument("action", choices=("copy",), help="what to do")
+    made.add_argument("source", metavar="FROM", help="a journal: a path, or a URL")
+    made.add_argument("target", metavar="TO", help="another one, made if it is missing")
+    return made
+
+
+def journal(*, action: str, source: str, target: str) -> int:
+    """Copy all sessions of a journal into another one.
+
+    So they move from a file into a PostgreSQL database, back, or from file to file, while sessions
+    run. Each is read back and compared. What was broken off goes on where it was when it is called
+    again; and called once more, it copies what has come since. Of a session that is open, what was
+    said until its last turn ended is copied. What is in TO alone stays. Tokens, and what was done
+    by them, are not copied. The exit code is 1 where sessions differ, and are left as they are.
+    """
+    if source == target:
+        raise UsageError("FROM and TO are the same journal")
+    became = asyncio.run(_copy(source, target))
+    new, grown, same = became["new"], became["grown"], became["same"]
+    print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
+    if left := became["left"]:
+        print(
+            f"{counted(left, 'session')} with a turn that is not over: call it again for the rest."
+        )
+    return Exit.ERROR if became["differs"] else Exit.OK
+
+
+async def _copy(source: str, target: str) -> Counter[Became]:
+    read = open_journal(source, create=False)
+    try:
+        written = open_journal(target)
+        try:
+            paths = {os.path.realpath(it.file.path) for it in (read, written) if it.file}  # noqa: ASYNC240
+            if len(paths) == 1 and read.file and written.file:
+                raise UsageError("FROM and TO are the same journal")
+            with _Progress() as progress:
+                became = await copy_all(read, written, progress.told, progress.expect)
+            for session_id in progress.differ[:MOST_NAMED]:
+                print(
+                    visible(f"{session_id} differs in TO, and was left as it is there"),
+                    file=sys.stderr,
+                )
+            if (more := len(progress.differ) - MOST_NAMED) > 0:
+                print(f"and {counted(more, 'session')} more", file=sys.stderr)
+            return became
+        finally:
+            await written.aclose()
+    finally:
+        await read.aclose()
+
+
+class _Progress:
+    """A bar on a terminal; nothing elsewhere. And which sessions differ."""
+
+    def __init__(self) -> None:
+        self.differ: list[str] = []
+        self._bar: Progress | None = None
+        self._task: TaskID | None = None
+        if sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bar = Progress(console=Console(stderr=True), transient=True)
+
+    def __enter__(self) -> Self:
+        if self._bar:
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar:
+            self._bar.stop()
+
+    def expect(self, sessions: int) -> None:
+        """So many there are."""
+        if self._bar:
+            self._task = self._bar.add_task("sessions", total=sessions)
+
+    def told(self, session_id: str, became: Became) -> None:
+        """One of them is done."""
+        if became == "differs" and session_id not in self.differ:
+            self.differ.append(session_id)
+        if self._bar and self._task is not None:
+            self._bar.advance(self._task)

@@ -1,0 +1,262 @@
+"""All sessions of a journal in another one, which may be of another store.
+
+Each session keeps its id, and each entry its number: positions of clients hold in the copy. It is
+made while sessions run: of one that somebody has open goes what was said until its last turn ended,
+and the rest with the next copy. A copy that was broken off is gone on with, and one that is whole
+is brought up to date. What is in the copy alone stays there.
+
+Each session is read back behind that, and folded on both sides.
+
+Not copied are tokens and what was done by them, which open the one journal and not the other, and
+what any journal makes of sessions by itself: the search index and the sums of usage.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from typing import Final, Literal, TypeAlias
+
+from msgspec import UNSET
+from msgspec.structs import replace
+
+from acphold.errors import (
+    HeldElsewhereError,
+    LeaseLostError,
+    RewrittenError,
+    SessionExistsError,
+    UnknownSessionError,
+)
+from acphold.history.entries import TURN_END, PastEntry
+from acphold.journal.access import Share
+from acphold.journal.copies import PIECE_BYTES
+from acphold.journal.journal import (
+    Journal,
+    Lease,
+    Listed,
+    ListFilter,
+    ListKey,
+    NewSession,
+    RowChange,
+    SessionRow,
+    history,
+    state_of,
+)
+from acphold.journal.owners import Free, Here
+
+ROWS_AT_ONCE: Final = 200
+
+EVERY_SESSION: Final = ListFilter(include_unprompted=True, archived="include")
+
+Became: TypeAlias = Literal["new", "grown", "same", "left", "differs"]
+"""What became of a session: copied; what was new of it was; nothing was new; somebody has it open,
+and all or the last turn of it is left for the next copy; it is another one there, and was left."""
+
+
+async def copy_all(
+    source: Journal,
+    target: Journal,
+    told: Callable[[str, Became], None],
+    expect: Callable[[int], None] = lambda _: None,
+) -> Counter[Became]:
+    """Copy and compare all sessions; how many became what.
+
+    `told` is called behind each of them, `expect` with how many there are. May be ended at any
+    point: the next one goes on there. Raises JournalError where one of them cannot be used.
+    """
+    mark = (await source.changes(None)).last
+    expect(await source.count())
+    became: dict[str, Became] = {}
+
+    async def take(session_id: str) -> None:
+        word = await _copied(source, target, session_id)
+        if word is None:
+            return
+        if word in ("same", "grown") and became.get(session_id) in ("new", "grown"):
+            word = became[session_id]
+        became[session_id] = word
+        told(session_id, word)
+
+    async for row in _rows(source):
+        await take(row.session_id)
+    # A session that went on meanwhile has moved up in the list, maybe past where we were.
+    is_news = True
+    while is_news:
+        news = await source.changes(mark)
+        for session_id in news.session_ids:
+            await take(session_id)
+        mark, is_news = news.last, news.more
+    await _copy_tombstones(source, target)
+    return Counter(became.values())
+
+
+async def _rows(source: Journal) -> AsyncIterator[SessionRow]:
+    after: ListKey | None = None
+    while rows := await source.page(EVERY_SESSION, after, ROWS_AT_ONCE):
+        for row in rows:
+            yield row
+        after = rows[-1].key
+
+
+async def _copied(source: Journal, target: Journal, session_id: str) -> Became | None:
+    """Copy what is new of a session, and compare; None for one that is gone."""
+    try:
+        row = await source.session(session_id)
+        through, is_open = await _end(source, row)
+        if is_open and not through:
+            return "left"
+        word = await _bring(source, target, row, through)
+        if word != "differs" and not row.is_unread:
+            there = await state_of(target, session_id)
+            if there != await state_of(source, session_id, through):
+                return "differs"
+        return "left" if is_open and word != "differs" else word
+    except UnknownSessionError:
+        return None
+    except (HeldElsewhereError, LeaseLostError, RewrittenError, SessionExistsError):
+        return "left"
+
+
+async def _end(source: Journal, row: SessionRow) -> tuple[int, bool]:
+    """How far a session is copied, and whether somebody has it open.
+
+    What is behind the end of a turn may be put together with what is still to come.
+    """
+    if isinstance(await source.owner(row.session_id), Free):
+        return row.last_seq, False
+    ends = (await source.read_back(row.session_id, None, 1, kinds=[TURN_END])).entries
+    through = ends[0].seq if ends else 0
+    return through, through < row.last_seq
+
+
+async def _bring(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:
+    """Make the session in `target` what it is in `source`, up to an entry."""
+    session_id = row.session_id
+    try:
+        there = await target.session(session_id)
+    except UnknownSessionError:
+        return await _create(source, target, row, through)
+    if (there.agent, there.created_at) != (row.agent, row.created_at):
+        return "differs"
+    is_whole = there.prompted or not row.prompted
+    if there.last_seq > through or (is_whole and there.updated_at > row.updated_at):
+        return "differs"  # it went on there
+    if row.is_unread or _as_copied(row, there, through) == there:
+        return "same"
+    owner = await target.owner(session_id)
+    if not isinstance(owner, Free | Here):
+        raise HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
+    lease = await target.acquire(session_id, owner.epoch, yields=True)
+    try:
+        if there.last_seq < through and not await _goes_on(source, session_id, there.last_seq):
+            if is_whole:
+                return "differs"
+            # One that was broken off, and put together there since: it is begun again.
+            await target.delete(lease)
+            return await _create(source, target, row, through)
+        await _fill(source, target, lease, row, there.last_seq, through)
+    finally:
+        await target.release(lease)
+    return "grown" if is_whole else "new"
+
+
+async def _create(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:
+    new = NewSession(
+        row.session_id,
+        row.agent,
+        row.cwd,
+        row.additional_directories,
+        row.title,
+        row.created_at,
+        row.renamed,
+        row.origins,
+        row.tenant,
+    )
+    if row.unread is not None:
+        known_as = row.downstream_id or row.session_id
+        await target.enlist([Listed(new, known_as, row.updated_at, row.unread)])
+        with suppress(UnknownSessionError):  # its id is that of a session that was deleted there
+            await target.change(row.session_id, RowChange(archived=row.archived))
+            return "new"
+        return "differs"
+    lease = await target.create(new, yields=True)
+    try:
+        await _fill(source, target, lease, row, 0, through)
+    finally:
+        await target.release(lease)
+    return "new"
+
+
+async def _goes_on(source: Journal, session_id: str, after: int) -> bool:
+    """Whether what is above `after` can be told without what is below."""
+    behind = await source.read(session_id, after, 1)
+    return not behind or behind[0].first_seq > after
+
+
+async def _fill(
+    source: Journal, target: Journal, lease: Lease, row: SessionRow, after: int, through: int
+) -> None:
+    """Take in the entries of a session above `after`, what agents call it, and its row.
+
+    Only with the row it comes into the list: until then it is one that was broken off.
+    """
+    piece: list[PastEntry] = []
+    size = 0
+    async for segment in history(source, row.session_id, after, through):
+        entries = segment.entries()
+        piece += [PastEntry(entry.kind, entry.at, entry.raw, entry.seq) for entry in entries]
+        size += len(segment.raw)
+        if size > PIECE_BYTES:
+            await target.take_in(lease, piece)
+            piece, size = [], 0
+    if piece:
+        await target.take_in(lease, piece)
+    for agent, downstream_id in await source.links_of(row.session_id):
+        await target.link(lease, agent, downstream_id)
+    for tenant, prompts in row.shared_with.items():
+        await target.keep_share(Share(row.session_id, tenant, prompts))
+    await target.change(
+        lease,
+        RowChange(
+            title=UNSET if row.renamed else row.title,
+            given=row.title if row.renamed else UNSET,
+            updated_at=row.updated_at,
+            prompted=row.prompted,
+            cwd=row.cwd,
+            additional_directories=row.additional_directories,
+            archived=row.archived,
+            origins=row.origins,
+            unread=None,
+            start=row.start,
+            unseen=row.unseen,
+        ),
+    )
+
+
+def _as_copied(row: SessionRow, there: SessionRow, through: int) -> SessionRow:
+    """What the row of a session is in a copy: but for what a journal counts by itself, a title
+    that a person gave there, and whose it is."""
+    kept = there if there.renamed and not row.renamed else row
+    return replace(
+        row,
+        title=kept.title,
+        renamed=kept.renamed,
+        message_count=there.message_count,
+        last_seq=through,
+        followers=there.followers,
+        tenant=there.tenant,
+        shared_with=there.shared_with | row.shared_with,
+    )
+
+
+async def _copy_tombstones(source: Journal, target: Journal) -> None:
+    """Have agents' lists bring back nothing that was deleted, unless it is there."""
+    gone: dict[str, list[str]] = {}
+    for agent, downstream_id in await source.links_of(None):
+        gone.setdefault(agent, []).append(downstream_id)
+    for agent, ids in gone.items():
+        known = await target.linked(agent, ids)
+        for downstream_id in ids:
+            if downstream_id not in known:
+                await target.link(None, agent, downstream_id)

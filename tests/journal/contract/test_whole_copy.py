@@ -1,0 +1,185 @@
+"""All sessions of a journal in another one: whole, the same, while they go on, and once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from acphold.errors import JournalUnavailableError
+from acphold.history import Segment
+from acphold.journal import (
+    Journal,
+    Lease,
+    Listed,
+    ListFilter,
+    NewSession,
+    Origin,
+    RowChange,
+    is_forgotten,
+)
+from acphold.journal.access import Share
+from acphold.journal.stores import open_journal
+from acphold.journal.whole_copy import Became, copy_all
+from acphold.testing.journal_promises.scenes import append, chunk, turn
+from tests.postgresql import Databases
+
+EVERYTHING = ListFilter(include_unprompted=True, archived="include")
+
+
+@pytest_asyncio.fixture
+async def target(journal: Journal, tmp_path: Path, databases: Databases) -> AsyncIterator[Journal]:
+    """A journal without sessions: in a database for one in a file, and in a file for others."""
+    with databases.new() as url:
+        opened = open_journal(tmp_path / "target.db" if journal.file is None else url)
+        yield opened
+        await opened.aclose()
+
+
+async def copied(source: Journal, target: Journal) -> dict[str, Became]:
+    """What became of each session."""
+    became: dict[str, Became] = {}
+    counts = await copy_all(source, target, became.__setitem__)
+    assert sum(counts.values()) == len(became)
+    return became
+
+
+async def all_of(journal: Journal, session_id: str) -> list[Segment]:
+    return await journal.read(session_id, 0, 1 << 30)
+
+
+async def prompted(journal: Journal, lease: Lease, *texts: str) -> None:
+    """A turn in which the agent says these."""
+    await append(journal, lease, turn("Go", *(chunk("agent_message", text) for text in texts)))
+    await journal.change(lease, RowChange(prompted=True, updated_at=5000 + lease.next_seq))
+
+
+async def over(journal: Journal, lease: Lease) -> None:
+    """Nobody has it open any more."""
+    await journal.settle(lease, lease.next_seq - 1)
+    await journal.release(lease)
+
+
+async def test_a_copy_has_everything_as_it_was(journal: Journal, target: Journal) -> None:
+    origin = Origin("elsewhere", "b", 7)
+    new = NewSession("s1", "a", "/w", ("/x",), created_at=1000, origins=(origin,), tenant="me")
+    lease = await journal.create(new)
+    for downstream_id in ("d2", "d1"):
+        await journal.link(lease, "a", downstream_id)
+    await prompted(journal, lease, "One. ", "Two.")
+    await journal.settle(lease, lease.next_seq - 1)
+    await prompted(journal, lease, "Three.")
+    await over(journal, lease)
+    await journal.change("s1", RowChange(given="Mine", archived=True, start="mark", unseen=True))
+    await journal.keep_share(Share("s1", "you", prompts=True))
+    await journal.release(await journal.create(NewSession("s0", "a", "/w")))
+    unread = Listed(NewSession("s2", "c", "/w", title="Old"), "d3", 900, b"{}")
+    await journal.enlist([unread])
+    await journal.link(None, "a", "forgotten")
+
+    assert await copied(journal, target) == {"s0": "new", "s1": "new", "s2": "new"}
+
+    assert await target.page(EVERYTHING) == await journal.page(EVERYTHING)
+    assert await target.session("s1") == await journal.session("s1")
+    assert await all_of(target, "s1") == await all_of(journal, "s1")
+    assert await target.links_of("s1") == [("a", "d2"), ("a", "d1")]
+    assert await is_forgotten(target, "a", "forgotten")
+    assert set((await copied(journal, target)).values()) == {"same"}
+
+
+async def test_of_an_open_session_goes_what_was_said_until_its_last_turn_ended(
+    journal: Journal, target: Journal
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    await append(journal, lease, turn("Go", chunk("agent_message", "a"))[:-1])
+    assert await copied(journal, target) == {"s1": "left"}
+    assert await target.count() == 0
+    await append(journal, lease, [("turn_end", [b'{"stopReason":"end_turn"}'])])
+    await append(journal, lease, turn("On", chunk("agent_message", "b"))[:-1])
+    await journal.change(lease, RowChange(prompted=True))
+    assert await copied(journal, target) == {"s1": "left"}
+    assert (await target.session("s1")).last_seq == 3
+
+    await append(journal, lease, turn("", chunk("agent_message", "c"))[1:])
+    await over(journal, lease)
+    assert await copied(journal, target) == {"s1": "grown"}
+    assert await all_of(target, "s1") == await all_of(journal, "s1")
+
+
+async def test_a_session_that_goes_on_while_others_are_copied_is_looked_at_again(
+    journal: Journal, target: Journal
+) -> None:
+    leases = [await journal.create(NewSession(name, "a", "/w")) for name in ("s1", "s2")]
+    for lease in leases:
+        await prompted(journal, lease, "a")
+        await over(journal, lease)
+    told: list[str] = []
+
+    def go_on(session_id: str, became: Became) -> None:
+        told.append(f"{session_id} {became}")
+
+    async def page(*given: object) -> object:
+        found = await real(*given)  # type: ignore[arg-type]
+        if told and not found:
+            lease = await journal.acquire("s1")
+            await prompted(journal, lease, "b")
+            await over(journal, lease)
+        return found
+
+    real, journal.page = journal.page, page  # type: ignore[method-assign,assignment]
+    counts = await copy_all(journal, target, go_on)
+    assert counts == {"new": 2}
+    assert await all_of(target, "s1") == await all_of(journal, "s1")
+
+
+async def test_a_copy_that_was_broken_off_goes_on_and_doubles_nothing(
+    journal: Journal, target: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    for _ in range(4):
+        await prompted(journal, lease, "x" * 300_000)
+    await over(journal, lease)
+    real = target.take_in
+
+    async def take_in(lease: Lease, *given: object) -> None:
+        if lease.next_seq > 1:
+            raise JournalUnavailableError("full")
+        await real(lease, *given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(target, "take_in", take_in)
+    with pytest.raises(JournalUnavailableError):
+        await copied(journal, target)
+    monkeypatch.undo()
+    left = await target.session("s1")
+    assert 0 < left.last_seq < 12
+    assert not left.prompted
+    assert await copied(journal, target) == {"s1": "new"}
+    assert await all_of(target, "s1") == await all_of(journal, "s1")
+    assert await target.session("s1") == await journal.session("s1")
+
+
+async def test_what_went_on_in_the_copy_differs_and_is_left_as_it_is(
+    journal: Journal, target: Journal
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    await prompted(journal, lease, "a")
+    await over(journal, lease)
+    await copied(journal, target)
+    lease = await target.acquire("s1")
+    await prompted(target, lease, "b")
+    await over(target, lease)
+    before = await all_of(target, "s1")
+    assert await copied(journal, target) == {"s1": "differs"}
+    assert await all_of(target, "s1") == before
+
+
+async def test_another_conversation_of_as_many_entries_is_told_to_differ(
+    journal: Journal, target: Journal
+) -> None:
+    for store, text in ((journal, "a"), (target, "b")):
+        lease = await store.create(NewSession("s1", "a", "/w", created_at=1000))
+        await prompted(store, lease, text)
+        await over(store, lease)
+    assert await copied(journal, target) == {"s1": "differs"}
