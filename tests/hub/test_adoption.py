@@ -172,6 +172,29 @@ async def test_the_second_of_two_processes_that_adopt_a_session_waits_for_the_fi
         assert two.text("user_message_chunk").endswith("And now?")
 
 
+async def test_what_another_process_adopts_behind_the_first_look_is_loaded_all_the_same(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = shared(journal)
+    async with shared(journal) as first, elsewhere as second:
+        for house in (first, second):
+            await house.give_way()
+            holding(house)
+        one, two = await first.client(), await second.client()
+        for client in (one, two):
+            await client.sessions()
+        adopt = second.hub._adoption.adopt
+
+        async def late(*args: Any) -> Any:
+            await one.load("theirs")
+            await one.call("session/close", {"sessionId": "theirs"})
+            return await adopt(*args)
+
+        monkeypatch.setattr(second.hub._adoption, "adopt", late)
+        await two.load("theirs")
+        assert two.text() == "It is that."
+
+
 async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(journal: Path) -> None:
     async with shared(journal) as house:
         await left_by_killed(journal, NewSession("theirs", "puppet", "/"), said("half"))

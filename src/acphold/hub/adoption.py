@@ -101,8 +101,9 @@ class Adoption:
         """Take it into the journal, by the agent's own replay.
 
         Raises UnknownSessionError when the agent has no such session, or it was deleted here;
-        InvalidParamsError for another working directory than the agent lists; RemoteError when
-        the agent wants the person to sign in; AgentError.
+        SessionExistsError when another process has it meanwhile; InvalidParamsError for another
+        working directory than the agent lists; RemoteError when the agent wants the person to sign
+        in; AgentError.
         """
         can = self._agent.capabilities
         if self._agent.reads_journal:  # it has none that the journal does not have
@@ -111,7 +112,10 @@ class Adoption:
             raise UnknownSessionError(session_id)
         if await is_forgotten(self._journal, self._agent.key, session_id):
             raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
-        if await session_of(self._journal, self._agent.key, session_id) is not None:
+        known = await session_of(self._journal, self._agent.key, session_id)
+        if known == session_id:
+            raise SessionExistsError(f"session {session_id!r} was adopted by another process")
+        if known is not None:
             raise UnknownSessionError(session_id)  # that is one of ours, under another id
         if (listed := await self._list.look_up(session_id)) is not None:
             check_folder(listed.info.cwd, setup.cwd)
