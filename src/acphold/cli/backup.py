@@ -39,7 +39,11 @@ def backup(*, path: str, force: bool, journal: str | None) -> int:
 
 async def _backup(location: str | None, path: str, target: str, *, force: bool) -> int:
     async with opened(location) as journal:
-        file = file_of(journal, "backup")
+        file = file_of(
+            journal,
+            "backup",
+            "back it up as your other databases; `acphold journal copy` has it in a file, too",
+        )
         _look_at(target, path, file.path, force=force)
         return await file.copy_to(target)
 

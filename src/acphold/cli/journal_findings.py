@@ -11,8 +11,13 @@ from pathlib import Path
 from acphold.cli.findings import Finding
 from acphold.cli.journals import exists, file_of, opened, path_of, sessions, unread_remark
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
-from acphold.errors import AcpholdError
-from acphold.journal import ListFilter
+from acphold.errors import (
+    AcpholdError,
+    NotAJournalError,
+    RewrittenError,
+    UnknownSessionError,
+)
+from acphold.journal import Journal, ListFilter, history
 from acphold.journal.in_file import InFile, Repaired
 
 LITTLE_SPACE = 64 << 20
@@ -39,7 +44,7 @@ def checked_journal(location: str | None) -> list[Finding]:
     except AcpholdError as error:
         return [_problem(error)]
     if path is None:
-        return inside
+        return [Finding(path_of(location).partition("?")[0]), *inside]
     log = path.with_name(f"{path.name}-wal")
     waiting = size(log.stat().st_size if log.exists() else 0)
     sizes = f"{size(path.stat().st_size)}, and {waiting} in its write-ahead log"
@@ -55,13 +60,12 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
             unprompted += not row.prompted
         rest = f", {unprompted:,} more without a prompt" if unprompted else ""
         findings = [Finding(counted(prompted, "session") + rest)]
-        if (file := journal.file) is None:
-            return findings, None
-        path = Path(file.path)
-        findings += await _room_of(file)
         what, _, advice = (await unread_remark(journal)).partition("; ")
-        if what:
-            findings.append(Finding(what, advice))
+        unread = [Finding(what, advice)] if what else []
+        if (file := journal.file) is None:
+            return [*findings, *unread, *await _read_through(journal)], None
+        path = Path(file.path)
+        findings += [*await _room_of(file), *unread]
         damage = await file.damage()
         if not damage:
             findings.append(Finding("it is whole: every page and every history was read"))
@@ -85,6 +89,25 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
                 Finding(f"{what}: what was written last before that may be missing", is_past=True)
             )
         return [*findings, *_private(path, was_open=file.was_open_to_others)], path
+
+
+async def _read_through(journal: Journal) -> list[Finding]:
+    """Whether each history of a journal that is in no file can be read."""
+    damaged: list[str] = []
+    everything = ListFilter(include_unprompted=True, archived="include")
+    async for row in sessions(journal, everything):
+        try:
+            async for _ in history(journal, row.session_id):
+                pass
+        except NotAJournalError:
+            damaged.append(row.session_id)
+        except (UnknownSessionError, RewrittenError):
+            pass  # it was deleted, or has gone on: it can be read
+    if not damaged:
+        return [Finding("it is whole: every history was read")]
+    some = ", ".join(map(on_one_line, damaged[:LARGEST])) + (", …" * (len(damaged) > LARGEST))
+    what = f"{counted(len(damaged), 'session')} cannot be read: {some}"
+    return [Finding(what, "restore a backup of the database")]
 
 
 def _problem(error: AcpholdError) -> Finding:
@@ -159,12 +182,15 @@ def _room(path: Path) -> list[Finding]:
 # -- its repair -----------------------------------------------------------------------------
 
 
+_NO_REPAIR = "a damaged database is restored from its backup"
+
+
 def repaired_journal(location: str | None) -> list[Finding]:
     """Make anew what can be made from the conversations, and say what was wrong."""
 
     async def repaired() -> Repaired:
         async with opened(location) as journal:
-            done = await file_of(journal, "repair").repair()
+            done = await file_of(journal, "repair", _NO_REPAIR).repair()
             while await journal.catch_up(1.0):
                 pass
             return done

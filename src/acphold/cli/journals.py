@@ -61,10 +61,11 @@ async def opened(journal: str | None) -> AsyncIterator[Journal]:
         await found.aclose()
 
 
-def file_of(journal: Journal, wanted: str) -> InFile:
-    """The file that it is in; UsageError for a store without one, which `wanted` is not for."""
+def file_of(journal: Journal, wanted: str, instead: str) -> InFile:
+    """The file that it is in; UsageError for a store without one, which `wanted` is not for, and
+    what is done `instead`."""
     if journal.file is None:
-        raise UsageError(f"this journal is in no file; {wanted} is for those that are")
+        raise UsageError(f"{wanted} is for a journal in a file, and this one is in none: {instead}")
     return journal.file
 
 

@@ -7,7 +7,7 @@ import os
 import sys
 
 from acphold.cli.command_line import Exit, Parser, add_journal
-from acphold.cli.journals import exists, file_of, opened, path_of
+from acphold.cli.journals import file_of, opened
 from acphold.cli.terminal_text import size
 from acphold.journal import stores
 
@@ -27,9 +27,8 @@ def shrink(*, journal: str | None) -> int:
     earlier release has made is rewritten once for that: then nobody else may have it open, and it
     takes up to twice its room meanwhile.
     """
-    path = path_of(journal)
-    before = os.path.getsize(path) if exists(journal) else 0
-    if not asyncio.run(_given_back(journal)):
+    path, before, is_given_back = asyncio.run(_give_back(journal))
+    if not is_given_back:
         print("Rewriting the journal, once …", file=sys.stderr)
         stores.rewrite(journal)
     after = os.path.getsize(path)
@@ -40,7 +39,9 @@ def shrink(*, journal: str | None) -> int:
     return Exit.OK
 
 
-async def _given_back(location: str | None) -> bool:
-    """Whether that could be done without rewriting the journal."""
+async def _give_back(location: str | None) -> tuple[str, int, bool]:
+    """The file, its size before, and whether that could be done without rewriting it."""
     async with opened(location) as journal:
-        return await file_of(journal, "shrink").give_back()
+        file = file_of(journal, "shrink", "a database gives room back by itself (VACUUM)")
+        before = os.stat(file.path).st_size
+        return file.path, before, await file.give_back()

@@ -1,0 +1,107 @@
+"""The commands on a journal in a database: they do what they do on a file, or say who does."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from acphold.journal.postgresql import database
+from tests.cli.command_line import CommandLine, Finished, run_here
+from tests.cli.conversation import CONVERSATION, remember
+from tests.postgresql import Databases
+
+PASSWORD = "geheim"
+
+
+class OnDatabase:
+    """Runs `acphold` with the journal at a URL that has a password in it."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url.replace("owner@", f"owner:{PASSWORD}@")
+
+    def run(self, *arguments: str) -> Finished:
+        """Run it in this process; nothing that it says has the password."""
+        done = run_here(arguments, {**os.environ, "ACPHOLD_JOURNAL": self.url})
+        assert PASSWORD not in done.all
+        return done
+
+
+@pytest.fixture
+def acphold(
+    databases: Databases, journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[OnDatabase]:
+    """`acphold` with two sessions in a database."""
+    monkeypatch.setenv("PGPASSWORD", "")  # which it takes out of the URL into the environment
+    for name in ("aa-1", "bb-2"):
+        remember(journal, name, *CONVERSATION, title=f"Title {name}", at=1_767_225_600_000)
+    with databases.new() as url:
+        found = OnDatabase(url)
+        assert found.run("journal", "copy", str(journal), found.url).code == 0
+        yield found
+
+
+def test_what_is_looked_at_is_as_in_a_file(acphold: OnDatabase, journal: Path) -> None:
+    for command in (
+        ("list",),
+        ("list", "--json"),
+        ("show", "aa"),
+        ("search", "friendlier"),
+        ("usage",),
+        ("diff", "aa"),
+        ("tail", "aa"),
+        ("export", "aa"),
+        ("stop", "aa"),
+        ("prune", "--keep", "1", "--dry-run"),
+        ("import", "--dry-run", "--from", str(journal.parent)),
+    ):
+        done, in_file = acphold.run(*command), CommandLine(journal).run(*command)
+        assert (done.code, done.out, done.err) == (in_file.code, in_file.out, in_file.err), command
+
+
+def test_what_is_put_in_order_is_so(acphold: OnDatabase) -> None:
+    assert acphold.run("rename", "aa", "Another title").code == 0
+    assert acphold.run("archive", "bb").code == 0
+    [row] = map(json.loads, acphold.run("list", "--json").out.splitlines())
+    assert (row["sessionId"], row["title"]) == ("aa-1", "Another title")
+    assert acphold.run("unarchive", "bb").code == 0
+    assert acphold.run("delete", "--yes", "bb").code == 0
+    assert acphold.run("prune", "--older-than", "1d", "--yes").out == "Deleted 1 session.\n"
+    assert acphold.run("list", "--json").out == ""
+
+
+def test_doctor_says_where_it_is_and_reads_every_history(acphold: OnDatabase) -> None:
+    said = acphold.run("doctor").plain
+    assert "postgresql://owner@/" in said
+    assert "2 sessions" in said
+    assert "it is whole: every history was read" in said
+
+
+@pytest.mark.parametrize(
+    ("command", "instead"),
+    [
+        (("backup", "copy.db"), "back it up as your other databases; `acphold journal copy`"),
+        (("shrink",), "a database gives room back by itself"),
+        (("doctor", "--repair"), "a damaged database is restored from its backup"),
+    ],
+)
+def test_what_is_for_files_says_so(
+    acphold: OnDatabase, command: tuple[str, ...], instead: str
+) -> None:
+    done = acphold.run(*command)
+    assert done.code == 2
+    assert f"is for a journal in a file, and this one is in none: {instead}" in done.err
+
+
+def test_a_database_that_is_not_there_is_named_without_its_password(
+    acphold: OnDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(database, "PATIENCE_SECONDS", 0.0)
+    away = acphold.url.replace("host=", "host=/nowhere")
+    for arguments in (("copy", acphold.url, away), ("copy", away, acphold.url)):
+        done = acphold.run("journal", *arguments)
+        assert done.code == 4
+        assert "cannot be used" in done.err
