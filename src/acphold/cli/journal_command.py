@@ -45,7 +45,8 @@ def journal(*, action: str, source: str, target: str) -> int:
     print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
     if left := became["left"]:
         print(
-            f"{counted(left, 'session')} with a turn that is not over: call it again for the rest."
+            f"{counted(left, 'session')} that somebody has open, with more behind the last turn "
+            "that ended: call it again for the rest."
         )
     return Exit.ERROR if became["differs"] else Exit.OK
 

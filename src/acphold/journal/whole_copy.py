@@ -13,6 +13,7 @@ what any journal makes of sessions by itself: the search index and the sums of u
 
 from __future__ import annotations
 
+import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -23,6 +24,7 @@ from msgspec.structs import replace
 
 from acphold.errors import (
     HeldElsewhereError,
+    IllegibleNameError,
     LeaseLostError,
     RewrittenError,
     SessionExistsError,
@@ -45,13 +47,16 @@ from acphold.journal.journal import (
 )
 from acphold.journal.owners import Free, Here
 
+log = logging.getLogger(__name__)
+
 ROWS_AT_ONCE: Final = 200
 
 EVERY_SESSION: Final = ListFilter(include_unprompted=True, archived="include")
 
 Became: TypeAlias = Literal["new", "grown", "same", "left", "differs"]
 """What became of a session: copied; what was new of it was; nothing was new; somebody has it open,
-and all or the last turn of it is left for the next copy; it is another one there, and was left."""
+and all or the last turn of it is left for the next copy; it is another one there, or has a name
+that cannot be kept there, and was left."""
 
 
 async def copy_all(
@@ -114,6 +119,9 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
         return "left" if is_open and word != "differs" else word
     except UnknownSessionError:
         return None
+    except IllegibleNameError as error:
+        log.warning("session %s cannot be kept there: %s", session_id, error)
+        return "differs"
     except (HeldElsewhereError, LeaseLostError, RewrittenError, SessionExistsError):
         return "left"
 

@@ -183,3 +183,18 @@ async def test_another_conversation_of_as_many_entries_is_told_to_differ(
         await prompted(store, lease, text)
         await over(store, lease)
     assert await copied(journal, target) == {"s1": "differs"}
+
+
+async def test_a_session_that_a_store_cannot_keep_is_told_and_the_others_are_copied(
+    tmp_path: Path, databases: Databases
+) -> None:
+    source = open_journal(tmp_path / "journal.db")
+    with databases.new() as url:
+        target = open_journal(url)
+        for name, cwd in (("s1", "/w\0"), ("s2", "/w")):
+            lease = await source.create(NewSession(name, "a", cwd))
+            await prompted(source, lease, "a")
+            await over(source, lease)
+        assert await copied(source, target) == {"s1": "differs", "s2": "new"}
+        await target.aclose()
+    await source.aclose()
