@@ -17,6 +17,7 @@ import pytest
 
 from acphold.history.decisions import AskedQuestion, answer_entry, question_entry
 from acphold.server.neighbours import silent_processes
+from acphold.transports.addresses import unix_address
 from acphold.transports.runtime_folder import background_socket, lock, lock_file
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import prompt, remember, said, update
@@ -94,7 +95,7 @@ def test_stop_says_that_the_process_of_a_session_does_not_answer(
 def test_the_number_that_a_person_is_told_to_kill_is_the_one_that_the_kernel_tells(
     acphold: CommandLine, journal: Path, deaf: str
 ) -> None:
-    with holding(journal, f"unix:{deaf}") as told:
+    with holding(journal, unix_address(deaf)) as told:
         done = acphold.run("stop", "held")
     assert f"process {told} on" in done.err
     assert f"`kill -9 {os.getpid()}` ends it" in done.err

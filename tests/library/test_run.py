@@ -252,8 +252,8 @@ async def test_an_agent_behind_wrap_is_listed_once_and_goes_on_after_a_restart(
         assert [line["sessionId"] for line in await client.sessions()] == [session_id]
         assert "hello" not in str(client.updates()[-1]), "the agent itself remembers"
     async with introduced(acphold("run", str(file)), journal=journal) as client:
-        [line] = await client.sessions()
-        await client.load(line["sessionId"])
+        assert await client.sessions() == [], "the one in front lists it"
+        await client.load(session_id)
         assert client.text() == "helloagain"
 
 

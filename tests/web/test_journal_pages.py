@@ -328,7 +328,7 @@ async def test_a_session_of_any_name_is_found(web: Site, id_: str) -> None:
     assert len((await web.get(address(id_))).json["entries"]) == 3
 
 
-@pytest.mark.parametrize("path", ["/sessions/", "/sessions/s1", "/sessionsx", "/search/", "/x"])
+@pytest.mark.parametrize("path", ["/sessions/", "/sessions/s1/x", "/sessionsx", "/search/", "/x"])
 async def test_there_is_nothing_at_other_addresses(web: Site, path: str) -> None:
     await web.remember("s1", said(1))
     assert (await web.get(path)).status == 404
