@@ -131,7 +131,7 @@ ROLES = {
             " stores.Part stores.Speaker stores.Archived stores.Summary stores.Grouping"
             " stores.Tokens stores.UsageSum stores.UsageSums",
             "Who owns a session": "stores.Whose stores.Owner stores.Free stores.Here stores.At"
-            " stores.Silent stores.RENEW_SECONDS stores.SILENT_SECONDS",
+            " stores.Gone stores.Silent stores.RENEW_SECONDS stores.SILENT_SECONDS",
             "Who may come": "stores.AccessToken stores.Deed stores.Share",
             "What is in a file": "stores.InFile stores.Sizes stores.Large stores.Repaired",
             "What is raised": "stores.AmbiguousIdError stores.HeldElsewhereError"

@@ -354,8 +354,9 @@ class RuntimeFolderError(AcpholdError):
 class HeldElsewhereError(AcpholdError):
     """Another process has the session live: told in words, by its id, its addresses, its lease.
 
-    `is_silent` says that it has told nothing for long, though it lives. Without an id, somebody
-    was quicker, and who that is has to be asked.
+    `is_silent` says that it has told nothing for long, though it lives; `is_gone`, that it has
+    ended unless it serves at its addresses. Without an id, somebody was quicker, and who that is
+    has to be asked.
     """
 
     code = HELD_ELSEWHERE
@@ -369,6 +370,7 @@ class HeldElsewhereError(AcpholdError):
         addresses: tuple[str, ...] = (),
         *,
         is_silent: bool = False,
+        is_gone: bool = False,
     ) -> None:
         super().__init__(f"session {session_id!r} is open in another acphold process: {where}")
         self.session_id = session_id
@@ -377,6 +379,7 @@ class HeldElsewhereError(AcpholdError):
         self.owner_id = owner_id
         self.addresses = addresses
         self.is_silent = is_silent
+        self.is_gone = is_gone
 
 
 class UnreachableOwnerError(AcpholdError):

@@ -84,6 +84,31 @@ def test_a_property_list_of_launchd_starts_just_these_words(tmp_path: Path) -> N
     assert file.remove()
 
 
+@pytest.mark.parametrize("platform", ["linux", "darwin"])
+def test_what_opens_the_journal_and_the_other_machines_is_in_a_file_that_nobody_else_may_read(
+    tmp_path: Path, platform: str
+) -> None:
+    env = {
+        "ACPHOLD_JOURNAL": "postgresql://me@db.example/acphold",
+        "ACPHOLD_NODE_TOKEN": "acphold_secret",
+        "PGPASSWORD": "another secret",
+        "XDG_CONFIG_HOME": str(tmp_path),
+    }
+    file = service_file(WORDS, env, platform=platform, home=str(tmp_path))
+    assert all(value.encode() in file.text for value in env.values() if value != str(tmp_path))
+    before = os.umask(0)
+    try:
+        assert file.install(overwrite=False)
+    finally:
+        os.umask(before)
+    path = Path(file.path)
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.chmod(0o644)  # as an earlier release made it
+    assert file.install(overwrite=False)
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert not file.install(overwrite=False)
+
+
 def test_a_line_break_in_a_word_makes_no_setting_of_its_own() -> None:
     with pytest.raises(SettingsError):
         service_file(["serve", "a\nExecStart=/bin/evil"], {}, platform="linux", home="/")

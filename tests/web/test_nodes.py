@@ -7,7 +7,7 @@ import os
 import re
 import signal
 import socket
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
     AsyncExitStack,
@@ -16,14 +16,17 @@ from contextlib import (
     suppress,
 )
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import httpx2
+import psycopg
 import pytest
 
 import acphold
 from acphold.errors import RemoteError
+from tests.postgresql import Databases
 from tests.web.conftest import Served, serving
 from tests.web.network import Network, network
 
@@ -51,11 +54,31 @@ class Node:
             os.kill(self.served.process.pid, signal.SIGCONT)
 
 
+Nodes = Callable[..., AbstractAsyncContextManager[list[Node]]]
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The journal that the machines of a test share."""
+    if request.param == "sqlite":
+        yield str(tmp_path / "shared.db")
+        return
+    databases: Databases = request.getfixturevalue("databases")
+    with databases.new() as url:
+        yield url
+
+
+@pytest.fixture
+def nodes(location: str) -> Nodes:
+    """`nodes(folder, number)`: so many machines that share the journal, for the block."""
+    return partial(machines, location)
+
+
 @asynccontextmanager
-async def nodes(folder: Path, number: int = 2) -> AsyncIterator[list[Node]]:
-    """So many machines for the block, none of which sees the sockets of another."""
+async def machines(location: str, folder: Path, number: int = 2) -> AsyncIterator[list[Node]]:
+    """None of them sees the sockets of another."""
     made: list[Node] = []
-    journal = {"ACPHOLD_JOURNAL": str(folder / "shared.db")}
+    journal = {"ACPHOLD_JOURNAL": location}
     with serving(folder / "first", variables=journal) as first:
         token = first.token("--node")
     async with AsyncExitStack() as stack:
@@ -80,7 +103,7 @@ async def nodes(folder: Path, number: int = 2) -> AsyncIterator[list[Node]]:
 
 
 async def test_a_session_of_one_machine_is_listed_shown_and_gone_on_with_at_another(
-    tmp_path: Path,
+    tmp_path: Path, nodes: Nodes
 ) -> None:
     async with nodes(tmp_path) as (one, two), one.client() as here, two.client() as there:
         session = await here.new_session(cwd=tmp_path)
@@ -97,7 +120,9 @@ async def test_a_session_of_one_machine_is_listed_shown_and_gone_on_with_at_anot
         assert str(session.state.timeline).count("quick: two") == 2
 
 
-async def test_a_machine_that_is_killed_leaves_its_sessions_to_the_others(tmp_path: Path) -> None:
+async def test_a_machine_that_is_killed_leaves_its_sessions_to_the_others(
+    tmp_path: Path, nodes: Nodes
+) -> None:
     async with nodes(tmp_path) as (one, two), two.client() as there:
         async with one.client() as here:
             session = await here.new_session(cwd=tmp_path)
@@ -116,7 +141,7 @@ async def test_a_machine_that_is_killed_leaves_its_sessions_to_the_others(tmp_pa
 
 
 async def test_a_turn_of_which_the_machine_is_killed_is_shown_as_far_as_it_went(
-    tmp_path: Path,
+    tmp_path: Path, nodes: Nodes
 ) -> None:
     async with nodes(tmp_path) as (one, two), two.client() as there, one.client() as here:
         session = await here.new_session(cwd=tmp_path)
@@ -145,7 +170,7 @@ def text_of(session: acphold.RemoteSession) -> list[str]:
 
 
 async def test_a_line_between_machines_that_is_cut_comes_back_and_nothing_is_answered_twice(
-    tmp_path: Path,
+    tmp_path: Path, nodes: Nodes
 ) -> None:
     async with nodes(tmp_path) as (one, two), two.client() as there, one.client() as here:
         session = await here.new_session(cwd=tmp_path)
@@ -167,7 +192,7 @@ async def test_a_line_between_machines_that_is_cut_comes_back_and_nothing_is_ans
 
 
 async def test_a_machine_that_is_stopped_loses_its_sessions_and_finds_them_again_when_it_goes_on(
-    tmp_path: Path,
+    tmp_path: Path, nodes: Nodes
 ) -> None:
     async with nodes(tmp_path) as (one, two), two.client() as there, one.client() as here:
         session = await here.new_session(cwd=tmp_path)
@@ -183,7 +208,9 @@ async def test_a_machine_that_is_stopped_loses_its_sessions_and_finds_them_again
             assert str(session.state.timeline).count(f"quick: {text}") == 2
 
 
-async def test_what_goes_on_at_one_machine_is_seen_in_the_list_of_another(tmp_path: Path) -> None:
+async def test_what_goes_on_at_one_machine_is_seen_in_the_list_of_another(
+    tmp_path: Path, nodes: Nodes
+) -> None:
     async with nodes(tmp_path) as (one, two), one.client() as here:
         session = await here.new_session(cwd=tmp_path)
         turn = session.prompt("slow")
@@ -200,7 +227,7 @@ async def test_what_goes_on_at_one_machine_is_seen_in_the_list_of_another(tmp_pa
 
 
 async def test_a_session_whose_folder_is_on_another_machine_is_read_and_forked_there(
-    tmp_path: Path,
+    tmp_path: Path, nodes: Nodes
 ) -> None:
     folder = tmp_path / "there"
     folder.mkdir()
@@ -222,7 +249,7 @@ async def test_a_session_whose_folder_is_on_another_machine_is_read_and_forked_t
 
 
 async def test_two_machines_that_want_the_sessions_of_a_third_that_was_killed_agree_on_one_owner(
-    tmp_path: Path,
+    tmp_path: Path, nodes: Nodes
 ) -> None:
     async with (
         nodes(tmp_path, 3) as (one, two, three),
@@ -245,3 +272,22 @@ async def test_two_machines_that_want_the_sessions_of_a_third_that_was_killed_ag
             assert [kept.count(f"quick: {it}") for it in ("one", "left", "right")] == [2, 2, 2]
         assert two.net.connections + three.net.connections >= 1
         one.served.start_again()
+
+
+@pytest.mark.parametrize("location", ["postgresql"], indirect=True)
+async def test_a_machine_whose_connections_to_the_database_are_ended_keeps_its_sessions(
+    tmp_path: Path, nodes: Nodes, location: str
+) -> None:
+    async with nodes(tmp_path) as (one, two), two.client() as there, one.client() as here:
+        session = await here.new_session(cwd=tmp_path)
+        await session.prompt("quick: one")
+        with psycopg.connect(location, autocommit=True) as line:
+            line.execute(
+                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+                " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+            )
+        far = await there.load_session(session.id, cwd=tmp_path)
+        assert "two" in (await far.prompt("quick: two")).text
+        assert "three" in (await session.prompt("quick: three")).text
+        assert one.net.connections == 1  # it was asked where it is, and is there
+        assert two.net.connections == 0

@@ -221,8 +221,11 @@ def _install(words: list[str], *, force: bool) -> int:
     for line in file.start:
         print(f"  {line}")
     print("\nThen `acphold token pair` prints an address for the first device. Of the variables of")
-    print("this shell the service has PATH alone, and where things are: keys that an agent")
-    print("needs go into `env` of the settings file. `acphold serve --uninstall` removes it.")
+    print("this shell the service has PATH, where things are, the token of nodes and how the")
+    print(
+        "journal is reached, in that file, which is yours alone to read: keys that an agent needs"
+    )
+    print("go into `env` of the settings file. `acphold serve --uninstall` removes it.")
     return Exit.OK
 
 

@@ -12,6 +12,7 @@ import os
 import plistlib
 import sys
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 from msgspec import Struct
@@ -27,10 +28,13 @@ MARK: Final = "Written by `acphold serve`"
 """What is in each such file: one without it is somebody else's."""
 
 TAKEN: Final = (
-    *("PATH", "ACPHOLD_SETTINGS", "ACPHOLD_JOURNAL"),
+    *("PATH", "ACPHOLD_SETTINGS", "ACPHOLD_JOURNAL", "ACPHOLD_NODE_TOKEN"),
     *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
+    *("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT"),
 )
-"""Variables of this shell that it has as a service, too; no others: among them may be keys."""
+"""Variables of this shell that it has as a service, too; no others: among them may be keys.
+
+With the token of nodes, and the password of a database, nobody else may read the file."""
 
 
 class ServiceFile(Struct, frozen=True):
@@ -47,14 +51,16 @@ class ServiceFile(Struct, frozen=True):
         """Write it; False when it is there already. SettingsError for another one of its name,
         unless that is to be overwritten."""
         found = self.found()
-        if found == self.text:
+        if found == self.text and not os.stat(self.path).st_mode & 0o077:
             return False
-        if found is not None and not overwrite:
+        if found not in (None, self.text) and not overwrite:
             raise SettingsError(f"{self.path} is there, and says something else; --force writes it")
         try:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             new = f"{self.path}.{os.getpid()}"
-            with open(new, "wb") as file:
+            with suppress(FileNotFoundError):  # of one that was killed, with this number
+                os.unlink(new)
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(self.text)
             os.replace(new, self.path)
         except OSError as exc:

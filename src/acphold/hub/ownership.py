@@ -27,7 +27,7 @@ from acphold.history.fold import Summary
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import Kept, Session
-from acphold.journal import At, Lease, Silent
+from acphold.journal import At, Gone, Lease, Silent
 from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
 
 log = logging.getLogger(__name__)
@@ -79,6 +79,7 @@ class Ownership:
                     owner.id,
                     owner.addresses,
                     is_silent=isinstance(whose, Silent),
+                    is_gone=isinstance(whose, Gone),
                 )
         return await self._journal.acquire(session_id, seen=whose.epoch)
 

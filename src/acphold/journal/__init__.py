@@ -33,7 +33,7 @@ from acphold.journal.journal import (
     state_of,
 )
 from acphold.journal.location import default_location
-from acphold.journal.owners import At, Free, Here, Owner, Silent, Whose
+from acphold.journal.owners import At, Free, Gone, Here, Owner, Silent, Whose
 
 __all__ = [
     "Append",
@@ -42,6 +42,7 @@ __all__ = [
     "At",
     "Entries",
     "Free",
+    "Gone",
     "Here",
     "Index",
     "Journal",

@@ -7,7 +7,12 @@ told here of host and process is for people to read.
     Free      nobody owns it, or who did has ended: it may be acquired
     Here      this process owns it
     At        another process does, which lives; it serves at its addresses
+    Gone      another process did, whose connection to the journal has ended a moment ago
     Silent    another process does, which lives and has told nothing for long: stopped, or blocked
+
+Who is gone has ended, mostly; or its connection alone was lost, and it comes back with another one.
+So its sessions are taken at once where nobody serves at its addresses any more, else when it has
+been silent for long: before that it ends what it does there by itself.
 
 A silent owner is taken over only on behalf of somebody who wants something of the session; it can
 write no more then, for its epoch is old.
@@ -60,6 +65,10 @@ class At(Struct, frozen=True):
     owner: Owner
     epoch: int
     yields: bool = False
+
+
+class Gone(At, frozen=True):
+    """Another process owned it, and has ended or lost its connection to the journal."""
 
 
 class Silent(Struct, frozen=True):

@@ -47,7 +47,7 @@ from acphold.server import owner_line
 from acphold.server.neighbours import is_answering
 from acphold.server.owner_line import Opened, OwnerLine, line_to
 from acphold.server.positions import behind
-from acphold.transports.addresses import are_here
+from acphold.transports.addresses import are_here, can_be_tried
 
 log = logging.getLogger(__name__)
 
@@ -145,11 +145,13 @@ class RemoteSessions:
                     line = await self._reach(held)
                 except ConnectionLostError as exc:
                     # That a node says nothing may be the network's fault: the journal knows.
-                    if isinstance(exc, SilentPeerError) and are_here(held.addresses):
+                    is_mute = isinstance(exc, SilentPeerError)
+                    if is_mute and are_here(held.addresses):
                         log.info("session %s is taken over: %s", session_id, exc)
                         over = held.epoch
                         continue
-                    if held.is_silent:
+                    has_ended = held.is_gone and not is_mute and can_be_tried(held.addresses)
+                    if held.is_silent or has_ended:
                         over = held.epoch
                         continue
                     why = f"it is open in {held.where}, which cannot be reached from here: {exc}"

@@ -64,6 +64,12 @@ def are_here(addresses: Iterable[str]) -> bool:
     return bool(_here(addresses))
 
 
+def can_be_tried(addresses: Iterable[str]) -> bool:
+    """Whether any of them leads somewhere from here: else that nobody is met there says nothing."""
+    addresses = tuple(addresses)
+    return are_here(addresses) or (is_node() and any(map(is_url, addresses)))
+
+
 def pid_at(addresses: Iterable[str]) -> int | None:
     """The number of the process that these lead to, as the kernel of this machine says."""
     return next(filter(None, map(unix.pid_at, _here(addresses))), None)

@@ -22,7 +22,7 @@ from acphold.errors import (
     NewerJournalError,
     ReadOnlyJournalError,
 )
-from acphold.journal import At, Free, Journal
+from acphold.journal import At, Gone, Journal
 from acphold.journal.postgresql import database
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun, entries_of
@@ -269,7 +269,7 @@ asyncio.run(main())
 """
 
 
-async def test_what_a_killed_process_owned_is_free_at_once(location: str) -> None:
+async def test_that_an_owner_was_killed_is_seen_at_once(location: str) -> None:
     owner = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", OWNER, location), stdout=subprocess.PIPE
     )
@@ -283,7 +283,7 @@ async def test_what_a_killed_process_owned_is_free_at_once(location: str) -> Non
             owner.send_signal(signal.SIGKILL)
             await owner.wait()
             async with asyncio.timeout(10):
-                while not isinstance(await journal.owner("s1"), Free):
+                while not isinstance(await journal.owner("s1"), Gone):
                     pass
             await journal.acquire("s1", whose.epoch)
     finally:

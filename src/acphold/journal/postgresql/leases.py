@@ -6,9 +6,11 @@
 
 Epochs come from a sequence, so none is given out twice. Who owns a session is told by `whose`
 alone, and whether an owner lives by its connection of *presence*, which holds a lock for as long as
-the process lives: the server lets go of it when that ends, however it ends. Where none can be held
-(behind a pooler), or where it was lost with all others because the server was started again, an
-owner lives as long as it tells so, by the clock of the database.
+the process lives: the server lets go of it when that ends, however it ends. Connections are lost by
+living owners, too, which make new ones when they tell next that they are there: so who has none
+that was heard not long ago is *gone*, and may come back. Where none can be held (behind a pooler),
+or where it was lost with all others because another server is asked, or this one was started again,
+an owner lives as long as it tells so. All by the clock of the database.
 
 The functions run inside a transaction of the caller's and may raise psycopg errors.
 """
@@ -24,7 +26,7 @@ import msgspec
 
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.journal.journal import Lease
-from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
+from acphold.journal.owners import SILENT_SECONDS, At, Free, Gone, Here, Owner, Silent, Whose
 from acphold.journal.postgresql.migrations import Line
 
 NOBODY: Final = ""
@@ -51,7 +53,7 @@ def register(
         "INSERT INTO acphold.owners"
         " (id, host, pid, addresses, renewed_at, retired, presence, present_at)"
         " VALUES (%(id)s, %(host)s, %(pid)s, %(addresses)s, now(), %(retired)s, %(presence)s,"
-        " now()) ON CONFLICT (id) DO UPDATE SET"
+        " pg_postmaster_start_time()) ON CONFLICT (id) DO UPDATE SET"
         " addresses = excluded.addresses, renewed_at = excluded.renewed_at,"
         " retired = excluded.retired, presence = excluded.presence,"
         " present_at = excluded.present_at",
@@ -136,7 +138,7 @@ def grant(
 _LIVES: Final = """
     CASE
         WHEN owners.id IS NULL THEN false
-        WHEN presence IS NOT NULL AND present_at > pg_postmaster_start_time()
+        WHEN presence IS NOT NULL AND present_at = pg_postmaster_start_time()
             THEN EXISTS (
                 SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -163,9 +165,11 @@ def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
     id_, epoch, yields, lives, host, pid, addresses, silent = row
     if id_ == own_id and id_ != NOBODY:
         return Here(epoch, yields)
-    if not lives:
+    if not lives and (silent is None or silent > SILENT_SECONDS):
         return Free(epoch)
     owner = Owner(id_, host, pid, msgspec.json.decode(addresses, type=tuple[str, ...]))
+    if not lives:
+        return Gone(owner, epoch, yields)
     if silent > SILENT_SECONDS:
         return Silent(owner, epoch, yields, silent)
     return At(owner, epoch, yields)
@@ -184,11 +188,11 @@ def owners(line: Line) -> list[Owner]:
 
 
 def is_free(line: Line, session_id: str) -> bool:
-    """Whether nobody owns it who lives."""
+    """Whether nobody owns it who lives, or may come back."""
     row = line.execute(
-        f"SELECT {_LIVES} FROM acphold.leases LEFT JOIN acphold.owners ON id = owner"
-        " WHERE session_id = %s",
-        (session_id,),
+        f"SELECT {_LIVES} OR coalesce(renewed_at > now() - make_interval(secs => %s), false)"
+        " FROM acphold.leases LEFT JOIN acphold.owners ON id = owner WHERE session_id = %s",
+        (SILENT_SECONDS, session_id),
     ).fetchone()
     return row is None or not row[0]
 

@@ -137,8 +137,8 @@ _TABLES: Final = (
         total bigint,
         PRIMARY KEY (session_id, seq)
     )""",
-    # `presence` is the key of the lock that its connection of presence held at `present_at`, NULL
-    # where it has none: see `leases`.
+    # `presence` is the key of the lock that its connection of presence holds in the server that was
+    # started at `present_at`, NULL where it has none: see `leases`.
     """CREATE TABLE acphold.owners (
         id text PRIMARY KEY,
         host text NOT NULL,

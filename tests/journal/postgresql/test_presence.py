@@ -1,0 +1,36 @@
+"""Owners whose connection to the database has ended: they may have, too, or come back."""
+
+from __future__ import annotations
+
+import psycopg
+
+from acphold.journal import At, Gone
+from acphold.journal.stores import open_journal
+from tests.journal.conversations import begun
+from tests.postgresql import Databases
+
+
+def end_connections(url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as line:
+        line.execute(
+            "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+        )
+
+
+async def test_what_an_owner_has_is_not_free_when_its_connection_alone_has_ended(
+    databases: Databases,
+) -> None:
+    with databases.new() as url:
+        journal, other = open_journal(url), open_journal(url)
+        try:
+            await begun(journal, "s1")
+            assert type(await other.owner("s1")) is At
+            end_connections(url)
+            assert isinstance(await other.owner("s1"), Gone)
+            assert await other.delete("s1", idle_since=1 << 60) == []
+            await journal.renew()
+            assert type(await other.owner("s1")) is At
+        finally:
+            await journal.aclose()
+            await other.aclose()
