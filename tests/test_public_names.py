@@ -48,7 +48,7 @@ PUBLIC = {
     """,
     "acphold.stores": """
         Access AccessToken AmbiguousIdError Append Archived Arrivals At Deed Entries Entry
-        Free Grouping HeldElsewhereError Here IllegibleNameError InFile Index Journal
+        Free Gone Grouping HeldElsewhereError Here IllegibleNameError InFile Index Journal
         JournalBusyError JournalUnavailableError Large Lease LeaseLostError Links ListFilter
         ListKey Listed NewSession NewerJournalError NotAJournalError OpenStore Origin Owner
         Owners PageBack Part PastEntry RENEW_SECONDS ReadOnlyJournalError ReadTranscript
@@ -91,8 +91,8 @@ PUBLIC = {
         reader
     """,
     "acphold.journal": """
-        Append Archived Arrivals At Entries Free Here Index Journal Lease Links ListFilter ListKey
-        Listed
+        Append Archived Arrivals At Entries Free Gone Here Index Journal Lease Links ListFilter
+        ListKey Listed
         NewSession Origin Owner Owners PageBack Part Readable RowChange RowChanges SearchHit
         SessionRow
         Sessions Silent Sought Tokens Whose
