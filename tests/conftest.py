@@ -34,10 +34,42 @@ Agent = Callable[[str], list[str]]
 TypeChecker = Callable[[Path], tuple[str, int]]
 
 
+class Url(type(Path())):  # type: ignore[misc]
+    """A path where a test would keep its journal; it is at a URL, which its text is."""
+
+    url = ""
+
+    def __str__(self) -> str:
+        return self.url or str(super().__str__())
+
+    __fspath__ = __str__
+
+
+ON_BOTH = "tests/hub/"
+"""The room of which the tests run on each store, but for those that are marked as of a file."""
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    test = metafunc.definition
+    if "journal" not in metafunc.fixturenames or not test.nodeid.startswith(ON_BOTH):
+        return
+    if test.get_closest_marker("of_a_file") is None:
+        database = pytest.param("postgresql", marks=pytest.mark.postgresql)
+        metafunc.parametrize("journal", ["sqlite", database], indirect=True)
+
+
 @pytest.fixture
-def journal(tmp_path: Path) -> Path:
-    """Where a test keeps its journal."""
-    return tmp_path / "journal.db"
+def journal(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
+    """Where a test keeps its journal: a path, also where it is a database."""
+    path = tmp_path / "journal.db"
+    if getattr(request, "param", "sqlite") == "sqlite":
+        yield path
+        return
+    databases: Databases = request.getfixturevalue("databases")
+    with databases.new() as url:
+        found = Url(path)
+        found.url = url
+        yield found
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from acphold.journal import NewSession
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE
 
 
@@ -24,10 +25,10 @@ def die(journal: SqliteJournal) -> None:
 
 OWNING = """
 import asyncio, sys
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stores import open_journal
 
 async def own():
-    journal = SqliteJournal.open(sys.argv[1])
+    journal = open_journal(sys.argv[1])
     await journal.renew(addresses=sys.argv[3:])
     await journal.acquire(sys.argv[2])
     print("owns", flush=True)
@@ -63,7 +64,7 @@ async def killed(journal: Path, session: str) -> None:
 
 async def left_by_killed(journal: Path, new: NewSession, *raws: bytes) -> None:
     """A session that a process has made, with these updates, which was killed then."""
-    made = SqliteJournal.open(journal)
+    made = open_journal(journal)
     try:
         lease = await made.create(new)
         for raw in raws:

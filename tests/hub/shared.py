@@ -15,7 +15,8 @@ from acphold.agents import Agent, Answered, Asked, Call, Listener, Updates
 from acphold.errors import RemoteError
 from acphold.hub import Hub, attachment
 from acphold.hub.alerts import NO_ALERTS, Alerts
-from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal import Journal
+from acphold.journal.stores import open_journal
 from acphold.rpc.pending_call import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.serve_options import ServeOptions
@@ -235,7 +236,7 @@ def methods(client: Onlooker) -> list[str]:
 class Shared:
     """A hub, its agent, and a way to more clients."""
 
-    def __init__(self, hub: Hub, agent: PuppetAgent, journal: SqliteJournal) -> None:
+    def __init__(self, hub: Hub, agent: PuppetAgent, journal: Journal) -> None:
         self.hub = hub
         self.agent = agent
         self.journal = journal
@@ -352,7 +353,7 @@ async def shared(
     **options: Any,
 ) -> AsyncIterator[Shared]:
     """A hub over a puppet agent; at the end all of its clients are gone."""
-    opened = SqliteJournal.open(journal)
+    opened = open_journal(journal)
     agents: list[PuppetAgent] = []
 
     def make(listener: Listener) -> Agent:

@@ -146,6 +146,7 @@ async def test_an_agent_that_never_answers_the_load_is_given_up_and_can_be_asked
         assert client.text() == "It is that."
 
 
+@pytest.mark.of_a_file
 async def test_the_second_of_two_processes_that_adopt_a_session_waits_for_the_first(
     journal: Path,
 ) -> None:

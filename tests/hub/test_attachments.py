@@ -371,6 +371,7 @@ async def test_a_client_that_is_refused_a_position_has_the_session_open_as_befor
         assert (await house.turn(client, session, "hi"))["stopReason"] == "end_turn"
 
 
+@pytest.mark.of_a_file
 async def test_the_later_one_of_two_loads_at_once_counts(journal: Path) -> None:
     with small_pages():
         async with shared(journal) as house:
@@ -387,6 +388,7 @@ async def test_the_later_one_of_two_loads_at_once_counts(journal: Path) -> None:
             assert numbers(two)[-101:] == list(range(101))
 
 
+@pytest.mark.of_a_file
 async def test_a_flood_of_notifications_to_a_client_that_does_not_read_slows_the_agent(
     journal: Path,
 ) -> None:
@@ -491,6 +493,7 @@ async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_
         assert done == ["acted"]
 
 
+@pytest.mark.of_a_file
 async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -11,7 +11,9 @@ import pytest
 
 from acphold.agents import Updates
 from acphold.errors import JournalUnavailableError
+from acphold.journal import Journal
 from acphold.journal.sqlite.store import SqliteJournal
+from acphold.journal.stores import open_journal
 from tests.editor import DEADLINE, Refused
 from tests.hub.shared import Onlooker, Shared, shared
 from tests.hub.shared import said as chunk
@@ -32,8 +34,9 @@ def said(text: str) -> bytes:
 
 
 @contextmanager
-def commits(journal: SqliteJournal) -> Iterator[list[str]]:
+def commits(journal: Journal) -> Iterator[list[str]]:
     """The transactions that this journal makes in the block."""
+    assert isinstance(journal, SqliteJournal)
     found: list[str] = []
     connection = journal.connect().connection
     connection.set_trace_callback(lambda sql: found.append(sql) if sql == "COMMIT" else None)
@@ -59,6 +62,7 @@ async def two_at_work(house: Shared) -> Onlooker:
     return client
 
 
+@pytest.mark.of_a_file
 async def test_it_is_one_transaction_and_told_to_who_has_each_session(journal: Path) -> None:
     async with shared(journal) as house:
         one = await two_at_work(house)
@@ -78,6 +82,7 @@ async def test_it_is_one_transaction_and_told_to_who_has_each_session(journal: P
         ]
 
 
+@pytest.mark.of_a_file
 async def test_a_session_tells_its_pieces_in_order_and_no_write_has_two_of_it(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -100,6 +105,7 @@ async def test_a_session_tells_its_pieces_in_order_and_no_write_has_two_of_it(
         assert [write.count(b'"s0"') for write in writes] == [1, 1, 1]
 
 
+@pytest.mark.of_a_file
 async def test_prompts_that_come_at_once_are_one_transaction_where_the_agent_is_here(
     journal: Path,
 ) -> None:
@@ -118,6 +124,7 @@ async def test_prompts_that_come_at_once_are_one_transaction_where_the_agent_is_
             await turn
 
 
+@pytest.mark.of_a_file
 async def test_a_prompt_that_is_not_taken_with_the_others_is_committed_alone(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -149,6 +156,7 @@ async def test_what_is_more_than_speech_is_to_be_heard_alone(journal: Path) -> N
         await client.until_text("words")
 
 
+@pytest.mark.of_a_file
 async def test_nobody_is_shown_what_the_journal_could_not_take(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,7 +180,7 @@ async def test_nobody_is_shown_what_the_journal_could_not_take(
 async def test_the_others_go_on_when_one_session_was_taken_elsewhere(journal: Path) -> None:
     async with shared(journal) as house:
         client = await two_at_work(house)
-        other = SqliteJournal.open(journal)
+        other = open_journal(journal)
         await other.acquire("s1")
         await say(house, s0=said("left"), s1=said("right"))
         await client.until_text("left")

@@ -212,6 +212,7 @@ async def test_a_question_that_all_refuse_is_refused_with_the_reason(journal: Pa
         assert (answer["outcome"], answer["message"]) == ("refused", "not here")
 
 
+@pytest.mark.of_a_file
 async def test_a_late_answer_and_a_client_that_knows_no_cancelled_requests_harm_nothing(
     journal: Path,
 ) -> None:
@@ -309,6 +310,7 @@ async def test_when_the_agent_dies_its_question_ends_and_who_comes_next_is_told(
         assert notices(three) == []  # it was for the moment
 
 
+@pytest.mark.of_a_file
 async def test_when_the_owner_died_its_question_ends_and_who_comes_next_is_told(
     journal: Path,
 ) -> None:

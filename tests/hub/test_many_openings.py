@@ -46,6 +46,7 @@ async def test_a_few_of_the_sessions_that_are_begun_at_once_are_made_in_each_pas
         assert max(map(made.count, made)) <= OPENED_AT_ONCE
 
 
+@pytest.mark.of_a_file
 async def test_so_are_those_that_are_loaded(journal: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(turnstile, "PASS_SECONDS", 0.0)
     async with shared(journal) as house:

@@ -123,6 +123,7 @@ async def test_an_id_that_is_given_out_again_never_shows_the_old_session_the_new
         assert one.text().endswith("of the new one")
 
 
+@pytest.mark.of_a_file
 async def test_what_a_closed_session_still_wants_to_say_does_not_end_the_one_that_was_loaded_since(
     journal: Path,
 ) -> None:
@@ -235,6 +236,7 @@ async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_en
     assert ended.is_set()
 
 
+@pytest.mark.of_a_file
 async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_the_disk_is_full(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

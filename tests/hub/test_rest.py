@@ -17,6 +17,7 @@ from acphold.hub import attachment, rest
 from acphold.hub.rest import Rest
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.connection import Connection
+from acphold.journal.sqlite.store import SqliteJournal
 from tests.hub.shared import Shared, said, shared, until
 from tests.hub.test_positions import POSITIONS
 
@@ -41,6 +42,7 @@ class Indexing:
         yield from self._index(connection, session)
 
 
+@pytest.mark.of_a_file
 async def test_a_load_does_not_wait_until_all_words_are_indexed(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,6 +58,7 @@ async def test_a_load_does_not_wait_until_all_words_are_indexed(
         index.may_end.set()
 
 
+@pytest.mark.of_a_file
 async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_the_next_owner(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -84,11 +87,11 @@ async def test_a_client_cut_off_while_words_are_indexed_keeps_its_position_with_
 async def settled(house: Shared, session: str) -> None:
     """Wait until all that was said is settled."""
     through = "SELECT settled_through FROM sessions WHERE session_id = ?"
+    journal = house.journal
+    assert isinstance(journal, SqliteJournal)
     async with asyncio.timeout(DEADLINE):
         while True:
-            done = await house.journal.attend(
-                lambda db: db.execute(through, (session,)).fetchone()[0]
-            )
+            done = await journal.attend(lambda db: db.execute(through, (session,)).fetchone()[0])
             if done == house.hub.held(session).session.last_seq:
                 return
             await asyncio.sleep(0.01)
@@ -97,6 +100,7 @@ async def settled(house: Shared, session: str) -> None:
 MODES = {"modes": {"currentModeId": "a", "availableModes": [{"id": "a"}, {"id": "b"}]}}
 
 
+@pytest.mark.of_a_file
 @pytest.mark.parametrize("positions", [False, True])
 async def test_what_was_said_is_settled_while_a_client_lags_which_is_told_all_of_it_all_the_same(
     journal: Path, monkeypatch: pytest.MonkeyPatch, positions: bool
@@ -136,6 +140,7 @@ async def test_what_was_said_is_settled_while_a_client_lags_which_is_told_all_of
         assert "behind" not in "".join(lines[: answers[0]])
 
 
+@pytest.mark.of_a_file
 async def test_settling_that_failed_is_tried_again_without_another_turn(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

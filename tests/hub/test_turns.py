@@ -89,6 +89,7 @@ async def test_a_cancel_behind_a_load_does_not_reach_a_prompt_that_comes_after_i
         assert ended == {"stopReason": "end_turn"}
 
 
+@pytest.mark.of_a_file
 @pytest.mark.parametrize("block", ["text", 7, None, ["x"]])
 async def test_a_prompt_whose_block_is_no_object_is_refused_and_leaves_no_turn_open(
     journal: Path, block: object
@@ -134,6 +135,7 @@ async def test_what_the_agent_says_behind_any_answer_comes_behind_ours(
         assert kinds[-2:] == ["answer", "update"]
 
 
+@pytest.mark.of_a_file
 async def test_three_loads_at_once_leave_one_attachment(journal: Path) -> None:
     async with shared(journal) as house:
         client, session = await house.opened()
@@ -291,6 +293,7 @@ async def test_how_a_turn_ended_is_told_to_the_others_and_in_a_replay(
         assert marks(two) == marks(three) == ([] if mark is None else [mark])
 
 
+@pytest.mark.of_a_file
 async def test_a_cancel_behind_a_second_load_reaches_the_prompt_behind_the_first(
     journal: Path,
 ) -> None:
