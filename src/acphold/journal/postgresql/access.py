@@ -90,7 +90,7 @@ def _tell(line: Line, session_id: str) -> None:
 def deeds(line: Line, since: int, limit: int) -> list[Deed]:
     """The last of them since then, oldest first."""
     rows = line.execute(
-        f"SELECT {_DEED} FROM acphold.deeds WHERE at >= %s ORDER BY id DESC LIMIT %s",
+        f"SELECT {_DEED} FROM acphold.deeds WHERE at >= %s ORDER BY at DESC, id DESC LIMIT %s",
         (since, limit),
     ).fetchall()
     return [Deed(**dict(zip(_DEED.split(", "), row, strict=True))) for row in reversed(rows)]

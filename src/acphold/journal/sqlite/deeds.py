@@ -13,7 +13,8 @@ COLUMNS = "at, deed, name, token, session_id, address, transport"
 def read(connection: sqlite3.Connection, since: int, limit: int) -> list[Deed]:
     """The last of them since then, oldest first."""
     rows = connection.execute(
-        f"SELECT {COLUMNS} FROM deeds WHERE at >= ? ORDER BY id DESC LIMIT ?", (since, limit)
+        f"SELECT {COLUMNS} FROM deeds WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?",
+        (since, limit),
     )
     return [
         Deed(

@@ -111,7 +111,8 @@ async def deeds_are_read_oldest_first_and_one_token_takes_no_room_of_another(
     def deeds(token: str, *times: int) -> list[Deed]:
         return [Deed(at=at, deed="session/prompt", name="phone", token=token) for at in times]
 
-    await journal.keep_deeds(deeds("one", 1, 2))
+    await journal.keep_deeds(deeds("one", 2))
+    await journal.keep_deeds(deeds("one", 1))  # written down later than it was done
     await other.keep_deeds(deeds("two", *range(3, 12_000)))
     assert await journal.deeds(0, 2) == deeds("two", 11_998, 11_999)
     kept = await journal.deeds(0, 100_000)
