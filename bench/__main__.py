@@ -31,6 +31,7 @@ MEASUREMENTS = (
     "background",
     "sharing",
     "serve",
+    "page",
 )
 """Modules of this package, each with a function `figures`, in the order of the table."""
 

@@ -52,11 +52,12 @@ WAYS: dict[str, type[FarWire]] = {"a WebSocket": FarSocket, "HTTP": FarHttp}
 
 
 class Server:
-    """One that runs: where it is, and who may come."""
+    """One that runs: where it is, and who may come; `pair` is the code for a browser."""
 
-    def __init__(self, url: str, pid: int, token: str | None = None) -> None:
+    def __init__(self, url: str, pid: int, token: str | None = None, pair: str = "") -> None:
         self.url = url
         self.token = token
+        self.pair = pair
         self._process = psutil.Process(pid)
 
     @property
@@ -280,11 +281,11 @@ def serving(journal: Path) -> Iterator[Server]:
     command = [acphold, "serve", "--json", "--listen", "127.0.0.1:0", *kept]
     with _started([*command, "--", *scripted_agent()]) as process:
         assert process.stdout is not None
-        url = json.loads(process.stdout.readline())["url"]
+        told = json.loads(process.stdout.readline())
         made = subprocess.run(
             [acphold, "token", "create", *kept], stdout=subprocess.PIPE, text=True, check=True
         )
-        yield Server(url, process.pid, made.stdout.strip())
+        yield Server(told["url"], process.pid, made.stdout.strip(), told["pair"])
 
 
 @contextmanager

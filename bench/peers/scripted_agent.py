@@ -2,7 +2,8 @@
 
 `flood N`: N updates as fast as the pipe takes them. `single N`: the same, each in a write of its
 own. The last one ends in "!". `paced N`: one each millisecond, its text beginning with the time it
-was sent (monotonic, ns).
+was sent (monotonic, ns). `ask N`: N questions, one behind the answer to the other; what is asked is
+the time it was sent (of the clock on the wall, ms).
 """
 
 import json
@@ -67,6 +68,17 @@ def paced(number: int) -> None:
         write(UPDATE % (session, time.monotonic_ns(), b""))
 
 
+def ask(number: int) -> None:
+    """Questions, each with its time."""
+    options = [{"optionId": "go", "name": "Go on", "kind": "allow_once"}]
+    for asked in range(number):
+        call = {"toolCallId": f"call-{asked}", "title": str(time.time_ns() // 1_000_000)}
+        params = {"sessionId": SESSION, "toolCall": call, "options": options}
+        request = {"id": asked, "method": "session/request_permission", "params": params}
+        write(json.dumps({"jsonrpc": "2.0", **request}).encode() + b"\n")
+        sys.stdin.buffer.readline()
+
+
 def write(data: bytes) -> None:
     """All of it, however little the pipe takes at once."""
     view = memoryview(data)
@@ -74,7 +86,7 @@ def write(data: bytes) -> None:
         view = view[os.write(1, view) :]
 
 
-WAYS = {"flood": flood, "single": single, "paced": paced}
+WAYS = {"flood": flood, "single": single, "paced": paced, "ask": ask}
 
 if __name__ == "__main__":
     main()
