@@ -9,6 +9,8 @@ import { visible } from "./text.js";
 const PIECE = 6000;
 /** Characters that are shown of one message, its last ones; more than that nobody reads on a page. */
 const MOST = 240_000;
+/** Quotes, lists and emphasis inside of each other. */
+const DEEPEST = 50;
 /** Characters of a fence in one text node, so that each frame touches the last one alone. */
 const CODE_PIECE = 8000;
 
@@ -155,8 +157,21 @@ export class Prose {
 /** @param {string} text @returns {Marked | Plain} */
 function lexed(text) {
   try {
-    return { kind: "marked", tokens: new Lexer({ gfm: true }).lex(text) };
+    const tokens = new Lexer({ gfm: true }).lex(text);
+    if (!isDeep(tokens)) return { kind: "marked", tokens };
   } catch {
-    return { kind: "plain", text };  // too deep: what is quoted three thousand times is not read
+    // What is quoted three thousand times marked does not read, either.
   }
+  return { kind: "plain", text };
+}
+
+/** Whether there is more inside of each other than a person would write, or the view could show. */
+function isDeep(/** @type {any[]} */ tokens) {
+  let level = tokens;
+  for (let depth = 0; depth < DEEPEST && level.length; depth++) {
+    level = level.flatMap(({ tokens, items, header, rows }) =>
+      [tokens, items, header, rows?.flat()].filter(Array.isArray).flat(),
+    );
+  }
+  return level.length > 0;
 }
