@@ -172,7 +172,7 @@ async def test_a_folder_that_cannot_be_made_is_reported(place: str) -> None:
         assert await client.leave() == 0
 
 
-@pytest.mark.parametrize("url", ["postgresql://host/db", "mysql://x", "sqlite://", "sqlite:///"])
+@pytest.mark.parametrize("url", ["mysql://x", "https://host/db", "sqlite://", "sqlite:///"])
 async def test_a_journal_that_cannot_be_named_so_is_reported(url: str, tmp_path: Path) -> None:
     command = wrap_command(scripted_agent(), "--journal", url)
     async with editor(command, journal="unused", cwd=tmp_path) as client:

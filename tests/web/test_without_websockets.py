@@ -70,7 +70,7 @@ async def test_who_is_let_in_no_more_is_told_so_over_http_too(
     with pytest.raises(acphold.AcpholdError, match="it was revoked"):
         async with acphold.connect(far.url, token="acphold_no_token"):
             pass
-    with pytest.raises(acphold.AcpholdError, match="no agent of that name"):
+    with pytest.raises(acphold.AcpholdError, match="no agent at that address"):
         async with acphold.connect(f"{far.url}/acp/nobody", token=far.token()):
             pass
     token = far.token()
