@@ -83,7 +83,7 @@ postgresql: $(VENV)/.installed
 # Real agents and clients of others, some hundred megabytes of downloads, kept in .interop; and the
 # film of the README.
 interop: $(VENV)/.installed page
-	$(BIN)/python -m pytest -m interop $(PYTEST)
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(PYTEST)
 
 # kill -9 at random in a session that many share; `make soak ROUNDS=100` takes some minutes.
 soak: ROUNDS ?= 1000
