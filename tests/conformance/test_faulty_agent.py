@@ -16,6 +16,8 @@ from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.played_shell import PlayedShell
 from tests.conformance.virtual_time import play
 
+pytestmark = pytest.mark.slow
+
 PROCESSES_ONLY = {"stdio.leaves-nothing"}
 """What only a program can break; `test_program_subject` has it."""
 
