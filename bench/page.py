@@ -218,15 +218,7 @@ def _asked(run: Run, device: BrowserContext, server: Server) -> Figure:
     _prompt(page, f"ask {run.rounds}")
     taken, last = [], 0.0
     for _ in range(run.rounds):
-        asked, shown = inbox.wait_for_function(
-            """(last) => {
-              const text = document.querySelector(".inbox section.question")?.textContent;
-              const asked = Number(/\\d{13}/.exec(text ?? "")?.[0]);
-              return asked > last && [asked, Date.now()];
-            }""",
-            arg=last,
-            polling="raf",
-        ).json_value()
+        asked, shown = _seen(inbox, QUESTION, last)
         taken.append(shown - asked)
         last = asked
         inbox.get_by_role("button", name="Go on").click()

@@ -14,6 +14,7 @@ from playwright.sync_api import BrowserContext, Page, expect, sync_playwright
 
 from acphold.web.page_files import BUILT
 from tests.interop.browser import browser_path
+from tests.page.conftest import seen
 from tests.web.conftest import Served, serving
 
 pytestmark = [pytest.mark.interop, pytest.mark.filterwarnings("ignore")]
@@ -167,7 +168,7 @@ def test_a_device_that_is_revoked_is_asked_to_pair_and_forgets_what_was_read(
     device = next(line for line in lines if "Chrome" in line)
     served.run("token", "revoke", device.split()[0])
     expect(page.get_by_role("heading", name="Pair this device")).to_be_visible()
-    page.wait_for_function("caches.keys().then((names) => !names.includes('read'))")
+    page.evaluate(seen("async () => !(await caches.keys()).includes('read')"))
 
 
 def test_what_was_read_is_there_without_a_network(
@@ -176,7 +177,7 @@ def test_what_was_read_is_there_without_a_network(
     begin(page, served, tmp_path / "rows", "Which disagree?")
     expect(page.get_by_role("cell", name="when.py")).to_be_visible()
     page.reload()  # from now on by the service worker
-    page.wait_for_function("navigator.serviceWorker.controller !== null")
+    page.evaluate(seen("() => navigator.serviceWorker.controller"))
     page.reload()
     expect(page.get_by_role("cell", name="when.py")).to_be_visible()
     served.process.kill()
@@ -214,6 +215,8 @@ def test_two_pages_agree_and_what_waits_in_one_that_is_closed_is_sent_once_by_th
     expect(page.locator(".sending")).to_contain_text("Arrived; it waits for its turn")
     other = context.new_page()
     other.goto(page.url)
+    expect(other.locator(".of-said")).to_be_visible()
+    other.get_by_role("button", name="To the prompt before").click()
     expect(other.locator("article.prompt", has_text="flood")).to_have_count(1)
     page.close()
     expect(other.get_by_text("That was all.")).to_be_visible(timeout=60_000)

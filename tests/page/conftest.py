@@ -39,6 +39,21 @@ def steps(*them: dict[str, Any]) -> str:
     return json.dumps(them)
 
 
+def seen(look: str) -> str:
+    """A script that is over when a function of JavaScript finds something.
+
+    What Playwright waits for itself it evaluates as a text, which the page's policy refuses.
+    """
+    return f"""() => new Promise((resolve, reject) => {{
+      setTimeout(() => reject(new Error("waited in vain")), 60_000);
+      const look = {look};
+      (async function again() {{
+        if (await look()) resolve(true);
+        else requestAnimationFrame(again);
+      }})();
+    }})"""
+
+
 def ask(call: str = "t1", **tool: Any) -> dict[str, Any]:
     """A step: the agent asks whether it may."""
     request = {"toolCall": {"toolCallId": call, **tool}, "options": OPTIONS}

@@ -12,7 +12,7 @@ from playwright.async_api import BrowserContext, CDPSession, Page, Request, expe
 
 import acphold
 from tests.npm import installed
-from tests.page.conftest import ask, steps
+from tests.page.conftest import ask, seen, steps
 from tests.web.conftest import Served
 
 pytestmark = pytest.mark.interop
@@ -249,13 +249,13 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answ
         ".then((all) => all.map((it) => [it.title, it.body, it.data]))"
     )
     await push('{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}')
-    await page.wait_for_function(f"() => {shown}.then((all) => all.length === 1)")
+    await page.evaluate(seen(f"() => {shown}.then((all) => all.length === 1)"))
     assert await page.evaluate(shown) == [["T", "Run it", "#/session/s%2F1@7"]]
     await push('{"count":2,"title":"2 questions wait for you","body":"b","isNews":true}')
-    await page.wait_for_function(f"() => {shown}.then((all) => all[0][0].startsWith('2'))")
+    await page.evaluate(seen(f"() => {shown}.then((all) => all[0][0].startsWith('2'))"))
     assert len(await page.evaluate(shown)) == 1
     await push('{"count":0}')
-    await page.wait_for_function(f"() => {shown}.then((all) => all.length === 0)")
+    await page.evaluate(seen(f"() => {shown}.then((all) => all.length === 0)"))
 
 
 @pytest.mark.parametrize("width", [360, 768, 1440])

@@ -21,7 +21,7 @@ def built(folder: Path) -> PageFiles:
     (folder / "worker.js").write_text("self")
     (folder / "colours-0123.js").write_text("export {}")
     (folder / "licences.txt").write_text("MIT")
-    digests = {"script": "sha256-of-script", "style": "sha256-of-style"}
+    digests = {name: f"sha256-of-{name}" for name in ("early", "script", "style")}
     (folder / "digests.json").write_bytes(msgspec.json.encode(digests))
     return PageFiles(folder)
 
@@ -37,12 +37,13 @@ async def test_without_a_build_a_sentence_says_so_and_everything_else_is_served(
         assert (await served.get("/sessions")).status == 200
 
 
-async def test_the_page_needs_no_token_and_runs_nothing_but_its_script(tmp_path: Path) -> None:
+async def test_the_page_needs_no_token_and_runs_nothing_but_its_scripts(tmp_path: Path) -> None:
     async with site(tmp_path, page=built(tmp_path / "built")) as served:
         answer = await served.get("/", token="")
         assert (answer.status, answer.body.decode()) == (200, HTML)
         policy = answer.headers["content-security-policy"]
-        scripts = f"'sha256-of-script' {urlsplit(ORIGIN).netloc}/page/colours-0123.js"
+        own = "'sha256-of-early' 'sha256-of-script'"
+        scripts = f"{own} {urlsplit(ORIGIN).netloc}/page/colours-0123.js"
         assert policy.startswith(f"default-src 'none'; script-src {scripts}; style-src ")
         assert "style-src 'sha256-of-style'" in policy
         assert "require-trusted-types-for 'script'" in policy

@@ -5,9 +5,9 @@
     GET /worker.js             its service worker, which has to lie above all that it answers for
     GET /manifest.webmanifest  what makes it an application on a home screen
 
-None of it needs a token, as nothing of anybody's is in it. Its policy lets it run the one script
-whose digest is named, and those of its own that are loaded by their whole addresses; no text
-becomes a script or HTML (Trusted Types), and it reaches nothing but this server. Sources: W3C,
+None of it needs a token, as nothing of anybody's is in it. Its policy lets it run the two scripts
+in it whose digests are named, and those of its own that are loaded by their whole addresses; no
+text becomes a script or HTML (Trusted Types), and it reaches nothing but this server. Sources: W3C,
 Content Security Policy Level 3; Trusted Types.
 """
 
@@ -52,7 +52,7 @@ NOT_BUILT: Final = (
 )
 
 POLICY: Final = (
-    "default-src 'none'; script-src '{script}' {loaded}; style-src '{style}'; "
+    "default-src 'none'; script-src '{early}' '{script}' {loaded}; style-src '{style}'; "
     "img-src 'self' blob:; media-src blob:; connect-src 'self'; manifest-src 'self'; "
     "worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types acphold"
@@ -60,8 +60,9 @@ POLICY: Final = (
 
 
 class Digests(Struct, frozen=True):
-    """Those of the script and of the style that stand in the page, as a policy names them."""
+    """Those of the scripts and of the style that stand in the page, as a policy names them."""
 
+    early: str
     script: str
     style: str
 
@@ -80,7 +81,7 @@ class PageFiles:
 
     def __init__(self, folder: Path = BUILT) -> None:
         self._files: dict[str, File] = {}
-        self._digests = Digests("none", "none")
+        self._digests = Digests("none", "none", "none")
         for path in sorted(folder.glob("*")):
             if path.name == DIGESTS:
                 self._digests = msgspec.json.decode(path.read_bytes(), type=Digests)
@@ -134,8 +135,7 @@ class PageFiles:
         """What the page may do at a host, which is one that this server goes by."""
         # A loaded script is named by its address: digests hold for what stands in the page alone.
         loaded = " ".join(f"{host}{PAGE}{name}" for name in self._files if _is_loaded(name))
-        script, style = self._digests.script, self._digests.style
-        return POLICY.format(script=script, style=style, loaded=loaded)
+        return POLICY.format(**msgspec.structs.asdict(self._digests), loaded=loaded)
 
 
 def _is_loaded(name: str) -> bool:

@@ -32,6 +32,7 @@ const LENT = /** @type {Record<string, string[]>} */ ({
   "./html.js": ["html"],
   "./places.js": ["go", "sessionPlace"],
   "./entries.js": ["HOW"],
+  "./long.js": ["Long"],
 });
 
 /** @type {import("esbuild").Plugin} */
@@ -86,13 +87,15 @@ const number = digest(draft + style, "hex").slice(0, 12);
 const script = (await made("main.js", { ...told, BUILD: JSON.stringify(number) })).replaceAll("</script", "<\\/script");
 writeFileSync(join(out, "worker.js"), await made("worker.js", { ...told, BUILD: JSON.stringify(number) }));
 
+const early = (await made("early.js")).trim();
 const html = readFileSync("index.html", "utf8")
+  .replace("<!-- early -->", () => `<script>${early}</script>`)
   .replace("<!-- style -->", () => `<style>${style}</style>`)
   .replace("<!-- script -->", () => `<script type="module">${script}</script>`);
 writeFileSync(join(out, "index.html"), html);
 writeFileSync(
   join(out, "digests.json"),
-  JSON.stringify({ script: `sha256-${digest(script)}`, style: `sha256-${digest(style)}` }),
+  JSON.stringify({ early: `sha256-${digest(early)}`, script: `sha256-${digest(script)}`, style: `sha256-${digest(style)}` }),
 );
 
 for (const name of ["manifest.webmanifest", ...readdirSync("icons").map((each) => `icons/${each}`)]) {

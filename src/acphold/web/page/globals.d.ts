@@ -6,3 +6,6 @@ declare const LATER: string;
 
 /** What a later build has other than an earlier one. */
 declare const BUILD: string;
+
+/** What `early.js` has asked for, until it is taken. */
+declare var early: import("./wire/end.js").Asked | undefined;

@@ -1,5 +1,6 @@
 // Views that few look at, loaded when somebody does; what they share with the page it lends them.
 export { Decisions } from "./view/decisions.js";
 export { Find } from "./view/find.js";
+export { FormView, PageView } from "./view/form.js";
 export { NewSession } from "./view/new_session.js";
 export { Usage } from "./view/usage.js";

@@ -4,6 +4,7 @@ import { Desk } from "./model/desk.js";
 import { attend } from "./model/notices.js";
 import { App } from "./view/app.js";
 import { html } from "./view/html.js";
+import { place } from "./view/places.js";
 import { codeIn, deviceName } from "./view/sign_in.js";
 import { pair } from "./wire/pages.js";
 
@@ -17,6 +18,7 @@ async function start() {
     await pair(code, deviceName()).catch((error) => (problem = error.message));
   }
   const desk = new Desk();
+  if (place.value.name === "session") desk.look(place.value.id);  // drawn with it, where it is kept here
   desk.start();
   attend();
   const page = document.getElementById("page");
@@ -27,6 +29,11 @@ async function start() {
 /** The service worker; its address is the one thing that the policy of the page lets become a script. */
 async function registered() {
   if (!("serviceWorker" in navigator)) return;
+  // What is shown first is the page as it is kept here: a newer one takes its place while nobody
+  // has touched it, and else when it is opened next.
+  if (navigator.serviceWorker.controller) {
+    navigator.serviceWorker.addEventListener("controllerchange", () => navigator.userActivation?.hasBeenActive || location.reload());
+  }
   const policies = /** @type {any} */ (window).trustedTypes;
   const policy = policies?.createPolicy("acphold", { createScriptURL: () => "/worker.js" });
   await navigator.serviceWorker.register(policy ? policy.createScriptURL("") : "/worker.js");

@@ -1,13 +1,13 @@
 // One session that somebody looks at, or that waits for them: its end is read first, then followed.
 //
-//   load     the last page of the journal, over HTTP (or as it was kept, where there is no network)
+//   load     the last page of the journal: as it was read last on this device, then over HTTP as it is
 //   attach   session/resume behind the last position: what was missed, then what comes
 //
 // After every loss of the connection it is attached again behind the last position. Where the
 // server cannot go on from there (a turn was put in order meanwhile), the end is read anew.
 import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
-import { entries, session as rowOf } from "../wire/pages.js";
+import { end, entries, session as rowOf } from "../wire/pages.js";
 import * as sends from "./sends.js";
 import { Timeline } from "./timeline.js";
 
@@ -15,6 +15,13 @@ const INVALID_PARAMS = -32602;
 
 /** Items that are kept while somebody reads at the end: whoever goes up has them read again. */
 const MOST_ITEMS = 600;
+
+/** Entries of a page that is read when somebody goes up, or looks for a place. */
+const OLDER = 200;
+const SOUGHT = 500;
+
+/** Characters that fill a screen. */
+const SCREEN = 4000;
 
 /**
  * @typedef {object} Asked  a question that is open, and to which this page can answer
@@ -49,6 +56,8 @@ export class Session {
   isAttached = signal(false);
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
+  /** Items at the beginning of the timeline that are not drawn yet: what is seen is drawn first. */
+  undrawn = signal(0);
   /** Whether what comes may push out what was before: somebody reads at the end. */
   isAtEnd = true;
 
@@ -79,7 +88,9 @@ export class Session {
       await (this.#loading ??= this.#load());
     } catch (error) {
       this.#loading = null;
-      this.status.value = /** @type {any} */ (error).status === 404 ? "missing" : "failed";
+      const isMissing = /** @type {any} */ (error).status === 404;
+      if (isMissing) this.#show({ entries: [], before: null });  // whatever was read of it once
+      this.status.value = isMissing ? "missing" : "failed";
       this.problem.value = String(/** @type {any} */ (error).message);
       return;
     }
@@ -101,17 +112,19 @@ export class Session {
     );
   }
 
-  /** Read the page before the first one. */
-  async loadOlder() {
+  /** Read the page before the first one. @param {number} [limit] */
+  async loadOlder(limit = SOUGHT) {
     const before = this.before.value;
     if (before === null || this.#isLoadingOlder) return;
     this.#isLoadingOlder = true;
     try {
-      const page = await entries(this.id, before, 500);
+      const page = await entries(this.id, before, limit);
       if (this.before.value !== before) return;
       const older = new Timeline();
       for (const entry of page.entries.reverse()) older.addEntry(entry);
+      const { length } = this.timeline.items;
       this.timeline.prepend(older);
+      this.undrawn.value += this.timeline.items.length - length;
       this.before.value = page.before;
       this.#changed();
     } catch (error) {
@@ -122,7 +135,13 @@ export class Session {
     }
   }
 
-  /** Read older pages until an entry is there; whether it is. @param {number} seq */
+  /** Somebody has gone up: there is more to be seen soon. */
+  goUp() {
+    if (this.undrawn.value === 0) return this.loadOlder(OLDER);
+    this.undrawn.value = aScreenAbove(this.timeline.items, this.undrawn.value);
+  }
+
+  /** Read older pages until an entry is there, and drawn; whether it is. @param {number} seq */
   async reach(seq) {
     const has = () => this.timeline.items.some((item) => item.seq > 0 && item.seq <= seq);
     while (!has() && this.before.value !== null && this.before.value > 0) {
@@ -130,6 +149,7 @@ export class Session {
       await this.loadOlder();
       if (this.before.value === before) break;
     }
+    this.undrawn.value = 0;
     return has();
   }
 
@@ -166,7 +186,9 @@ export class Session {
       if (seq) this.#position = seq;
     }
     if (this.isAtEnd && this.timeline.items.length > MOST_ITEMS * 1.5) {
+      const { length } = this.timeline.items;
       const first = this.timeline.trim(MOST_ITEMS);
+      this.undrawn.value = Math.max(0, this.undrawn.value - (length - this.timeline.items.length));
       if (first) this.before.value = first;
     }
     this.#changed();
@@ -320,11 +342,21 @@ export class Session {
   // -- reading and following -------------------------------------------------------------------
 
   async #load() {
-    const page = await entries(this.id);
+    const { kept, now } = end(this.id);
+    // Later on what was kept is what does not fit any more.
+    const first = this.status.value === "loading" ? await Promise.race([kept, now]) : null;
+    if (first) this.#show(first);
+    const page = await now;
+    if (page.tag !== first?.tag) this.#show(page);
+  }
+
+  /** @param {import("../wire/pages.js").Page} page  the last one */
+  #show(page) {
     const timeline = new Timeline();
     for (const entry of page.entries.toReversed()) timeline.addEntry(entry);
     this.#pending = [];
     this.timeline = timeline;
+    this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length);
     this.#position = page.entries[0]?.seq ?? 0;
     this.before.value = page.before;
     this.status.value = "ready";
@@ -332,7 +364,8 @@ export class Session {
   }
 
   async #attach() {
-    if (this.isAttached.value) return;
+    await this.#loading?.catch(() => {});  // who began it says so
+    if (this.isAttached.value || this.status.value !== "ready") return;
     // A session is opened in its own folder, and in no other.
     this.cwd ||= (await rowOf(this.id)).cwd;
     const answering = this.asked.value.filter((each) => each.state === "answering");
@@ -378,4 +411,14 @@ export class Session {
     for (const each of this.sending.value) this.#send(each.kept);
     this.#changed();
   }
+}
+
+/** Where what fills a screen begins, if it ends before the item at `end`. @param {import("./timeline.js").Item[]} items @param {number} end */
+function aScreenAbove(items, end) {
+  let at = end;
+  for (let drawn = 0; at > 0 && drawn < SCREEN; at--) {
+    const item = items[at - 1];
+    drawn += item.kind === "said" && item.role === "agent" ? item.prose.text.length : 200;
+  }
+  return at;
 }

@@ -1,8 +1,15 @@
 // When something was, as short as it can be said.
 
-const day = new Intl.DateTimeFormat(undefined, { month: "short", day: "numeric" });
-const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit" });
-const whole = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "medium" });
+/** A format that is made when it is needed first: that takes a while. @param {Intl.DateTimeFormatOptions} options */
+function format(options) {
+  /** @type {Intl.DateTimeFormat | undefined} */
+  let made;
+  return (/** @type {Date} */ then) => (made ??= new Intl.DateTimeFormat(undefined, options)).format(then);
+}
+
+const day = format({ month: "short", day: "numeric" });
+const clock = format({ hour: "2-digit", minute: "2-digit" });
+const whole = format({ dateStyle: "medium", timeStyle: "medium" });
 
 /** How long ago, or the day. @param {string | number} at @param {number} [now] */
 export function ago(at, now = Date.now()) {
@@ -11,18 +18,18 @@ export function ago(at, now = Date.now()) {
   if (minutes < 1) return "now";
   if (minutes < 60) return `${minutes} min`;
   if (minutes < 24 * 60) return `${Math.floor(minutes / 60)} h`;
-  return minutes < 7 * 24 * 60 ? `${Math.floor(minutes / 1440)} d` : day.format(then);
+  return minutes < 7 * 24 * 60 ? `${Math.floor(minutes / 1440)} d` : day(new Date(then));
 }
 
 /** The hour, and the day where that is another one. @param {string | number} at */
 export function moment(at) {
   const then = new Date(at);
   const isToday = then.toDateString() === new Date().toDateString();
-  return isToday ? clock.format(then) : `${day.format(then)}, ${clock.format(then)}`;
+  return isToday ? clock(then) : `${day(then)}, ${clock(then)}`;
 }
 
 /** All of it, for a title. @param {string | number} at */
-export const exactly = (at) => whole.format(new Date(at));
+export const exactly = (at) => whole(new Date(at));
 
 /** @param {number} since */
 export function lasting(since) {

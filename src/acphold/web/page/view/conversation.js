@@ -12,6 +12,9 @@ import { State } from "./rows.js";
 /** How long after a hand was at the page what scrolls is taken for its doing. */
 const HAND_MS = 600;
 
+/** Pages that are read and screens that are drawn for the prompt above, at most. */
+const FAR = 40;
+
 /** Pixels from the end within which somebody is taken to read there. */
 const NEAR = 120;
 
@@ -32,7 +35,7 @@ export function Conversation({ desk, id, seq }) {
     <header class="bar">
       <a class="back" href="#/" aria-label="All sessions"></a>
       <div class="name"><h1>${title}</h1><p><${State} row=${row} /> ${who} · <span title=${row?.cwd}>${baseName(row?.cwd ?? session.cwd)}</span></p></div>
-      <button type="button" class="to-prompt" onClick=${toPrompt} title="To the prompt before" aria-label="To the prompt before">↑</button>
+      <button type="button" class="to-prompt" onClick=${() => toPrompt(session)} title="To the prompt before" aria-label="To the prompt before">↑</button>
       <${SessionMenu} desk=${desk} id=${id} row=${row} title=${title} session=${session} find=${() => setFinding(true)} />
     </header>
     ${isFinding && html`<${Later} name="Find" session=${session} done=${() => setFinding(false)} />`}
@@ -84,22 +87,23 @@ function Reading({ session, seq }) {
   const moved = useRef(0);
   const changes = session.changes.value;
   const before = session.before.value;
-  const toEnd = () => box.current?.scrollTo({ top: box.current.scrollHeight });
+  const undrawn = session.undrawn.value;
+  const toEnd = () => session.timeline.items.length > 0 && box.current?.scrollTo({ top: box.current.scrollHeight });
 
   useLayoutEffect(() => {
     session.isAtEnd = isAtEnd;
     if (isAtEnd && !seq) toEnd();
   }, [changes, session.asked.value, isAtEnd]);
-  // What is above is read before anybody gets there.
+  // What is above is read, and drawn, before anybody gets there.
   useEffect(() => {
-    if (!top.current || before === null) return undefined;
-    const seen = new IntersectionObserver((found) => found.some((each) => each.isIntersecting) && void session.loadOlder(), {
+    if (!top.current || (before === null && undrawn === 0)) return undefined;
+    const seen = new IntersectionObserver((found) => found.some((each) => each.isIntersecting) && void session.goUp(), {
       root: box.current,
       rootMargin: "1500px 0px 0px",
     });
     seen.observe(top.current);
     return () => seen.disconnect();
-  }, [before, session]);
+  }, [before, undrawn, session]);
   // What is above is measured when it is first seen, and the space for what is written below
   // changes: who reads the end still reads it.
   useEffect(() => {
@@ -126,19 +130,23 @@ function Reading({ session, seq }) {
   return html`<div class="reading">
     <div class="entries" ref=${box} onScroll=${onScroll} onWheel=${move} onTouchMove=${move} onPointerDown=${move} onKeyDown=${move} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
       <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
-      <${Entries} items=${session.timeline.items} version=${changes} /></div>
+      <${Entries} items=${session.timeline.items.slice(undrawn)} version=${changes} /></div>
     </div>
     ${!isAtEnd && html`<button type="button" class="to-end" onClick=${() => (setAtEnd(true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
   </div>`;
 }
 
-/** To the prompt above what is seen. */
-function toPrompt() {
+/** To the prompt above what is seen, or as far as is read for it at once. @param {import("../model/session.js").Session} session */
+async function toPrompt(session) {
   const box = document.querySelector(".entries");
-  const prompts = [...(box?.querySelectorAll(".of-prompt") ?? [])];
   const edge = (box?.getBoundingClientRect().top ?? 0) - 4;
+  const above = () => [...(box?.querySelectorAll(".of-prompt") ?? [])].findLast((each) => each.getBoundingClientRect().top < edge);
+  for (let page = 0; page < FAR && !above() && (session.undrawn.value > 0 || session.before.value !== null); page++) {
+    await session.goUp();
+    await new Promise(requestAnimationFrame);
+  }
   box?.dispatchEvent(new WheelEvent("wheel"));  // it is a person who wants to leave the end
-  (prompts.findLast((each) => each.getBoundingClientRect().top < edge) ?? prompts[0])?.scrollIntoView({ block: "start" });
+  (above() ?? box?.querySelector(".of-prompt"))?.scrollIntoView({ block: "start" });
 }
 
 /** @param {number} seq */

@@ -63,6 +63,7 @@ export function Find({ session, done }) {
 
 /** @param {import("../model/session.js").Session} session @param {number} key @param {string} sought */
 function show(session, key, sought) {
+  session.undrawn.value = 0;
   requestAnimationFrame(() => {
     const place = session.timeline.items.findIndex((item) => item.key === key);
     const entry = document.querySelectorAll(".sheet > .entry")[place];

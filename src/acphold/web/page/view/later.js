@@ -3,6 +3,7 @@ import * as hooks from "preact/hooks";
 import { useEffect, useState } from "preact/hooks";
 import { HOW } from "./entries.js";
 import { html } from "./html.js";
+import { Long } from "./long.js";
 import { go, sessionPlace } from "./places.js";
 
 // By what they import it as: see build.mjs.
@@ -11,15 +12,16 @@ import { go, sessionPlace } from "./places.js";
   "./html.js": { html },
   "./places.js": { go, sessionPlace },
   "./entries.js": { HOW },
+  "./long.js": { Long },
 };
 
-/** @param {{name: "Decisions" | "Find" | "NewSession" | "Usage", [prop: string]: any}} props */
+/** @param {{name: "Decisions" | "Find" | "FormView" | "NewSession" | "PageView" | "Usage", [prop: string]: any}} props */
 export function Later({ name, ...props }) {
   const [views, setViews] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");
   useEffect(() => {
     import(LATER).then(setViews, () => setProblem("This cannot be loaded now."));
   }, []);
-  if (problem) return html`<main class="plain" id="main"><p class="empty" role="alert">${problem}</p></main>`;
+  if (problem) return html`<p class="empty" role="alert">${problem}</p>`;
   return views && html`<${views[name]} ...${props} />`;
 }

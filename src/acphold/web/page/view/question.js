@@ -1,8 +1,8 @@
 // A question of an agent, drawn outside of the conversation: with a frame that no text can draw,
 // and with controls that are never where a text of an agent is.
 import { line } from "../model/text.js";
-import { FormView, PageView } from "./form.js";
 import { html } from "./html.js";
+import { Later } from "./later.js";
 import { Long } from "./long.js";
 import { commandOf, Input, Produced } from "./tool_call.js";
 
@@ -19,9 +19,7 @@ export function QuestionView({ asked, call, who, answer, later }) {
     <header><span class="lamp" aria-hidden="true"></span><h2>${who} asks</h2>${later && html`<button type="button" class="quiet" onClick=${later} disabled=${isBusy}>Later</button>`}</header>
     ${method === "session/request_permission"
       ? html`<${Permission} params=${params} call=${call} answer=${answer} isBusy=${isBusy} />`
-      : params.mode === "url"
-        ? html`<${PageView} params=${params} answer=${answer} isBusy=${isBusy} />`
-        : html`<${FormView} params=${params} answer=${answer} isBusy=${isBusy} />`}
+      : html`<${Later} name=${params.mode === "url" ? "PageView" : "FormView"} params=${params} answer=${answer} isBusy=${isBusy} />`}
     ${isBusy ? html`<p class="aside" role="status">Your answer is on its way.</p>` : !answer && html`<p class="aside" role="status">It can be answered as soon as the connection is there.</p>`}
   </section>`;
 }

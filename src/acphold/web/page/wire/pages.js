@@ -1,4 +1,5 @@
 // What is read with plain requests: see `web.journal_pages`.
+import { ask } from "./end.js";
 
 /** The server has answered with something else than what was asked for. */
 export class PageError extends Error {
@@ -15,7 +16,11 @@ export async function read(path, query = {}, signal) {
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== "") address.searchParams.set(name, String(value));
   }
-  const answer = await fetch(address, { signal });
+  return told(await fetch(address, { signal }));
+}
+
+/** What an answer has to tell. @param {Response} answer */
+async function told(answer) {
   if (!answer.ok) {
     const told = await answer.json().catch(() => ({}));
     throw new PageError(answer.status, told.error ?? `The server has answered with ${answer.status}.`);
@@ -40,6 +45,8 @@ export async function read(path, query = {}, signal) {
 
 /** @typedef {{seq: number, kind: string, at: string, update: any}} Entry */
 
+/** @typedef {{entries: Entry[], before: number | null, tag?: string | null}} Page  the newest entry first */
+
 /**
  * @typedef {object} Hit
  * @property {string} sessionId
@@ -60,9 +67,19 @@ export const sessions = (query) => read("/sessions", query);
 /** @param {string} id @returns {Promise<Row>} */
 export const session = (id) => read(`/sessions/${encodeURIComponent(id)}`);
 
-/** Entries of a session, the newest first. @param {string} id @param {number} [before] @param {number} [limit] @returns {Promise<{entries: Entry[], before: number | null}>} */
-export const entries = (id, before, limit = 200) =>
+/** Entries of a session from before one of them. @param {string} id @param {number} before @param {number} limit @returns {Promise<Page>} */
+export const entries = (id, before, limit) =>
   read(`/sessions/${encodeURIComponent(id)}/entries`, { before, limit });
+
+/** The end of a session: as it was read last on this device, null where it was not, and as it is now. @param {string} id @returns {{kept: Promise<Page | null>, now: Promise<Page>}} */
+export function end(id) {
+  const name = encodeURIComponent(id);
+  const { kept, fresh } = globalThis.early?.id === name ? globalThis.early : ask(name);
+  globalThis.early = undefined;
+  /** @param {Response} answer @returns {Promise<Page>} */
+  const page = async (answer) => ({ ...(await told(answer)), tag: answer.headers.get("etag") });
+  return { kept: kept.then((answer) => (answer ? page(answer) : null)), now: fresh.then(page) };
+}
 
 /** @param {{q: string, in?: string, cursor?: string}} query @param {AbortSignal} [signal] @returns {Promise<{hits: Hit[], nextCursor?: string}>} */
 export const search = (query, signal) => read("/search", query, signal);

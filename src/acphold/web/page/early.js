@@ -1,0 +1,6 @@
+// Runs before the style and the script of the page are there: what they will show first is asked for
+// while they still come.
+import { ask } from "./wire/end.js";
+
+const id = /^#\/session\/([^@]+)/.exec(location.hash)?.[1];
+if (id) globalThis.early = ask(id);
