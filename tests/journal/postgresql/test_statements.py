@@ -12,7 +12,8 @@ import pytest
 
 from acphold.errors import LeaseLostError
 from acphold.journal import Append, ListFilter, NewSession, RowChange
-from acphold.journal.postgresql import database, segments
+from acphold.journal.postgresql import database, pipelines, segments
+from acphold.journal.postgresql import leases as owners
 from acphold.journal.postgresql.store import PostgresqlJournal
 from tests.journal.conversations import begun, chunk, encode
 from tests.postgresql import Databases
@@ -77,6 +78,13 @@ def executed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, Any]]:
         line.cursor_factory = Recorded
         return line
 
+    ask = pipelines.Pipelines.ask
+
+    def noting(self: pipelines.Pipelines, statement: str, values: Any) -> Any:
+        Recorded.executed.append(("the loop", statement, values))
+        return ask(self, statement, values)
+
+    monkeypatch.setattr(pipelines.Pipelines, "ask", noting)
     monkeypatch.setattr(database.Database, "connect", recording)
     monkeypatch.setattr(Recorded, "executed", found := list[tuple[str, str, Any]]())
     return found
@@ -112,6 +120,8 @@ async def test_statements_keep_to_one_session_and_an_update_has_nothing_volatile
         await journal.aclose()
     statements = {text for _, text, _ in executed}
     assert len(statements) > 40
+    on_the_loop = {text for way, text, _ in executed if way == "the loop"}
+    assert on_the_loop >= {segments.appending(1), owners.OURS}
     for text in statements:
         updates = re.findall(r"\bUPDATE\b(?! OF).*?(?:\bWHERE\b|$)", text, re.DOTALL)
         assert not any(VOLATILE.search(update) for update in updates), text

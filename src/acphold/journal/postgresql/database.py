@@ -1,8 +1,8 @@
 """Connections to the database, and what becomes of work when one is lost.
 
-Work is done in threads, each with a connection of its own: the loop never waits, and several
-commits are under way at once. What is short, such as an append, has threads of its own, so that it
-does not wait for what takes its time.
+What each update waits for, the loop itself sends and hears: see `pipelines`. All else is done in
+threads, each with a connection of its own, so that the loop never waits. What is short has threads
+of its own, so that it does not wait for what takes its time.
 
 A transaction that fails because the connection was lost, or because the server shuts down, starts
 up, is full of connections or cancels the query, is made again for PATIENCE_SECONDS. If the answer
@@ -38,11 +38,13 @@ from acphold.errors import (
 )
 from acphold.journal.location import NAMED_BY
 from acphold.journal.packing import DamagedRowError
+from acphold.journal.postgresql.answers import Answer
 from acphold.journal.postgresql.migrations import Line, migrate
+from acphold.journal.postgresql.pipelines import Pipelines
 
 T = TypeVar("T")
 
-QUICK: Final = 4
+QUICK: Final = 3
 """Threads for what is short."""
 
 SLOW: Final = 2
@@ -99,6 +101,7 @@ class Database:
         self._preparing = threading.Lock()
         self._quick = _Lines(self, QUICK, BOUND_SECONDS)
         self._slow = _Lines(self, SLOW, SLOW_BOUND_SECONDS)
+        self.pipelines = Pipelines(self.connect)
 
     async def run(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
         """What comes of `work`, which is given a connection, in a thread; JournalError.
@@ -106,21 +109,15 @@ class Database:
         It is over when this is: who is cancelled meanwhile is so behind it.
         """
         lines = self._slow if slow else self._quick
-        future = asyncio.wrap_future(lines.submit(work))
-        was_cancelled = False
-        while not future.done():
-            try:
-                await asyncio.wait([future])
-            except asyncio.CancelledError:
-                was_cancelled = True
-        if was_cancelled:
-            task = asyncio.current_task()
-            assert task is not None
-            if future.exception() is not None:
-                raise asyncio.CancelledError
-            task.uncancel()
-            task.cancel()  # with the next wait
-        return future.result()
+        loop = asyncio.get_running_loop()
+        answer: Answer[Future[T]] = Answer()
+
+        def over(future: Future[T]) -> None:
+            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+                loop.call_soon_threadsafe(answer.give, future)
+
+        lines.submit(work).add_done_callback(over)
+        return (await answer.wait()).result()
 
     def connect(self) -> Line:
         """A new connection, to a journal of this version."""
@@ -145,6 +142,7 @@ class Database:
 
     async def aclose(self) -> None:
         """Finish what was begun, and close all connections."""
+        await self.pipelines.aclose()
         await asyncio.gather(self._quick.aclose(), self._slow.aclose())
 
 

@@ -175,6 +175,16 @@ def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
     return At(owner, epoch, yields)
 
 
+OURS: Final = "SELECT epoch, yields FROM acphold.leases WHERE session_id = %s AND owner = %s"
+"""What one owner asks of a session before each prompt: a row if it is theirs."""
+
+
+def ours(row: Sequence[bytes | None], *, retired: bool) -> Here:
+    """What the row of OURS says, in binary; `retired` is whether this owner is about to end."""
+    epoch, yields = row
+    return Here(int.from_bytes(epoch or b"", "big"), retired or yields == b"\1")
+
+
 def owners(line: Line) -> list[Owner]:
     """Those that live and have addresses."""
     rows = line.execute(

@@ -10,8 +10,6 @@ from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, Final
 
-from psycopg import Cursor
-
 from acphold.history.entries import UPDATE, Run, Segment, in_one
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.journal.journal import Lease
@@ -191,18 +189,18 @@ def appending(number: int, assignments: str = "") -> str:
     )
 
 
-def append(
-    line: Line, lease: Lease, segments: Sequence[Segment], assignments: str, values: Sequence[Any]
-) -> Cursor[tuple[Any, ...]]:
-    """Write new segments: the row that comes has the time (ms since the epoch), and there is none
-    if the lease is lost."""
+def appended(
+    lease: Lease, segments: Sequence[Segment], assignments: str, values: Sequence[Any]
+) -> tuple[str, list[Any]]:
+    """What writes new segments, with its values: the row that comes has the time (ms since the
+    epoch), and there is none if the lease is lost."""
     parameters: list[Any] = [lease.session_id, lease.epoch]
     if assignments:
         parameters += [*values, lease.session_id]
     parameters.append(lease.session_id)
     for one in segments:
         parameters += (one.last_seq, one.first_seq, one.kind, one.raw)
-    return line.execute(appending(len(segments), assignments), parameters, binary=True)
+    return appending(len(segments), assignments), parameters
 
 
 def is_written(line: Line, lease: Lease, segments: Sequence[Segment]) -> int | None:

@@ -12,12 +12,10 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from itertools import islice
 from time import perf_counter
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
-from psycopg import Cursor
 from psycopg.errors import UniqueViolation
 
 from acphold.errors import (
@@ -53,7 +51,7 @@ from acphold.journal.latency import APPENDS
 from acphold.journal.owners import Owner, Whose
 from acphold.journal.postgresql import access, leases, list_page, segments, session_rows, upkeep
 from acphold.journal.postgresql import usage as usage_rows
-from acphold.journal.postgresql.database import QUICK, Database
+from acphold.journal.postgresql.database import Database
 from acphold.journal.postgresql.migrations import Line, refuse_newer, version
 from acphold.journal.postgresql.presence import Presence
 from acphold.journal.transcripts import ReadTranscript, Transcripts
@@ -62,12 +60,9 @@ T = TypeVar("T")
 
 log = logging.getLogger(__name__)
 
-TOGETHER: Final = 8
-"""Appends that go one behind the other on one connection: more of them are spread over several."""
-
 
 class PostgresqlJournal:
-    """A `Journal` in a database. Opened by its first use; everything is done in threads."""
+    """A `Journal` in a database. Opened by its first use, and never waited for by the loop."""
 
     file: InFile | None = None
 
@@ -157,6 +152,11 @@ class PostgresqlJournal:
         return await self._write(work)
 
     async def owner(self, session_id: str) -> Whose:
+        if (own_id := self._owner_id) is not None:
+            await self._database.pipelines.ready()
+            asked = self._database.pipelines.ask(leases.OURS, (session_id, own_id))
+            if rows := await asked.wait():
+                return leases.ours(rows[0], retired=self._retired)
         return await self._look(lambda line: leases.whose(line, session_id, self._owner_id))
 
     async def _registered(self) -> str:
@@ -206,82 +206,57 @@ class PostgresqlJournal:
     async def append(
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
-        began = perf_counter()
-        [done] = await self._append([Append(lease, [*runs], change)])
-        APPENDS.note(perf_counter() - began)
+        [done] = await self.append_all([Append(lease, [*runs], change)])
         if isinstance(done, LeaseLostError):
             raise done
         return done
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
-        began = perf_counter()
-        each = max(TOGETHER, -(-len(appends) // QUICK))
-        parts = [appends[start : start + each] for start in range(0, len(appends), each)]
-        done = await asyncio.gather(*map(self._append, parts))
-        APPENDS.note(perf_counter() - began)
-        return [told for part in done for told in part]
+        """Append to each of these sessions in a transaction of its own.
 
-    async def _append(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
-        """Append to each of these sessions in a transaction of its own, one behind the other.
-
-        Nothing waits for an answer before all are on their way. If answers are lost, what was
-        written is found by its numbers, and the rest is sent again.
+        All are sent before an answer is waited for. Of what has none it is looked up in a thread
+        whether it was written: what was is found by its numbers, and the rest is sent again.
         """
+        began = perf_counter()
         made = [segments.made(append.lease, append.runs) for append in appends]
         if not all(made):
             raise ValueError("nothing to append")
-        changed = [session_rows.assignments(append.change) for append in appends]
+        statements = [
+            segments.appended(append.lease, its, *session_rows.assignments(append.change))
+            for append, its in zip(appends, made, strict=True)
+        ]
+        await self._database.pipelines.ready()
+        answers = [self._database.pipelines.ask(*statement) for statement in statements]
         told: dict[int, int | LeaseLostError] = {}
-        is_again = False
-
-        def send(line: Line, place: int) -> Cursor[tuple[Any, ...]]:
-            return segments.append(line, appends[place].lease, made[place], *changed[place])
-
-        def find(line: Line) -> list[int]:
-            """Note what was written before; the places of the rest."""
-            for place in [place for place in range(len(appends)) if place not in told]:
-                at = segments.is_written(line, appends[place].lease, made[place])
-                if at is not None:
-                    told[place] = at
-            return [place for place in range(len(appends)) if place not in told]
-
-        def note(line: Line, place: int, row: tuple[Any, ...] | None) -> None:
-            told[place] = leases.lost(line, appends[place].lease) if row is None else row[0]
+        for place, answer in enumerate(answers):
+            if rows := await answer.wait():
+                told[place] = int.from_bytes(rows[0][0] or b"", "big")
+        left = [place for place in range(len(appends)) if place not in told]
 
         def work(line: Line) -> None:
-            nonlocal is_again
-            left = find(line) if is_again else [*range(len(appends))]
-            is_again = True
-            if len(left) > 1:
-                with suppress(UniqueViolation):
-                    with line.pipeline() as pipeline:
-                        cursors = []
-                        for place in left:
-                            cursors.append(send(line, place))
-                            pipeline.sync()
-                        rows = [cursor.fetchone() for cursor in cursors]
-                    for place, row in zip(left, rows, strict=True):
-                        note(line, place, row)
-                    return
-                left = find(line)
-            for place in left:
-                try:
-                    note(line, place, send(line, place).fetchone())
-                except UniqueViolation:
-                    # An entry that was written, and of which nobody heard: an append failed, for
-                    # its answer did not come in time, and others have come behind.
-                    if place in find(line):
-                        told[place] = LeaseLostError(appends[place].lease.session_id)
+            for place in [place for place in left if place not in told]:
+                lease, its = appends[place].lease, made[place]
+                at: int | LeaseLostError | None = segments.is_written(line, lease, its)
+                if at is None:
+                    try:
+                        row = line.execute(*statements[place], binary=True).fetchone()
+                        at = leases.lost(line, lease) if row is None else int(row[0])
+                    except UniqueViolation:
+                        # An entry that was written, and of which nobody heard: an append failed,
+                        # for its answer did not come in time. Or others have come behind.
+                        at = segments.is_written(line, lease, its)
+                told[place] = LeaseLostError(lease.session_id) if at is None else at
 
         try:
-            await self._look(work)
+            if left:
+                await self._look(work)
         except JournalError as error:
             if not told:
                 raise
             # What is known stands. Of the rest nobody knows: who goes on there looks first.
             log.warning("appends to some sessions may have failed: %s", error)
-            for place, append in enumerate(appends):
-                told.setdefault(place, LeaseLostError(append.lease.session_id))
+            for place in left:
+                told.setdefault(place, LeaseLostError(appends[place].lease.session_id))
         done: list[list[Segment] | LeaseLostError] = []
         for place, (append, its) in enumerate(zip(appends, made, strict=True)):
             at = told[place]
@@ -290,6 +265,7 @@ class PostgresqlJournal:
             else:
                 append.lease.next_seq = its[-1].last_seq + 1
                 done.append([_at(one, at) for one in its])
+        APPENDS.note(perf_counter() - began)
         return done
 
     async def take_in(

@@ -1,0 +1,276 @@
+"""Connections on which the event loop itself asks: for what each update and each prompt waits for.
+
+To wake a thread, and to be woken by it, takes longer than the server needs for an append. So a
+question of one statement, which is a transaction by itself, is written to a connection from where
+the loop runs, behind those that are on their way there already (libpq's pipeline mode); what is
+answered is read when it has come. Many such questions need few connections, and a commit of one
+does not wait until another one is told.
+
+Nothing is tried again here, and no error is read. Whose question has no answer, whatever the
+reason, asks it in a thread (see `database`), where all of that is known. It may have been done.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from time import monotonic
+from typing import Final, TypeAlias
+
+import psycopg
+from psycopg import pq
+
+from acphold.journal.postgresql.answers import Answer
+from acphold.journal.postgresql.migrations import Line
+
+Value: TypeAlias = "str | bytes | int | bool | None"
+"""What can stand in a question; a number as the `bigint` of a column."""
+
+Rows: TypeAlias = "list[list[bytes | None]]"
+"""Rows in the binary form of the server."""
+
+CONNECTIONS: Final = 4
+"""At most, for one process."""
+
+TOGETHER: Final = 4
+"""Questions on their way on each connection, from which on there is another one."""
+
+PREPARED: Final = 64
+"""Statements that a connection remembers; there are a dozen of them."""
+
+BOUND_SECONDS: Final = 10.0
+"""How long one question may wait before its connection is given up."""
+
+UNREACHED_SECONDS: Final = 1.0
+"""After a vain try to connect, nothing is asked for so long."""
+
+_OK: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
+
+
+class Pipelines:
+    """The connections of one process; `connect` makes one, in a thread."""
+
+    def __init__(self, connect: Callable[[], Line]) -> None:
+        self._connect = connect
+        self._bound = BOUND_SECONDS
+        self._open: list[_Pipeline] = []
+        self._opening: asyncio.Future[Line] | None = None
+        self._vain_at = -UNREACHED_SECONDS
+
+    async def ready(self) -> None:
+        """Wait until there is a connection, or none can be had."""
+        self._forget_other_loops()
+        if not self._open and (opening := self._begin()) is not None:
+            await asyncio.wait([opening])
+
+    def ask(self, statement: str, values: Sequence[Value]) -> Answer[Rows | None]:
+        """Send a statement, with `%s` for each of the values; None when there is no answer.
+
+        No answer, too, where there is no connection: see `ready`.
+        """
+        answer: Answer[Rows | None] = Answer()
+        self._open = [line for line in self._open if line.is_open]
+        if not self._open:
+            answer.give(None)
+            return answer
+        line = min(self._open, key=_Pipeline.waiting)
+        if line.waiting() >= TOGETHER and len(self._open) < CONNECTIONS:
+            self._begin()
+        line.ask(statement, values, answer)
+        return answer
+
+    async def aclose(self) -> None:
+        """Close all connections, when what was asked on them is answered."""
+        if (opening := self._opening) is not None:
+            await asyncio.wait([opening])
+        for line in self._open:
+            while line.is_open and line.waiting():
+                await line.last_answer().wait()
+            line.close()
+        self._open.clear()
+
+    def _begin(self) -> asyncio.Future[Line] | None:
+        """Begin to connect, unless that was in vain a moment ago; what is over then."""
+        if self._opening is None and monotonic() - self._vain_at >= UNREACHED_SECONDS:
+            loop = asyncio.get_running_loop()
+            self._opening = loop.run_in_executor(None, self._connect)
+            self._opening.add_done_callback(self._opened)
+        return self._opening
+
+    def _opened(self, opening: asyncio.Future[Line]) -> None:
+        self._opening = None
+        if opening.cancelled() or opening.exception() is not None:
+            # Whoever asks in a thread is told why.
+            self._vain_at = monotonic()
+        else:
+            self._open.append(_Pipeline(opening.result(), self._bound))
+
+    def _forget_other_loops(self) -> None:
+        """A journal may be used by one event loop after the other."""
+        loop = asyncio.get_running_loop()
+        for line in [line for line in self._open if line.loop is not loop]:
+            line.close()
+            self._open.remove(line)
+        if self._opening is not None and self._opening.get_loop() is not loop:
+            self._opening = None
+
+
+class _Asked:
+    """One question: how it was sent, and what has come of it."""
+
+    __slots__ = ("answer", "at", "failed", "rows", "statement")
+
+    def __init__(self, answer: Answer[Rows | None], statement: str) -> None:
+        self.answer = answer
+        self.statement = statement
+        self.at = monotonic()
+        self.rows: Rows = []
+        self.failed = False
+
+
+class _Pipeline:
+    """One connection, of the loop that runs now."""
+
+    def __init__(self, line: Line, bound: float) -> None:
+        self.loop = asyncio.get_running_loop()
+        self.is_open = True
+        self._line = line
+        self._bound = bound
+        self._pq = line.pgconn
+        self._socket = self._pq.socket
+        self._asked: deque[_Asked] = deque()
+        self._is_watched = False
+        self._is_full = False
+        # Behind a pooler nothing is prepared: see `Database.connect`.
+        self._prepares = line.prepare_threshold is not None
+        self._names: dict[str, bytes] = {}
+        self._named = 0
+        self._pq.nonblocking = 1
+        self._pq.enter_pipeline_mode()
+        self.loop.add_reader(self._socket, self._read)
+
+    def waiting(self) -> int:
+        """How many questions have no answer yet."""
+        return len(self._asked)
+
+    def last_answer(self) -> Answer[Rows | None]:
+        """That of the last question."""
+        return self._asked[-1].answer
+
+    def ask(self, statement: str, values: Sequence[Value], answer: Answer[Rows | None]) -> None:
+        """Send a question; its answer comes behind those of all before it."""
+        try:
+            sent = [_binary(value) for value in values]
+            formats = [1] * len(sent)
+            name = self._names.get(statement)
+            if name is None and self._prepares and len(self._names) < PREPARED:
+                self._named += 1
+                name = self._names[statement] = b"acphold_%d" % self._named
+                self._pq.send_prepare(name, _numbered(statement))
+            if name is not None:
+                self._pq.send_query_prepared(name, sent, formats, 1)
+            else:
+                self._pq.send_query_params(_numbered(statement), sent, None, formats, 1)
+            self._pq.pipeline_sync()
+            self._asked.append(_Asked(answer, statement))
+            self._write()
+        except (UnicodeError, OverflowError):  # nothing was sent
+            answer.give(None)
+        except psycopg.Error:
+            answer.give(None)
+            self.close()
+        if not self._is_watched and self._asked:
+            self._is_watched = True
+            self.loop.call_later(self._bound, self._watch)
+
+    def close(self) -> None:
+        """Close the connection: what has no answer has none."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        if not self.loop.is_closed():
+            self.loop.remove_reader(self._socket)
+            self.loop.remove_writer(self._socket)
+        self._line.close()
+        while self._asked:
+            self._asked.popleft().answer.give(None)
+
+    def _write(self) -> None:
+        """Write as much as the server takes now, and the rest when it takes more."""
+        is_full = bool(self._pq.flush())
+        if is_full != self._is_full:
+            self._is_full = is_full
+            if is_full:
+                self.loop.add_writer(self._socket, self._write_on)
+            else:
+                self.loop.remove_writer(self._socket)
+
+    def _write_on(self) -> None:
+        try:
+            self._write()
+        except psycopg.Error:
+            self.close()
+
+    def _read(self) -> None:
+        """Read what has come: of each question some results, the last of which is a mark."""
+        with suppress(psycopg.Error):
+            self._pq.consume_input()
+            was_none = False
+            while self._asked and not self._pq.is_busy():
+                result = self._pq.get_result()
+                if result is None:  # the end of a statement; a second one: of what has come
+                    if was_none:
+                        break
+                    was_none = True
+                    continue
+                was_none = False
+                asked = self._asked[0]
+                if result.status == pq.ExecStatus.PIPELINE_SYNC:
+                    self._asked.popleft()
+                    if asked.failed:  # perhaps as it is not prepared
+                        self._names.pop(asked.statement, None)
+                    asked.answer.give(None if asked.failed else asked.rows)
+                elif result.status not in _OK:
+                    asked.failed = True
+                elif result.ntuples:
+                    asked.rows = [
+                        [result.get_value(row, column) for column in range(result.nfields)]
+                        for row in range(result.ntuples)
+                    ]
+            return
+        self.close()
+
+    def _watch(self) -> None:
+        """Close it when the oldest question has waited for too long."""
+        self._is_watched = False
+        if not self.is_open or not self._asked:
+            return
+        left = self._asked[0].at + self._bound - monotonic()
+        if left <= 0:
+            self.close()
+            return
+        self._is_watched = True
+        self.loop.call_later(left, self._watch)
+
+
+@lru_cache(PREPARED)
+def _numbered(statement: str) -> bytes:
+    """A statement with `$1` and so on for its values, as the server has it."""
+    first, *others = statement.split("%s")
+    return "".join([first, *(f"${n}{part}" for n, part in enumerate(others, 1))]).encode()
+
+
+def _binary(value: Value) -> bytes | None:
+    """A value as the server reads it in binary form."""
+    match value:
+        case None | bytes():
+            return value
+        case bool():
+            return b"\1" if value else b"\0"
+        case int():
+            return value.to_bytes(8, "big", signed=True)
+        case str():
+            return value.encode()
