@@ -207,7 +207,8 @@ def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> No
         listen = f"127.0.0.1:{free.getsockname()[1]}"
     with serving(tmp_path, "--listen", listen) as served:
         here, server = str(tmp_path), ("--server", f"{served.url}#pair={served.pair}")
-        far(served, "chat", *server, "--cwd", here, typed="quick: one\n")
+        begun = far(served, "chat", *server, "--cwd", here, typed="quick: one\n")
+        assert begun.returncode == 0, begun.stderr
         server = ("--server", "localhost")
         follow = subprocess.Popen(
             [*ACPHOLD, "list", "--follow", "--json", *server],
@@ -220,7 +221,9 @@ def test_the_list_of_a_server_is_followed_over_its_restart(tmp_path: Path) -> No
             assert follow.stdout is not None
             assert follow.stderr is not None
             [first] = json.loads(follow.stdout.readline())["sessions"]
-            far(served, "chat", "--resume", first["sessionId"], *server, typed="quick: two\n")
+            session_id = first["sessionId"]
+            on = far(served, "chat", "--resume", session_id, *server, typed="quick: two\n")
+            assert on.returncode == 0, on.stderr
             while (row := json.loads(follow.stdout.readline())["session"])["messageCount"] < 4:
                 assert row["sessionId"] == first["sessionId"]
             served.start_again()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 
 import httpx2
 import pytest
@@ -15,6 +16,7 @@ from websockets.typing import Subprotocol
 import acphold
 from acphold.errors import RemoteError, RemoteRefusalError, SettingsError
 from acphold.journal.access import new_token
+from acphold.web.list_feed import FEED
 from acphold.web.server import Listening
 from tests.web.conftest import Served, until_closed
 
@@ -127,6 +129,23 @@ async def test_a_revoked_token_ends_its_connections_and_no_others(served: Served
     with pytest.raises(RemoteRefusalError, match="pair"):
         async with acphold.connect(served.url, token=token):
             pass
+
+
+async def test_a_server_that_is_told_to_end_first_closes_whatever_lasts(served: Served) -> None:
+    headers = bearer(served.token())
+    async with (
+        connect(socket_url(served), additional_headers=headers) as laptop,
+        httpx2.AsyncClient(base_url=served.url, headers=headers, timeout=30) as http,
+        http.stream("GET", FEED) as feed,
+    ):
+        told = feed.aiter_lines()
+        while not (await anext(told)).startswith("data"):
+            pass
+        served.process.terminate()
+        with suppress(httpx2.RemoteProtocolError):  # in the middle, as far as HTTP goes
+            assert [line async for line in told if line.startswith("data")] == []
+        await until_closed(laptop.recv)
+        assert laptop.close_code == 1001
 
 
 async def test_who_may_only_watch_reads_and_does_nothing_else(

@@ -6,9 +6,11 @@ import asyncio
 import base64
 import json
 import os
+import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from subprocess import check_output
 from typing import Any
 
 import http_ece
@@ -323,3 +325,10 @@ async def test_what_is_asked_of_notices_is_checked(
         assert (await web.get("/notices/else")).status == 404
         assert (await web.get("/notices", method="POST", body=b"{}")).status == 415
         assert (await web.get("/notices", origin="https://evil.example")).status == 403
+
+
+def test_a_server_that_sends_no_notice_does_without_what_encrypts_them() -> None:
+    code = "import sys, acphold.cli.serve, acphold.web.server; print(*sys.modules)"
+    imported = check_output([sys.executable, "-c", code], text=True, timeout=DEADLINE).split()
+    assert "acphold.web.push_message" in imported
+    assert not {"cryptography", "http_ece", "jwt"} & set(imported)

@@ -149,7 +149,7 @@ async def test_who_loses_a_share_is_sent_away_within_a_moment_and_nobody_else(we
             "authorization": f"Bearer {await token_of(web, user)}",
         }
         admitted = await web.gate.admit(headers)
-        keys.append(web.gate.connected(admitted, lambda user=user: closed.append(user)))  # type: ignore[misc]
+        keys.append(web.gate.connected(admitted, lambda _, user=user: closed.append(user)))  # type: ignore[misc]
     await web.gate.look()
     await web.journal.keep_share(Share("shared", "rita", prompts=True))
     await web.gate.look()

@@ -49,7 +49,7 @@ from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.reports import Reports
-from acphold.web.sockets import POLICY, AsgiSocket, Receive, Scope, Send
+from acphold.web.sockets import AsgiSocket, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
 
@@ -190,7 +190,7 @@ async def attend_websocket(
     )
     closing: list[asyncio.Task[None]] = []
     key = gate.connected(
-        admitted, lambda: closing.append(asyncio.create_task(socket.aclose(POLICY)))
+        admitted, lambda why: closing.append(asyncio.create_task(socket.aclose(why)))
     )
     log.info("%s has come for %s", admitted.principal.name, name)
     try:

@@ -33,6 +33,7 @@ from acphold.transports.urls import REALM
 from acphold.web.attempts import Attempts
 from acphold.web.audit import Audit
 from acphold.web.connections import Connection, Connections, TooManyError
+from acphold.web.sockets import GOING_AWAY, POLICY
 
 log = logging.getLogger(__name__)
 
@@ -103,6 +104,10 @@ class Admitted(Struct, frozen=True):
     token: str
 
 
+Close = Callable[[int], object]
+"""Closes a connection; told why, as a WebSocket says it (RFC 6455, 7.4.1)."""
+
+
 class Gate:
     """See the module. `origins` are those that this server goes by, as `https://host:port`.
 
@@ -132,7 +137,8 @@ class Gate:
         self._tokens: dict[str, AccessToken] = {}
         self._read_at = -TOKENS_SECONDS
         self._reading = asyncio.Lock()
-        self._connected: dict[object, tuple[str, Callable[[], None]]] = {}
+        self._connected: dict[object, tuple[str, Close]] = {}
+        self._is_stopped = False
         self._shares: frozenset[Share] = frozenset()
 
     def check_place(self, headers: Headers) -> None:
@@ -227,11 +233,14 @@ class Gate:
         token = self._tokens.get(id_)
         return token if token is not None and token.is_good(now_ms()) else None
 
-    def connected(self, admitted: Admitted, close: Callable[[], None]) -> object:
-        """Note a connection that lasts: `close` is called when its token opens nothing any more.
+    def connected(self, admitted: Admitted, close: Close) -> object:
+        """Note a connection that lasts: `close` is called when its token opens nothing any more,
+        and when this server ends.
 
         Returns what `disconnected` takes.
         """
+        if self._is_stopped:
+            close(GOING_AWAY)
         key = object()
         self._connected[key] = (admitted.token, close)
         return key
@@ -239,6 +248,12 @@ class Gate:
     def disconnected(self, key: object) -> None:
         """It has ended."""
         self._connected.pop(key, None)
+
+    def stop(self) -> None:
+        """Close what lasts, and what of that kind still comes: a server that ends waits for it."""
+        self._is_stopped = True
+        for _, close in tuple(self._connected.values()):
+            close(GOING_AWAY)
 
     async def look(self) -> None:
         """Close the connections whose tokens were revoked, or are over; asked every TOKENS_SECONDS.
@@ -262,7 +277,7 @@ class Gate:
             token = self._tokens.get(token_id_)
             is_good = token is not None and token.is_good(now)
             if token is None or not is_good or token.tenant in less:
-                close()
+                close(POLICY)
             if not is_good and self._connections is not None:
                 self._connections.send_away(token_id_)
 

@@ -155,7 +155,7 @@ class HttpClients:
     async def _attend(
         self, name: str, transport: HttpTransport, admitted: Admitted, headers: Headers
     ) -> None:
-        key = self._gate.connected(admitted, transport.end)
+        key = self._gate.connected(admitted, lambda _: transport.end())
         log.info("%s has come for %s", admitted.principal.name, name)
         try:
             await self._agents.attend(name, transport, admitted.principal, headers)

@@ -138,11 +138,7 @@ class ListFeed:
         position = exchange.headers.get(LAST_EVENT_ID, "")
         events = self._events(admitted.principal, position)
         streaming = asyncio.create_task(exchange.stream(events), name="feed of the list")
-
-        def close() -> None:
-            streaming.cancel()
-
-        key = self._gate.connected(admitted, close)
+        key = self._gate.connected(admitted, lambda _: streaming.cancel())
         try:
             await asyncio.wait([streaming])
         finally:

@@ -1,6 +1,8 @@
 """One Web Push message: encrypted for a browser, and signed as ours.
 
 Sources: RFC 8030 (Web Push), RFC 8188 and 8291 (encryption), RFC 8292 (VAPID).
+
+What encrypts and signs is imported late: a `serve` that has no page open does without its 8 MiB.
 """
 
 from __future__ import annotations
@@ -9,18 +11,13 @@ import base64
 import binascii
 import ipaddress
 import time
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import (
-    Encoding,
-    NoEncryption,
-    PrivateFormat,
-    PublicFormat,
-    load_pem_private_key,
-)
 from msgspec import Struct
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric import ec
 
 SECONDS: Final = 15.0
 """What sending one may take."""
@@ -79,6 +76,8 @@ def checked(found: Subscription) -> Subscription:
 
     Where the name leads is looked at when a message is sent (`web.push_process`).
     """
+    from cryptography.hazmat.primitives.asymmetric import ec
+
     if len(found.endpoint) > LONGEST_ENDPOINT:
         raise WrongSubscriptionError("the endpoint is too long")
     try:
@@ -111,6 +110,9 @@ def _is_address(host: str) -> bool:
 
 def new_key() -> str:
     """A key that what we send is signed with, as PEM."""
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+
     key = ec.generate_private_key(ec.SECP256R1())
     return key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode()
 
@@ -123,7 +125,7 @@ def public_key(pem: str) -> str:
 def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]:
     """The headers of a message to this address. Of two with one `topic` that wait for a device the
     push service keeps the later one. `subject` is who answers for us: an address."""
-    import jwt  # late: it brings what signs
+    import jwt
 
     key, parts = _private(pem), urlsplit(endpoint)
     claims = {
@@ -143,7 +145,8 @@ def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]
 
 def encrypted(subscription: Subscription, payload: bytes) -> bytes:
     """The body of a message, which that browser alone can read."""
-    import http_ece  # late: as above
+    import http_ece
+    from cryptography.hazmat.primitives.asymmetric import ec
 
     body: bytes = http_ece.encrypt(
         payload,
@@ -161,11 +164,16 @@ def decoded(text: str) -> bytes:
 
 
 def _private(pem: str) -> ec.EllipticCurvePrivateKey:
+    from cryptography.hazmat.primitives.asymmetric import ec
+    from cryptography.hazmat.primitives.serialization import load_pem_private_key
+
     key = load_pem_private_key(pem.encode(), None)
     assert isinstance(key, ec.EllipticCurvePrivateKey), "we make no others"
     return key
 
 
 def _point(key: ec.EllipticCurvePrivateKey) -> str:
+    from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+
     point = key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
     return base64.urlsafe_b64encode(point).rstrip(b"=").decode()

@@ -214,6 +214,7 @@ async def serve(
                     with noted(listening.running(services[default].journal, origins)):
                         ready(Serving(origins[0], pairing.new_code(Worth(SCOPES)), tuple(services)))
                         await stop.wait()
+                    gate.stop()
         finally:
             await tokens.aclose()
 

@@ -16,6 +16,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 NORMAL: Final = 1000
 POLICY: Final = 1008
+GOING_AWAY: Final = 1001
 """Codes with which a connection is closed; RFC 6455, 7.4.1."""
 
 
