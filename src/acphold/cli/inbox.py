@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
+from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, Item, Source, item_of
 from acphold.cli.journals import exists
 from acphold.cli.servers import add_server, server_of
 from acphold.cli.ssh import add_host
@@ -21,7 +22,6 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
-from acphold.cli.waiting import LOOK_SECONDS, NOTHING, Item, Source, item_of
 from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
 

@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from acphold.agents.capabilities import ALL_AGENTS
 from acphold.cli.ask_person import Person
 from acphold.cli.command_line import Exit
+from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, Item, Reading, Source
 from acphold.cli.journals import path_of
-from acphold.cli.waiting import LOOK_SECONDS, NOTHING, Item, Reading, Source
 from acphold.errors import ConnectionLostError, UnknownSessionError
 from acphold.history.timeline import ToolCall
 from acphold.screen.answers import PersonAnswers

@@ -10,7 +10,7 @@ from acphold.history.entries import PROMPT, TURN_END, Entry, Segment
 from acphold.history.fold import Fold, Summary
 from acphold.history.raw_update import CHUNK_STARTS
 from acphold.journal.journal import READ_BYTES, PageBack
-from acphold.journal.settling import PIECE_BYTES, going_on
+from acphold.journal.settlement import PIECE_BYTES, going_on
 
 END: Final = (1 << 32) - 1
 """No entry has a higher number."""

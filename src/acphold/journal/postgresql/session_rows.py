@@ -18,7 +18,7 @@ from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionE
 from acphold.history.entries import PROMPT, TURN_END, Entry
 from acphold.history.fold import fold
 from acphold.history.raw_update import storable
-from acphold.journal import packing, settling
+from acphold.journal import packing, settlement
 from acphold.journal.journal import Listed, NewSession, Origin, RowChange, RowChanges, SessionRow
 from acphold.journal.location import resolved_folder
 from acphold.journal.postgresql import segments
@@ -299,9 +299,9 @@ def outcomes(line: Line, session_ids: Iterable[str]) -> dict[str, bytes | None]:
 def unsettled(line: Line, session_id: str, settled: int) -> int:
     """The messages behind `settled`: of a turn that runs, or that a crash has cut off."""
     rows = segments.Of(line, session_id)
-    before = settling.context(rows.read_back(settled, settling.CONTEXT_SEGMENTS))
+    before = settlement.context(rows.read_back(settled, settlement.CONTEXT_SEGMENTS))
     entries = (entry for one in rows.read(settled, UNSETTLED_BYTES) for entry in one.entries())
-    return settling.messages(fold(entries, before)) - settling.messages(before)
+    return settlement.messages(fold(entries, before)) - settlement.messages(before)
 
 
 # -- links ------------------------------------------------------------------------------------

@@ -11,12 +11,12 @@ from typing import Final
 
 from acphold.history.entries import PastEntry, in_segments
 from acphold.history.fold import SessionState
-from acphold.journal import packing, settling, token_reports
+from acphold.journal import packing, settlement, token_reports
 from acphold.journal.journal import Lease, RowChange
 from acphold.journal.postgresql import leases, segments, session_rows
 from acphold.journal.postgresql.leases import CHANGED
 from acphold.journal.postgresql.migrations import Line
-from acphold.journal.settling import PIECE_BYTES, Piece, Settled
+from acphold.journal.settlement import PIECE_BYTES, Piece, Settled
 
 _COUNTS: Final = ", ".join(token_reports.COUNTS)
 
@@ -26,7 +26,7 @@ def settled_state(line: Line, session_id: str) -> Settled:
     row = line.execute(
         "SELECT summary FROM acphold.summaries WHERE session_id = %s", (session_id,)
     ).fetchone()
-    return Settled() if row is None else settling.decode_settled(row[0])
+    return Settled() if row is None else settlement.decode_settled(row[0])
 
 
 # -- settling ---------------------------------------------------------------------------------
@@ -122,9 +122,9 @@ def _settled(line: Line, session_id: str) -> bool:
 def _before(line: Line, lease: Lease, settled: int) -> SessionState:
     """The state at `settled`, as far as it counts for what comes behind it."""
     rows = segments.Of(line, lease.session_id)
-    return settling.going_on(
+    return settlement.going_on(
         settled_state(line, lease.session_id).summary,
-        settling.context(rows.read_back(settled, settling.CONTEXT_SEGMENTS)),
+        settlement.context(rows.read_back(settled, settlement.CONTEXT_SEGMENTS)),
     )
 
 
@@ -142,7 +142,7 @@ def _write(line: Line, session_id: str, piece: Piece) -> None:
     line.execute(
         "INSERT INTO acphold.summaries VALUES (%s, %s)"
         " ON CONFLICT (session_id) DO UPDATE SET summary = excluded.summary",
-        (session_id, settling.encode_settled(settled)),
+        (session_id, settlement.encode_settled(settled)),
     )
     line.execute(
         "UPDATE acphold.sessions SET settled_through = %(last)s,"

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from acphold.history.compaction import snapshots
 from acphold.history.fold import Fold
-from acphold.journal import settling
+from acphold.journal import settlement
 from acphold.journal.in_file import Repaired
 from acphold.journal.sqlite import deletion, search_index, segments, upkeep
 from acphold.journal.sqlite.connection import Connection, writing
@@ -61,7 +61,7 @@ class _Kept(Struct, frozen=True):
 
     through: int
     messages: int
-    state: settling.Settled | None
+    state: settlement.Settled | None
 
 
 def _recounted(connection: Connection, number: int) -> bool:
@@ -102,4 +102,4 @@ def _computed(connection: sqlite3.Connection, number: int, through: int) -> _Kep
         for entry in segment.entries():
             folding.add(entry)
     state = folding.state()
-    return _Kept(through, settling.messages(state), settling.Settled(state.summary(), newest))
+    return _Kept(through, settlement.messages(state), settlement.Settled(state.summary(), newest))

@@ -20,7 +20,7 @@ from acphold.history.entries import PROMPT, TURN_END, Entry
 from acphold.history.fold import SessionState, fold
 from acphold.history.raw_update import storable
 from acphold.history.times import now_ms
-from acphold.journal import packing, settling
+from acphold.journal import packing, settlement
 from acphold.journal.journal import NewSession, Origin, RowChange, RowChanges, SessionRow
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments
@@ -289,8 +289,8 @@ def outcomes(connection: sqlite3.Connection, session_ids: Iterable[str]) -> dict
 
 def context(connection: sqlite3.Connection, session: int, settled: int) -> SessionState:
     """The state just before: a chunk that came late belongs to a message that is counted."""
-    return settling.context(
-        segments.read_back(connection, session, settled, settling.CONTEXT_SEGMENTS)
+    return settlement.context(
+        segments.read_back(connection, session, settled, settlement.CONTEXT_SEGMENTS)
     )
 
 
@@ -299,7 +299,7 @@ def unsettled(connection: sqlite3.Connection, session: int, settled: int) -> int
     found = segments.read(connection, session, settled, UNSETTLED_BYTES)
     before = context(connection, session, settled)
     entries = (entry for segment in found for entry in segment.entries())
-    return settling.messages(fold(entries, before)) - settling.messages(before)
+    return settlement.messages(fold(entries, before)) - settlement.messages(before)
 
 
 # -- links ------------------------------------------------------------------------------------

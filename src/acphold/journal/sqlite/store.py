@@ -19,7 +19,7 @@ from acphold.errors import JournalBusyError, JournalError, LeaseLostError, Unkno
 from acphold.history.entries import Entry, PastEntry, Run, Segment, in_one
 from acphold.history.fold import Summary
 from acphold.history.times import now_ms
-from acphold.journal import packing, settling
+from acphold.journal import packing, settlement
 from acphold.journal.access import AccessToken, Deed, Share
 from acphold.journal.journal import (
     READ_BYTES,
@@ -393,7 +393,7 @@ class SqliteJournal:
             return upkeep.take_in(db, lease, past, change, link, instead=instead, release=release)
 
         lease.next_seq = await self._background.run(work) + 1
-        self._background.has_grown(settling.PIECE_BYTES)
+        self._background.has_grown(settlement.PIECE_BYTES)
 
     async def settle(
         self,
@@ -409,7 +409,7 @@ class SqliteJournal:
         self._settling += 1
         try:
             while await self._background.run(piece):
-                self._background.has_grown(settling.PIECE_BYTES)
+                self._background.has_grown(settlement.PIECE_BYTES)
             compacted()
             await self._background.in_pieces(lambda db: search_index.index(db, lease.number))
             old = now_ms() - packing.OLD_MS

@@ -21,7 +21,7 @@ from acphold.history.fold import SessionState, Summary
 from acphold.history.times import now_ms
 from acphold.journal import packing, stored_history
 from acphold.journal.journal import Lease, PageBack, RowChange
-from acphold.journal.settling import (
+from acphold.journal.settlement import (
     PIECE_BYTES,
     Piece,
     Settled,

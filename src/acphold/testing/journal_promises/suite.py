@@ -16,12 +16,12 @@ from acphold.testing.journal_promises import (  # noqa: F401  importing them not
     access,
     common_appends,
     history,
+    leases,
     links,
     lists,
-    owning,
     search,
     sessions,
-    settling,
+    settlement,
     usage,
 )
 from acphold.testing.journal_promises.promise import PROMISED
