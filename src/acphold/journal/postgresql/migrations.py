@@ -182,7 +182,14 @@ _TABLES: Final = (
     "CREATE INDEX deeds_by_token ON acphold.deeds (token, id)",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES,)
+_SIZES: Final = (
+    # How many words a document has, however often: the best of them are found by it.
+    "ALTER TABLE acphold.documents ADD COLUMN size integer NOT NULL DEFAULT 0",
+    "UPDATE acphold.documents SET size ="
+    " (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(words))",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _SIZES)
 
 VERSION: Final = len(MIGRATIONS)
 """The version of the journals that this release writes."""

@@ -20,18 +20,15 @@ from acphold.journal import token_reports
 from acphold.journal.hits import Held, hit, patterns_of, terms
 from acphold.journal.journal import SearchHit, Sought
 from acphold.journal.location import resolved_folder
-from acphold.journal.postgresql import segments, upkeep
+from acphold.journal.postgresql import ranking, segments, upkeep
 from acphold.journal.postgresql.migrations import Line
-from acphold.journal.postgresql.words import query, vectors
+from acphold.journal.postgresql.words import phrases, query, vectors
 from acphold.journal.stored_history import tail
 from acphold.journal.words_in_memory import Tokenizer, fitting
 from acphold.journal.words_in_memory import query as fts5_query
 
 PIECE_BYTES: Final = 256 << 10
 """How much history is put in at once (beyond one segment)."""
-
-RANKED_AT_MOST: Final = 10_000
-"""Of how many hits, the newest, `rank` takes the best."""
 
 TAILED_AT_MOST: Final = 20
 """The newest sessions of which the ends are looked at that are not settled."""
@@ -71,10 +68,11 @@ def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled:
     ]
     rows: list[tuple[Any, ...]] = []
     latest = 0
-    for (entry, _), vector in zip(said, vectors(tokenizer, [w for _, w in said]), strict=True):
+    found_words = vectors(tokenizer, [words for _, words in said])
+    for (entry, _), (vector, size) in zip(said, found_words, strict=True):
         latest = max(latest, entry.at)  # in the order of the session, whatever the clock did
         if vector:
-            rows.append((session_id, entry.seq, latest, vector))
+            rows.append((session_id, entry.seq, latest, vector, size))
     usage = token_reports.reports(found)
     with line.transaction(), line.cursor() as cursor:
         cursor.execute(
@@ -84,8 +82,8 @@ def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled:
         )
         if cursor.rowcount:  # else another process was quicker, or the session was deleted
             cursor.executemany(
-                "INSERT INTO acphold.documents (session_id, seq, at, words)"
-                " VALUES (%s, %s, %s, %s::tsvector) ON CONFLICT DO NOTHING",
+                "INSERT INTO acphold.documents (session_id, seq, at, words, size)"
+                " VALUES (%s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
                 rows,
             )
             upkeep.keep_usage(line, session_id, usage)
@@ -117,19 +115,13 @@ _FOUND: Final = """
     WHERE words @@ %(query)s::tsquery AND documents.at >= %(since)s {asked}
 """
 
-_NEWEST: Final = f"""
-    SELECT {_HELD}, seq {_FOUND}
-    ORDER BY documents.at DESC, documents.number DESC LIMIT %(limit)s
-"""
+_NEWEST_FIRST: Final = "ORDER BY documents.at DESC, documents.number DESC"
 
-_BEST: Final = f"""
-    SELECT session_id, agent, cwd, title, archived, seq FROM (
-        SELECT {_HELD}, seq, documents.at, documents.number, words {_FOUND}
-        ORDER BY documents.at DESC, documents.number DESC LIMIT %(ranked)s
-    ) AS next_ones
-    ORDER BY ts_rank('{{{{1, 1, 1, 1}}}}', words, %(query)s::tsquery, 1) DESC, at DESC, number DESC
-    LIMIT %(limit)s
-"""
+_NEWEST: Final = f"SELECT {_HELD}, seq {_FOUND} {_NEWEST_FIRST} LIMIT %(limit)s"
+
+_RANKED: Final = (
+    f"SELECT documents.at, documents.number, size, words, {_HELD}, seq {_FOUND} {_NEWEST_FIRST}"
+)
 
 _TAILED: Final = f"""
     SELECT {_HELD}, settled_through FROM acphold.sessions
@@ -148,14 +140,13 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     if not found:
         return []
     with closing(Tokenizer()) as tokenizer:
-        wanted = query(tokenizer, found, sought.part)
-    if not wanted:
+        wanted = phrases(tokenizer, found)
+    if not all(wanted):
         return []
     values: dict[str, Any] = {
-        "query": wanted,
+        "query": query(wanted, sought.part),
         "since": sought.since,
         "limit": sought.limit,
-        "ranked": RANKED_AT_MOST,
         "agents": [*sought.agents],
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "session": sought.session_id,
@@ -171,10 +162,14 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     if sought.tenant is not None:
         asked += f" AND {_THERE_FOR}"
     patterns = patterns_of(found)
-    statement = (_BEST if sought.rank else _NEWEST).format(asked=asked)
+    if sought.rank:
+        ways = [way for term in wanted for way in term]
+        rows = ranking.best(line, ways, sought.part, _RANKED.format(asked=asked), values)
+    else:
+        rows = line.execute(_NEWEST.format(asked=asked), values).fetchall()
     indexed = [
         hit(Held(*row[:5]), entry, patterns, sought.part)
-        for row in line.execute(statement, values).fetchall()
+        for row in rows
         if (entry := _entry(line, row[0], row[5])) is not None
     ]
     if not sought.unsettled:

@@ -10,7 +10,7 @@ PostgreSQL knows places up to 16,383: a phrase that stands behind that in one en
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from acphold.history.words import Document, camel_parts, indexable, with_spaces
 from acphold.journal.hits import Term
@@ -26,43 +26,55 @@ _MOST_PLACES: Final = 255
 _LAST_PLACE: Final = 16_383
 
 
-def vectors(tokenizer: Tokenizer, said: Sequence[Document]) -> list[str]:
-    """Each document as the text of a `tsvector`."""
+def vectors(tokenizer: Tokenizer, said: Sequence[Document]) -> list[tuple[str, int]]:
+    """Each document as the text of a `tsvector`, and how many words it has."""
     parts = [getattr(document, part) for document in said for part in WEIGHTS]
     words = iter(tokenizer.words([indexable(text) for text in parts]))
     return [_vector(zip(WEIGHTS.values(), words, strict=False)) for _ in said]
 
 
-def _vector(parts: Iterable[tuple[str, list[str]]]) -> str:
+def _vector(parts: Iterable[tuple[str, list[str]]]) -> tuple[str, int]:
     places: dict[str, list[str]] = {}
-    place = 1
+    place, size = 1, 0
     for _, (weight, words) in zip(range(len(WEIGHTS)), parts, strict=False):
         for word in words:
             known = places.setdefault(word, [])
             if len(known) < _MOST_PLACES:
                 known.append(f"{min(place, _LAST_PLACE)}{weight}")
             place += 1
+        size += len(words)
         place += _GAP
-    return " ".join(f"'{word}':{','.join(known)}" for word, known in places.items())
+    return " ".join(f"'{word}':{','.join(known)}" for word, known in places.items()), size
 
 
-def query(tokenizer: Tokenizer, terms: Iterable[Term], part: str | None) -> str:
-    """The text of a `tsquery` for all of the terms; "" for one that nothing can fit."""
-    weight = WEIGHTS[part] if part is not None else ""
-    wanted: list[str] = []
+class Phrase(NamedTuple):
+    """Words in a row, the last of which may be the beginning of one."""
+
+    words: tuple[str, ...]
+    is_prefix: bool = False
+
+    def query(self, part: str | None) -> str:
+        """The text of a `tsquery` for it in a part of documents, or in all of them."""
+        marks = [WEIGHTS[part] if part is not None else ""] * len(self.words)
+        if self.is_prefix:
+            marks[-1] += "*"
+        quoted = (f"'{w}'" + (f":{m}" if m else "") for w, m in zip(self.words, marks, strict=True))
+        return f"({' <-> '.join(quoted)})"
+
+
+def phrases(tokenizer: Tokenizer, terms: Iterable[Term]) -> list[list[Phrase]]:
+    """Each term in the ways in which texts may have it: as it is written, and its parts in a row
+    where it is in `camelCase`. No way at all is one that nothing can fit."""
+    found: list[list[Phrase]] = []
     for term in terms:
         ways = [with_spaces(term.text)]
         if parts := camel_parts(term.text):
             ways.append(parts)
-        phrases: list[str] = []
-        for words in tokenizer.words(ways):
-            marks = [weight] * len(words)
-            if words and term.is_prefix:
-                marks[-1] += "*"
-            quoted = [f"'{w}'" + (f":{m}" if m else "") for w, m in zip(words, marks, strict=True)]
-            if quoted:
-                phrases.append(f"({' <-> '.join(quoted)})")
-        if not phrases:
-            return ""
-        wanted.append(f"({' | '.join(phrases)})")
-    return " & ".join(wanted)
+        words = tokenizer.words(ways)
+        found.append([Phrase(tuple(way), term.is_prefix) for way in words if way])
+    return found
+
+
+def query(wanted: Iterable[Iterable[Phrase]], part: str | None) -> str:
+    """The text of a `tsquery` for all of the terms."""
+    return " & ".join(f"({' | '.join(way.query(part) for way in ways)})" for ways in wanted)

@@ -1,0 +1,112 @@
+"""Which of the documents that have what is sought are the best: by the formula of FTS5's `bm25()`.
+
+PostgreSQL's `ts_rank` does not know how rare a word is, nor how long other documents are, and would
+put the same hits in another order than a journal in a file does.
+
+Source: sqlite.org, FTS5, "The bm25() function"; `fts5_aux.c` has its constants.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+from math import log
+from typing import Any, Final
+
+from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.words import WEIGHTS, Phrase
+
+RANKED_AT_MOST: Final = 10_000
+"""Of how many documents that fit, the newest, the best are taken: of each all words are read."""
+
+SAMPLE: Final = 20_000
+"""Of how many documents it is found out how long they are and how rare a phrase is; of a journal
+that has no more of them, of all."""
+
+_SATURATION: Final = 1.2
+_LENGTH: Final = 0.75
+_LEAST: Final = 1e-6
+
+Row = tuple[Any, ...]
+
+
+def best(
+    line: Line, phrases: Sequence[Phrase], part: str | None, fitting: str, values: dict[str, Any]
+) -> list[Row]:
+    """The best of what the statement `fitting` finds, `limit` of `values` at most: its columns are
+    `at`, `number`, `size` and `words`, then those that are returned."""
+    words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
+    counts = ", ".join(_counted(place, phrase, words) for place, phrase in enumerate(phrases))
+    found = line.execute(
+        f"WITH next_ones AS ({fitting} LIMIT %(ranked)s)"
+        f" SELECT ARRAY[{counts}]::float8[], next_ones.* FROM next_ones",
+        {**values, **dict(_named(phrases)), "ranked": RANKED_AT_MOST},
+    ).fetchall()
+    if not found:
+        return []
+    average, rarities = _measured(line, phrases, part, [row[0] for row in found])
+
+    def order(row: Row) -> tuple[float, int, int]:
+        counted, at, number, size = row[:4]
+        norm = _SATURATION * (1 - _LENGTH + _LENGTH * size / average)
+        score = 0.0
+        for count, rarity in zip(counted, rarities, strict=True):
+            score += rarity * (count * (_SATURATION + 1) / (count + norm))
+        return (-score, -at, -number)
+
+    return [row[5:] for row in nsmallest(values["limit"], found, key=order)]
+
+
+def _counted(place: int, phrase: Phrase, words: str) -> str:
+    """How often a phrase stands in a document, as SQL."""
+    last = len(phrase.words) - 1
+    names = [f"%(word_{place}_{number})s" for number in range(last + 1)]
+    fits = [f"lexeme = {name}" for name in names]
+    if phrase.is_prefix:
+        fits[last] = f"starts_with(lexeme, {names[last]})"
+    if not last:
+        counted = f"SELECT sum(cardinality(positions)) FROM unnest({words}) WHERE {fits[0]}"
+        return f"coalesce(({counted}), 0)"
+    starts = " UNION ALL ".join(
+        f"SELECT unnest(positions) - {number} FROM unnest({words}) WHERE {fit}"
+        for number, fit in enumerate(fits)
+    )
+    return (
+        f"(SELECT count(*) FROM (SELECT FROM ({starts}) AS found (start)"
+        f" GROUP BY start HAVING count(*) = {last + 1}) AS counted)"
+    )
+
+
+def _named(phrases: Sequence[Phrase]) -> Iterator[tuple[str, str]]:
+    for place, phrase in enumerate(phrases):
+        for number, word in enumerate(phrase.words):
+            yield f"word_{place}_{number}", word
+
+
+def _measured(
+    line: Line, phrases: Sequence[Phrase], part: str | None, found: Sequence[Sequence[float]]
+) -> tuple[float, list[float]]:
+    """How many words a document has, and how rare each of the phrases is.
+
+    A journal that has more than SAMPLE documents has as many as the database thinks.
+    """
+    fits = "".join(
+        f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
+        for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone moves no document
+    )
+    row = line.execute(
+        "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
+        f" WHERE oid = 'acphold.documents'::regclass){fits}"
+        f" FROM (SELECT size, words FROM acphold.documents LIMIT {SAMPLE}) AS page",
+        {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
+    ).fetchone()
+    assert row is not None
+    looked_at, average, guessed, *having = row
+    documents = looked_at if looked_at < SAMPLE else max(guessed, looked_at)
+    rarities = [1.0] * len(phrases)
+    for place, some in enumerate(having):
+        least = sum(bool(counts[place]) for counts in found)
+        among = max(some * documents / looked_at, least)
+        rarity = log((documents - among + 0.5) / (among + 0.5)) if among < documents else 0.0
+        rarities[place] = rarity if rarity > 0 else _LEAST
+    return average or 1.0, rarities
