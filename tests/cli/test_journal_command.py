@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from acphold.journal.packing import FRAME
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember
 
@@ -49,6 +52,23 @@ def test_sessions_that_differ_are_named_and_the_exit_code_says_it(
     assert done.code == 1
     assert done.err == "bb-2 differs in TO, and was left as it is there\n"
     assert done.out == "1 session copied, 0 brought up to date, 0 unchanged.\n"
+
+
+def test_a_session_that_is_damaged_is_left_out_and_told_and_the_others_are_copied(
+    two: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    with closing(sqlite3.connect(two, isolation_level=None)) as connection:
+        connection.execute(
+            "UPDATE segments SET raw = ? WHERE key = (SELECT min(key) FROM segments)",
+            (FRAME + b"nothing that was packed",),
+        )
+    copy = tmp_path / "copy.db"
+    done = acphold.run("journal", "copy", str(two), str(copy))
+    assert done.code == 1
+    (told,) = done.err.splitlines()
+    assert told.startswith("aa-1 cannot be read to its end, and was left out")
+    assert done.out == "1 session copied, 0 brought up to date, 0 unchanged.\n"
+    assert CommandLine(copy).run("show", "aa").code == 3
 
 
 def test_a_journal_is_not_copied_onto_itself(two: Path, acphold: CommandLine) -> None:

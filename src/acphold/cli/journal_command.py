@@ -17,7 +17,12 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 MOST_NAMED = 20
-"""Sessions that differ and are told by their ids: who has more of them knows why."""
+"""Sessions that are not copied and are told by their ids: who has more of them knows why."""
+
+NOT_COPIED: dict[Became, str] = {
+    "differs": "differs in TO, and was left as it is there",
+    "damaged": "cannot be read to its end, and was left out; `acphold doctor` says what is damaged",
+}
 
 
 def parser() -> Parser:
@@ -36,7 +41,8 @@ def journal(*, action: str, source: str, target: str) -> int:
     run. Each is read back and compared. What was broken off goes on where it was when it is called
     again; and called once more, it copies what has come since. Of a session that is open, what was
     said until its last turn ended is copied. What is in TO alone stays. Tokens, and what was done
-    by them, are not copied. The exit code is 1 where sessions differ, and are left as they are.
+    by them, are not copied. The exit code is 1 where sessions differ, and are left as they are, and
+    where one is damaged, and left out.
     """
     if source == target:
         raise UsageError("FROM and TO are the same journal")
@@ -48,7 +54,7 @@ def journal(*, action: str, source: str, target: str) -> int:
             f"{counted(left, 'session')} that somebody has open, with more behind the last turn "
             "that ended: call it again for the rest."
         )
-    return Exit.ERROR if became["differs"] else Exit.OK
+    return Exit.ERROR if became["differs"] or became["damaged"] else Exit.OK
 
 
 async def _copy(source: str, target: str) -> Counter[Became]:
@@ -61,12 +67,9 @@ async def _copy(source: str, target: str) -> Counter[Became]:
                 raise UsageError("FROM and TO are the same journal")
             with _Progress() as progress:
                 became = await copy_all(read, written, progress.told, progress.expect)
-            for session_id in progress.differ[:MOST_NAMED]:
-                print(
-                    visible(f"{session_id} differs in TO, and was left as it is there"),
-                    file=sys.stderr,
-                )
-            if (more := len(progress.differ) - MOST_NAMED) > 0:
+            for session_id, told in [*progress.not_copied.items()][:MOST_NAMED]:
+                print(visible(f"{session_id} {told}"), file=sys.stderr)
+            if (more := len(progress.not_copied) - MOST_NAMED) > 0:
                 print(f"and {counted(more, 'session')} more", file=sys.stderr)
             return became
         finally:
@@ -76,10 +79,10 @@ async def _copy(source: str, target: str) -> Counter[Became]:
 
 
 class _Progress:
-    """A bar on a terminal; nothing elsewhere. And which sessions differ."""
+    """A bar on a terminal; nothing elsewhere. And which sessions are not copied, and why."""
 
     def __init__(self) -> None:
-        self.differ: list[str] = []
+        self.not_copied: dict[str, str] = {}
         self._bar: Progress | None = None
         self._task: TaskID | None = None
         if sys.stderr.isatty():
@@ -104,7 +107,7 @@ class _Progress:
 
     def told(self, session_id: str, became: Became) -> None:
         """One of them is done."""
-        if became == "differs" and session_id not in self.differ:
-            self.differ.append(session_id)
+        if became in NOT_COPIED:
+            self.not_copied[session_id] = NOT_COPIED[became]
         if self._bar and self._task is not None:
             self._bar.advance(self._task)

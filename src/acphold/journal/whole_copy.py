@@ -26,11 +26,12 @@ from acphold.errors import (
     HeldElsewhereError,
     IllegibleNameError,
     LeaseLostError,
+    NotAJournalError,
     RewrittenError,
     SessionExistsError,
     UnknownSessionError,
 )
-from acphold.history.entries import TURN_END, PastEntry
+from acphold.history.entries import PROMPT, TURN_END, PastEntry
 from acphold.journal.access import Share
 from acphold.journal.copies import PIECE_BYTES
 from acphold.journal.journal import (
@@ -53,10 +54,10 @@ ROWS_AT_ONCE: Final = 200
 
 EVERY_SESSION: Final = ListFilter(include_unprompted=True, archived="include")
 
-Became: TypeAlias = Literal["new", "grown", "same", "left", "differs"]
+Became: TypeAlias = Literal["new", "grown", "same", "left", "differs", "damaged"]
 """What became of a session: copied; what was new of it was; nothing was new; somebody has it open,
 and all or the last turn of it is left for the next copy; it is another one there, or has a name
-that cannot be kept there, and was left."""
+that cannot be kept there, and was left; it cannot be read to its end, and was left out."""
 
 
 async def copy_all(
@@ -68,7 +69,7 @@ async def copy_all(
     """Copy and compare all sessions; how many became what.
 
     `told` is called behind each of them, `expect` with how many there are. May be ended at any
-    point: the next one goes on there. Raises JournalError where one of them cannot be used.
+    point: the next one goes on there. Raises JournalError where a journal cannot be used.
     """
     mark = (await source.changes(None)).last
     expect(await source.count())
@@ -122,6 +123,9 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
     except IllegibleNameError as error:
         log.warning("session %s cannot be kept there: %s", session_id, error)
         return "differs"
+    except NotAJournalError as error:
+        log.warning("session %s cannot be read: %s", session_id, error)
+        return "damaged"
     except (HeldElsewhereError, LeaseLostError, RewrittenError, SessionExistsError):
         return "left"
 
@@ -157,12 +161,16 @@ async def _bring(source: Journal, target: Journal, row: SessionRow, through: int
         raise HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
     lease = await target.acquire(session_id, owner.epoch, yields=True)
     try:
-        if there.last_seq < through and not await _goes_on(source, session_id, there.last_seq):
-            if is_whole:
+        end = there.last_seq
+        behind = await source.read(session_id, end, 1) if end < through else []
+        if behind and behind[0].first_seq <= end:
+            # The end of the copy was put together with what came behind it, so it is begun again.
+            if is_whole and not await _is_as_it_was(source, target, there, behind[0].first_seq - 1):
                 return "differs"
-            # One that was broken off, and put together there since: it is begun again.
             await target.delete(lease)
-            return await _create(source, target, row, through)
+            kept = _as_copied(row, there, through) if is_whole else row
+            became = await _create(source, target, kept, through)
+            return "grown" if is_whole else became
         await _fill(source, target, lease, row, there.last_seq, through)
     finally:
         await target.release(lease)
@@ -191,15 +199,22 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
     lease = await target.create(new, yields=True)
     try:
         await _fill(source, target, lease, row, 0, through)
+    except NotAJournalError:
+        await target.delete(lease)
+        raise
     finally:
         await target.release(lease)
     return "new"
 
 
-async def _goes_on(source: Journal, session_id: str, after: int) -> bool:
-    """Whether what is above `after` can be told without what is below."""
-    behind = await source.read(session_id, after, 1)
-    return not behind or behind[0].first_seq > after
+async def _is_as_it_was(source: Journal, target: Journal, there: SessionRow, same: int) -> bool:
+    """Whether nobody went on with the copy: up to the entry `same` it is what the source is, and
+    behind it nobody prompted."""
+    session_id = there.session_id
+    if await state_of(target, session_id, same) != await state_of(source, session_id, same):
+        return False
+    prompt = (await target.read_back(session_id, None, 1, kinds=[PROMPT])).entries
+    return not prompt or prompt[0].seq <= same
 
 
 async def _fill(

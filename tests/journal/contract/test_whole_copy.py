@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from acphold.errors import JournalUnavailableError
+from acphold.errors import JournalUnavailableError, NotAJournalError
 from acphold.history import Segment
 from acphold.journal import (
     Journal,
@@ -198,3 +198,71 @@ async def test_a_session_that_a_store_cannot_keep_is_told_and_the_others_are_cop
         assert await copied(source, target) == {"s1": "differs", "s2": "new"}
         await target.aclose()
     await source.aclose()
+
+
+async def test_the_end_of_a_crashed_session_that_is_put_together_later_is_copied_again(
+    journal: Journal, target: Journal
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    await prompted(journal, lease, "a")
+    await over(journal, lease)
+    lease = await journal.acquire("s1")
+    said = [chunk("agent_message", "outside of a "), chunk("agent_message", "turn")]
+    await append(journal, lease, turn("", *said)[1:-1])
+    await journal.release(lease)  # and not settled: its process was killed
+    assert await copied(journal, target) == {"s1": "new"}
+    await target.change("s1", RowChange(given="Mine"))
+
+    lease = await journal.acquire("s1")
+    await append(journal, lease, turn("", chunk("agent_message", ", and more"))[1:-1])
+    await journal.change(lease, RowChange(updated_at=1 << 50))
+    await over(journal, lease)
+    assert await copied(journal, target) == {"s1": "grown"}
+    assert await all_of(target, "s1") == await all_of(journal, "s1")
+    assert (await target.session("s1")).title == "Mine"
+    assert await copied(journal, target) == {"s1": "same"}
+
+
+async def test_one_that_went_on_in_the_copy_is_not_begun_again(
+    journal: Journal, target: Journal
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    await prompted(journal, lease, "a")
+    await over(journal, lease)
+    lease = await journal.acquire("s1")
+    await append(journal, lease, turn("", chunk("agent_message", "b"))[1:-1])
+    await journal.release(lease)
+    await copied(journal, target)
+    lease = await target.acquire("s1")
+    await prompted(target, lease)
+    await over(target, lease)
+    there = await all_of(target, "s1")
+
+    lease = await journal.acquire("s1")
+    await append(journal, lease, turn("", *[chunk("agent_message", "c")] * 9)[1:-1])
+    await journal.change(lease, RowChange(updated_at=1 << 50))
+    await over(journal, lease)
+    assert await copied(journal, target) == {"s1": "differs"}
+    assert await all_of(target, "s1") == there
+
+
+async def test_a_damaged_session_is_told_and_left_out_and_the_others_are_copied(
+    journal: Journal, target: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("s1", "s2"):
+        lease = await journal.create(NewSession(name, "a", "/w"))
+        for _ in range(3):
+            await prompted(journal, lease, "x" * 600_000)
+        await over(journal, lease)
+    real = journal.read
+
+    async def read(session_id: str, after: int, *given: object, **more: object) -> list[Segment]:
+        if session_id == "s1" and after:
+            raise NotAJournalError("a row is damaged")
+        return await real(session_id, after, *given, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(journal, "read", read)
+    assert await copied(journal, target) == {"s1": "damaged", "s2": "new"}
+    assert [row.session_id for row in await target.page(EVERYTHING)] == ["s2"]
+    monkeypatch.undo()
+    assert await copied(journal, target) == {"s1": "new", "s2": "same"}
