@@ -38,12 +38,15 @@ FIRST_PIECE, STALL, CPU_RATIO = Goal(150), Goal(50), Goal(1.2, ratio=True)
 class Streamed(Struct):
     """What one burst of turns came to; times in milliseconds, `cpu` in seconds.
 
+    `own_stall` is a stall without what was waited for a core, see `pulse`: on a machine that does
+    other things, too, this is what is the agent's own.
     `settling` is what is spent behind it: a session that rests is compacted and indexed.
     """
 
     first_piece: float
     cpu: float
     stall: float
+    own_stall: float
     settling: float
     grown: float
     """KiB of memory for each session that are there still once all turns are over."""
@@ -104,6 +107,7 @@ def _streamed(wire: Wire, ids: list[str], words: str, pieces: int) -> Streamed:
         first_piece=median(firsts.values()) * 1e3,
         cpu=after["cpu"],
         stall=after["stall"] * 1e3,
+        own_stall=after["own_stall"] * 1e3,
         settling=rested["cpu"],
         grown=(rested["rss"] - before["rss"]) / 1024 / SESSIONS,
     )
@@ -137,7 +141,8 @@ def _figures(what: str, taken: Mapping[str, list[Streamed]]) -> Iterator[Figure]
         for field, called, unit, goal in (
             ("first_piece", "first piece", "ms", FIRST_PIECE),
             ("cpu", "CPU of the agent", "s", CPU_RATIO),
-            ("stall", "longest stall", "ms", STALL),
+            ("stall", "longest stall by the clock", "ms", None),
+            ("own_stall", "longest stall with a core", "ms", STALL),
             ("settling", "CPU behind it", "s", None),
             ("grown", "kept of each turn", "KiB", None),
         ):

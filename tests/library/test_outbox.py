@@ -292,3 +292,71 @@ async def test_turns_that_end_behind_one_commit_end_by_and_by_too(
             await asyncio.sleep(0)
     assert len(ended_in) == len(crowd)
     assert max(map(ended_in.count, ended_in)) <= outboxes.ENDS_AT_ONCE
+
+
+def paused(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
+    """From now on each common commit is one that took long, and a pause lasts so long."""
+    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)
+    monkeypatch.setattr(outboxes, "PAUSES", 1e9)
+    monkeypatch.setattr(outboxes, "PAUSE_SECONDS", seconds)
+
+
+async def test_what_many_say_soon_after_a_long_commit_is_committed_together_behind_a_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paused(monkeypatch, 0.001)
+    journal = Journal()
+    crowd = several(journal, 3)
+    for piece in (b"1", b"2", b"3"):
+        for outbox in crowd:
+            await outbox.put(piece)
+        await soon()
+    async with asyncio.timeout(10):
+        while len(journal.updates) < 9:
+            await soon()
+    assert journal.together == [["s0", "s1", "s2"]] * 2
+    assert journal.commits[3:] == [("update", [b"2", b"3"])] * 3
+
+
+async def test_who_has_not_been_heard_in_its_turn_waits_for_no_pause(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    paused(monkeypatch, 60.0)
+    journal = Journal()
+    *others, late = several(journal, 3)
+    for outbox in others:
+        await outbox.put(b"1")
+    await soon()
+    for outbox in others:
+        await outbox.put(b"2")
+    with late.one_step():
+        await late.put(b"first")
+    await soon()
+    await late.put(b"second")
+    await soon()
+    assert journal.updates == [b"1", b"1", b"first"]
+    await late.finish()  # nor does the end of a turn
+    assert journal.updates == [b"1", b"1", b"first", b"second"]
+
+
+async def test_of_many_who_never_wait_a_few_go_on_in_each_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outboxes, "STEP_SECONDS", 0.0)  # each step has taken long
+    crowd = several(Journal(), 4 * outboxes.GO_ON_AT_ONCE)
+    said_in: list[int] = []
+    step = 0
+
+    async def flood(outbox: Outbox) -> None:
+        for number in range(6):
+            await outbox.put(b"x")
+            if number > 1:  # the first two are said before anybody is to wait
+                said_in.append(step)
+
+    floods = asyncio.gather(*map(flood, crowd))
+    async with asyncio.timeout(10):
+        while not floods.done():
+            step += 1
+            await asyncio.sleep(0)
+    assert len(said_in) == 4 * len(crowd)
+    assert max(map(said_in.count, said_in)) <= 3 * outboxes.GO_ON_AT_ONCE

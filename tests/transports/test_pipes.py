@@ -6,11 +6,14 @@ import asyncio
 import os
 import socket
 import time
+from collections.abc import Coroutine, Generator
 from pathlib import Path
+from types import coroutine
+from typing import Any
 
 import pytest
 
-from acphold.transports.pipes import PipeTransport
+from acphold.transports.pipes import LOW_WATER, READ_SIZE, PipeTransport
 
 
 def devnull() -> int:
@@ -153,3 +156,32 @@ async def test_a_peer_that_has_said_all_can_still_be_answered() -> None:
     await transport.aclose()
     assert os.read(answers, 100) == b"its answer"
     os.close(answers)
+
+
+@coroutine
+def counted(work: Coroutine[Any, Any, None], steps: list[None]) -> Generator[Any, Any, None]:
+    """Do `work`, and note each step that it takes."""
+    while True:
+        steps.append(None)
+        try:
+            awaited = work.send(None)
+        except StopIteration:
+            return
+        yield awaited
+
+
+async def test_who_waits_for_room_is_woken_only_once_there_is_room() -> None:
+    theirs, ours = os.pipe()
+    silent, open_end = os.pipe()
+    transport = PipeTransport(silent, ours)
+    transport.send(b"x" * 20 * LOW_WATER)
+    steps: list[None] = []
+    draining = asyncio.create_task(counted(transport.drain(), steps))
+    async with asyncio.timeout(10):
+        while not draining.done():
+            await asyncio.to_thread(os.read, theirs, READ_SIZE)
+            await asyncio.sleep(0)
+    assert len(steps) == 2
+    os.close(theirs)
+    await transport.aclose()
+    os.close(open_end)

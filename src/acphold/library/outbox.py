@@ -3,6 +3,10 @@
 Each is committed before anybody sees it. Those that are said in a row are committed together, and
 so are those that many sessions say in one moment: who says a thousand small things pays for a few
 commits, and nobody waits for more than the end of the step of the event loop that said them.
+
+Where hundreds of sessions go on and on, that commit alone takes longer than a step, and it takes so
+long for every session in it, however little that one has said. So it is paused behind it: only who
+has not been heard in its turn yet does not wait for the end of the pause.
 """
 
 from __future__ import annotations
@@ -36,6 +40,13 @@ STEP_SECONDS = 0.002
 """How long one step of the event loop may take until each author who says something lets the others
 run: one who never waits is not noticed by them."""
 
+GO_ON_AT_ONCE = 8
+"""Of the authors who never wait, so many go on in each step of the event loop."""
+
+PAUSES, PAUSE_SECONDS = 3, 0.05
+"""What many have said is committed a pause behind the last such commit that took longer than a
+step: so many times as long as that took, and no longer than a person sees."""
+
 ENDS_AT_ONCE = 16
 """Of the turns that end in one step of the event loop beyond that, so many end in each of the next:
 others may be at work in all of them."""
@@ -61,8 +72,11 @@ class Post:
         self.listener = listener
         self.breathe_at: float = inf
         self.ending: Turnstile = Turnstile(ENDS_AT_ONCE)
+        self._going_on = Turnstile(GO_ON_AT_ONCE)
         self._due: dict[Outbox, None] = {}
         self._is_called = False
+        self._pause_ends = 0.0
+        self._resuming: asyncio.TimerHandle | None = None
         self._tasks = EagerTasks()
 
     def step(self) -> None:
@@ -70,10 +84,10 @@ class Post:
         if not self._is_called:
             self._is_called = True
             self.breathe_at = monotonic() + STEP_SECONDS
-            asyncio.get_running_loop().call_soon(self._leave)
+            asyncio.get_running_loop().call_soon(self._step_ends)
 
     def call_for(self, outbox: Outbox) -> None:
-        """Behind this step, take what it holds then."""
+        """Behind this step, or the pause, take what it holds then."""
         self._due[outbox] = None
         if not self._is_called:
             self.step()
@@ -88,13 +102,37 @@ class Post:
         for outbox in outboxes:
             outbox.committing = task
 
+    async def breathe(self) -> None:
+        """Let others run."""
+        if len(self._due) > GO_ON_AT_ONCE or self._going_on.is_crowded:
+            await self._going_on.wait()
+        else:
+            await asyncio.sleep(0)
+
     def close(self) -> None:
         """Nothing more is said."""
+        if self._resuming is not None:
+            self._resuming.cancel()
         self._tasks.close()
 
-    def _leave(self) -> None:
-        due, self._due = self._due, {}
+    def _step_ends(self) -> None:
         self._is_called, self.breathe_at = False, inf
+        self._take_due()
+
+    def _pause_ended(self) -> None:
+        self._resuming = None
+        self._take_due()
+
+    def _take_due(self) -> None:
+        """Have all leave that is due, or in a pause what is the first of its turn."""
+        pause = self._pause_ends - monotonic()
+        self._leave([each for each in self._due if pause <= 0 or not each.is_heard])
+        if self._due and self._resuming is None:
+            self._resuming = asyncio.get_running_loop().call_later(pause, self._pause_ended)
+
+    def _leave(self, due: Sequence[Outbox]) -> None:
+        for outbox in due:
+            del self._due[outbox]
         several = [outbox for outbox in due if outbox.holds_updates_alone] if len(due) > 1 else ()
         if len(several) > 1:
             self.begin(self._commit([(each, each.taken()) for each in several]), *several)
@@ -106,6 +144,7 @@ class Post:
     async def _commit(self, said: Sequence[tuple[Outbox, Runs]]) -> None:
         """Commit what these have said: a run of updates each."""
         updates = [Updates(outbox.session_id, *runs[0]) for outbox, runs in said]
+        began = monotonic()
         try:
             heard = await self.listener.hear_together(updates)
         except Exception as exc:  # nobody awaits this task: who says something next is told
@@ -119,6 +158,9 @@ class Post:
                 outbox.begin(runs)
             elif outbox.holds_any:
                 outbox.wait_for_more()
+        ended = monotonic()
+        if (taken := ended - began) > STEP_SECONDS:
+            self._pause_ends = ended + min(PAUSES * taken, PAUSE_SECONDS)
 
 
 class Outbox:
@@ -132,13 +174,15 @@ class Outbox:
 
     Commits run in a task of their own, so that what was said before a cancellation is delivered,
     whoever is cancelled. `committing` is that task, while there is one; `failure` is what one
-    failed with, until somebody was told.
+    failed with, until somebody was told. `is_heard` is False from the beginning of a turn until
+    something of it leaves.
     """
 
     def __init__(self, session_id: str, post: Post) -> None:
         self.session_id = session_id
         self.committing: asyncio.Task[Any] | None = None
         self.failure: AcpholdError | None = None
+        self.is_heard = False
         self._post = post
         self._updates: list[bytes] = []
         self._runs: Runs = [(UPDATE, self._updates)]
@@ -200,7 +244,7 @@ class Outbox:
 
         A short turn is over by then, and what it said has left with its end.
         """
-        self._is_due = True
+        self._is_due, self.is_heard = True, False
         self._post.step()
         try:
             yield
@@ -212,7 +256,7 @@ class Outbox:
         """Wait until there is room, and let others run; raises what a commit failed with."""
         if self._bytes >= BATCH_BYTES or len(self._updates) >= BATCH_UPDATES:
             await self.flush()
-        await asyncio.sleep(0)
+        await self._post.breathe()
         self._raise()
 
     async def flush(self) -> None:
@@ -263,7 +307,7 @@ class Outbox:
 
     def taken(self) -> Runs:
         """All that it holds, to be committed."""
-        self._is_due = False
+        self._is_due, self.is_heard = False, True
         self._post.forget(self)
         held, self._updates, self._bytes = self._runs, [], 0
         self._runs = [(UPDATE, self._updates)]

@@ -228,7 +228,8 @@ class PipeTransport:
         del self._queue[:sent]
         if not self._queue:
             self._loop.remove_writer(sink.fd)
-        self._progress.set()
+        if len(self._queue) < LOW_WATER:  # hundreds may wait: each is woken where it can go on
+            self._progress.set()
 
     async def _queue_below(self, limit: int) -> None:
         """Wait until fewer than `limit` bytes are queued, or nobody can read them any more."""
