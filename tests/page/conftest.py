@@ -1,4 +1,7 @@
-"""The page of a real `acphold serve`, in a real browser, with the scripted agent behind it."""
+"""The page of a real `acphold serve`, in a real browser, with the scripted agent behind it.
+
+One server, one browser and one other client for all tests of a module: each has a session, and a
+device, of its own. Who kills the server, or counts devices, has a `served` of its own."""
 
 from __future__ import annotations
 
@@ -6,12 +9,18 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import (
+    Browser,
+    BrowserContext,
+    Dialog,
+    Page,
+    StorageState,
+    async_playwright,
+)
 
 import acphold
 from tests.editor import scripted_agent
@@ -27,6 +36,16 @@ FLAGS = [
     "--disable-sync",
 ]
 """A browser of root's, that asks nothing of the network."""
+
+OPENED = {
+    "modes": {
+        "currentModeId": "ask",
+        "availableModes": [{"id": "ask", "name": "Ask first"}, {"id": "code", "name": "Write"}],
+    }
+}
+"""What the agent says of each session that it opens."""
+
+INPUT = {"promptCapabilities": {"image": True, "embeddedContext": True}}
 
 OPTIONS = [
     {"optionId": "go", "name": "Go on", "kind": "allow_once"},
@@ -60,14 +79,22 @@ def ask(call: str = "t1", **tool: Any) -> dict[str, Any]:
     return {"ask": ["session/request_permission", request]}
 
 
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    """A server of this test's own."""
-    with serving(tmp_path, agent=tuple(scripted_agent())) as found:
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    """A server for the tests of a module."""
+    folder = tmp_path_factory.mktemp("served")
+    command = scripted_agent(capabilities=INPUT, opened=OPENED, log=str(folder / "log.jsonl"))
+    other = scripted_agent(info={"name": "other", "version": "1"})
+    settings = folder / "settings.toml"
+    settings.write_text(
+        f"[agents.scripted]\ncommand = {json.dumps(command)}\ncancel_grace = 2\n"
+        f"[agents.other]\ncommand = {json.dumps(other)}\n"
+    )
+    with serving(folder, agent=(), variables={"ACPHOLD_SETTINGS": str(settings)}) as found:
         yield found
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
     """Another client of it, that leaves what is asked to others."""
 
@@ -80,7 +107,7 @@ async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
         yield connected
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
     found = shutil.which("chromium")
     assert found, "the page is tried in Debian's `chromium`, which has to be installed"
@@ -90,7 +117,7 @@ async def browser() -> AsyncIterator[Browser]:
         await browser.close()
 
 
-@pytest_asyncio.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def device(browser: Browser) -> AsyncIterator[BrowserContext]:
     """A phone, or what is as small as one."""
     context = await browser.new_context(viewport={"width": 360, "height": 760})
@@ -99,18 +126,72 @@ async def device(browser: Browser) -> AsyncIterator[BrowserContext]:
     await context.close()
 
 
-@pytest_asyncio.fixture
-async def page(device: BrowserContext, served: Served) -> AsyncIterator[Page]:
+@pytest.fixture(scope="module")
+def paired() -> dict[str, StorageState]:
+    """What a device has once it is paired, by the address of the server."""
+    return {}
+
+
+@pytest.fixture
+def answers() -> list[str]:
+    """What a person answers to the dialogs that they expect, in this order."""
+    return []
+
+
+@pytest_asyncio.fixture(loop_scope="module")
+async def page(
+    device: BrowserContext,
+    served: Served,
+    paired: dict[str, StorageState],
+    answers: list[str],
+    wrong: list[str],
+) -> AsyncIterator[Page]:
     """The page on it, paired; whatever it complains of, or runs that is not its own, fails."""
     found = await device.new_page()
-    wrong: list[str] = []
-    found.on("pageerror", lambda error: wrong.append(str(error)))
-    found.on(
+    watch(found, wrong, answers)
+    if served.url in paired:
+        await device.add_cookies(cast("Any", paired[served.url]["cookies"]))
+        await found.goto(f"{served.url}/#/")
+    else:
+        await found.goto(f"{served.url}/#pair={served.pair}")
+    await found.get_by_role("link", name="New", exact=True).wait_for()
+    paired[served.url] = await device.storage_state()
+    yield found
+    assert wrong == []
+
+
+@pytest.fixture
+def wrong() -> list[str]:
+    """What went wrong in a page."""
+    return []
+
+
+def watch(page: Page, wrong: list[str], answers: list[str]) -> None:
+    """Note what a page complains of, and answer its dialogs."""
+
+    async def answer(dialog: Dialog) -> None:
+        if answers:
+            await dialog.accept(answers.pop(0))
+        else:
+            wrong.append(f"a dialog: {dialog.message}")
+            await dialog.dismiss()
+
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
         "console",
         lambda told: wrong.append(told.text) if "Content Security Policy" in told.text else None,
     )
-    found.on("dialog", lambda dialog: wrong.append(f"a dialog: {dialog.message}"))
-    await found.goto(f"{served.url}/#pair={served.pair}")
-    await found.get_by_role("link", name="New", exact=True).wait_for()
-    yield found
-    assert wrong == []
+    page.on("dialog", answer)
+
+
+async def opened(page: Page, session_id: str) -> None:
+    """The conversation is on the screen, and may be written in."""
+    await page.goto(f"{page.url.partition('#')[0]}#/session/{session_id}")
+    await page.get_by_role("textbox", name="Prompt").wait_for()
+
+
+async def typed(page: Page, words: str) -> None:
+    """Write a prompt, and send it."""
+    area = page.get_by_role("textbox", name="Prompt")
+    await area.fill(words)
+    await area.press("Enter")

@@ -6,32 +6,21 @@ import asyncio
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from playwright.async_api import BrowserContext, CDPSession, Page, Request, expect
 
 import acphold
 from tests.npm import installed
-from tests.page.conftest import ask, seen, steps
+from tests.page.conftest import ask, opened, seen, steps, typed
 from tests.web.conftest import Served
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
 
 AXE = "axe-core@4.14.1"
 
 SAID = steps({"say": "One **bold** word.\n\n```py\nprint(1)\n```\n"})
-
-
-async def opened(page: Page, session_id: str) -> None:
-    """The conversation is on the screen, and may be written in."""
-    await page.goto(f"{page.url.partition('#')[0]}#/session/{session_id}")
-    await page.get_by_role("textbox", name="Prompt").wait_for()
-
-
-async def typed(page: Page, words: str) -> None:
-    area = page.get_by_role("textbox", name="Prompt")
-    await area.fill(words)
-    await area.press("Enter")
 
 
 async def test_a_session_is_read_and_gone_on_with(
@@ -141,28 +130,6 @@ async def test_a_server_that_is_away_is_said_and_what_was_sent_meanwhile_arrives
     await expect(prompts).to_have_count(1)
 
 
-async def test_a_server_that_was_killed_is_said_and_comes_back_by_itself(
-    page: Page, served: Served
-) -> None:
-    served.process.kill()
-    await expect(page.locator(".away-bar")).to_contain_text("Not connected since", timeout=60_000)
-    # Where it was, as a service is started again.
-    port = served.url.rpartition(":")[2].strip("/")
-    served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
-    served.start_again()
-    await expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
-
-
-async def test_a_device_whose_token_is_revoked_is_told_to_pair_again(
-    page: Page, served: Served
-) -> None:
-    tokens = served.run("token", "list").splitlines()[1:]
-    (device,) = [line.split()[0] for line in tokens if "Chrome on" in line]
-    served.run("token", "revoke", device)
-    await expect(page.get_by_role("heading", name="Pair this device")).to_be_visible(timeout=60_000)
-    assert await page.locator("a.session").count() == 0
-
-
 async def test_a_tab_that_was_frozen_has_all_that_came_meanwhile_once(
     page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
@@ -248,6 +215,7 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answ
         "navigator.serviceWorker.ready.then((it) => it.getNotifications())"
         ".then((all) => all.map((it) => [it.title, it.body, it.data]))"
     )
+
     await push('{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}')
     await page.evaluate(seen(f"() => {shown}.then((all) => all.length === 1)"))
     assert await page.evaluate(shown) == [["T", "Run it", "#/session/s%2F1@7"]]
@@ -279,3 +247,51 @@ async def test_no_screen_is_too_narrow_for_what_is_on_it(
             await page.screenshot(path=tmp_path / f"{name}-{width}-{scheme}.png")
     session.cancel()
     await turn
+
+
+BROKEN: list[dict[str, Any]] = [
+    {"sessionUpdate": "plan", "entries": "none"},
+    {"sessionUpdate": "plan", "entries": [None, 5]},
+    {"sessionUpdate": "tool_call", "toolCallId": "b1", "title": {}, "content": "a text"},
+    {"sessionUpdate": "tool_call", "toolCallId": "b2", "title": "Two", "locations": 5},
+    {"sessionUpdate": "tool_call", "toolCallId": "b3", "title": "Three", "content": [None, 1, {}]},
+    {
+        "sessionUpdate": "tool_call",
+        "toolCallId": "b4",
+        "title": "Four",
+        "content": [{"type": "diff", "path": None, "newText": {}}],
+        "rawInput": [[]],
+    },
+    {"sessionUpdate": "agent_message_chunk", "content": None},
+    {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": {"a": 1}}},
+    {"sessionUpdate": "agent_message_chunk", "content": {"type": "image", "data": 5}},
+    {"sessionUpdate": "agent_message_chunk", "content": {"type": "resource", "resource": None}},
+    {"sessionUpdate": "available_commands_update", "availableCommands": [None, {"name": 5}]},
+    {"sessionUpdate": "config_option_update", "configOptions": [None, {"options": 5}]},
+    {"sessionUpdate": "current_mode_update", "currentModeId": {}},
+    {"sessionUpdate": "subagent_update", "sessionId": None, "title": {}, "state": []},
+    {"sessionUpdate": "compaction_update", "compactionId": None, "summary": 5},
+    {"sessionUpdate": "session_info_update", "title": {"a": 1}, "_meta": 5},
+    {"sessionUpdate": "usage_update", "used": "much"},
+    {"sessionUpdate": "of tomorrow", "content": []},
+]
+"""Updates that are not what the schema says."""
+
+
+async def test_what_is_broken_is_said_in_its_place_and_breaks_nothing_around_it(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    for _ in range(2):  # as it comes, and as it is read from the journal
+        broken = [{"update": each} for each in BROKEN]
+        await typed(page, steps({"say": "before"}, *broken, {"say": "behind"}))
+        await expect(page.locator(".said").last).to_contain_text("behind")
+        for tool in await page.locator("details.tool > summary").all():
+            await tool.click()
+        await expect(page.locator("details.tool[open]")).not_to_have_count(0)
+        await page.get_by_role("textbox", name="Prompt").fill("/")
+        await page.reload()
+        await opened(page, session.id)
+    await typed(page, steps({"say": "Still here."}))
+    await expect(page.locator(".said", has_text="Still here.")).to_be_visible()

@@ -1,4 +1,5 @@
-// Views that few look at, loaded when somebody does; what they share with the page it lends them.
+// What few need, loaded when somebody does; what views share with the page it lends them.
+export { attachment } from "./model/attachments.js";
 export { Decisions } from "./view/decisions.js";
 export { Find } from "./view/find.js";
 export { FormView, PageView } from "./view/form.js";

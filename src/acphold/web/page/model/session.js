@@ -7,7 +7,7 @@
 // server cannot go on from there (a turn was put in order meanwhile), the end is read anew.
 import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
-import { end, entries, session as rowOf } from "../wire/pages.js";
+import { end, entries, read, session as rowOf } from "../wire/pages.js";
 import * as sends from "./sends.js";
 import { Timeline } from "./timeline.js";
 
@@ -38,6 +38,9 @@ const SCREEN = 4000;
  * @property {"kept" | "sent" | "arrived" | "begun" | "again" | "failed"} state  `again`: it had begun when the connection was lost
  * @property {string} [error]
  */
+
+/** The place of what comes now. @returns {import("./timeline.js").Place} */
+const now = (seq = 0) => ({ seq, at: new Date().toISOString() });
 
 export class Session {
   timeline = new Timeline();
@@ -175,14 +178,15 @@ export class Session {
     setTimeout(() => (this.#frameMs = performance.now() - begun));  // behind what draws it
     const due = this.#pending;
     this.#pending = [];
-    const at = new Date().toISOString();
     for (const params of due) {
       const seq = params._meta?.["acphold/seq"] ?? 0;
-      const place = { seq, at };
-      if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
-      else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
-      else if (params.update?._meta?.["acphold/begun"]) this.#begun(place);
-      else this.timeline.add(params.update ?? {}, place);
+      const place = now(seq);
+      this.timeline.take(place, () => {
+        if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
+        else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
+        else if (params.update?._meta?.["acphold/begun"]) this.#begun(place);
+        else this.timeline.add(params.update ?? {}, place);
+      });
       if (seq) this.#position = seq;
     }
     if (this.isAtEnd && this.timeline.items.length > MOST_ITEMS * 1.5) {
@@ -202,6 +206,8 @@ export class Session {
   wasAsked(request, method, params) {
     const id = params._meta?.["acphold/question"] ?? String(request);
     const earlier = this.asked.value.find((each) => each.id === id);
+    this.#flush();  // what was told before it stands before it
+    this.timeline.asked(id, method, params, now());
     if (earlier?.result) {
       // It was answered, and the answer was lost on its way: it is given again, nobody is asked.
       this.#server.answer(request, earlier.result);
@@ -211,7 +217,15 @@ export class Session {
 
   /** A question is not asked any more: somebody else has answered, or it is over. @param {number | string} request */
   wasWithdrawn(request) {
-    this.asked.value = this.asked.value.filter((each) => each.request !== request);
+    const over = this.asked.value.find((each) => each.request === request);
+    if (!over) return;
+    this.asked.value = this.asked.value.filter((each) => each !== over);
+    /** @param {any} told */
+    const find = (told) => told.decisions.find((/** @type {any} */ each) => each.id === over.id);
+    void read("/inbox/history", { session: this.id, limit: 50 }).then(find).catch(() => {}).then((found) => {
+      this.timeline.answered({ question: over.id, outcome: found?.how ?? "No longer asks", client: found?.client }, now());
+      this.#changed();
+    });
   }
 
   /** @param {Asked} asked */
@@ -224,6 +238,8 @@ export class Session {
     const sent = sends.newId();
     const marked = { ...result, _meta: { "acphold/sent": { id: sent } } };
     this.#put({ ...asked, state: "answering", result: marked, sent });
+    this.timeline.answered({ question: asked.id, outcome: "answered", result }, now());
+    this.#changed();
     this.#server.answer(asked.request, marked);
     // Whoever reads in order has read it once it answers what was asked behind it.
     void this.#server.ping().then((isHeard) => {
@@ -282,8 +298,8 @@ export class Session {
         },
       );
     void this.#server.ping().then((isHeard) => {
-      const now = this.sending.value.find((each) => each.kept.id === kept.id);
-      if (isHeard && now?.state === "sent") this.#state(kept, "arrived");
+      const sent = this.sending.value.find((each) => each.kept.id === kept.id);
+      if (isHeard && sent?.state === "sent") this.#state(kept, "arrived");
     });
   }
 
@@ -303,7 +319,7 @@ export class Session {
     const sending = this.sending.value.find((each) => each.kept.id === kept.id);
     if (sending?.state === "begun") {
       const outcomes = /** @type {Record<string, string>} */ ({ cancelled: "cancelled", refusal: "refused", max_tokens: "limited", max_turn_requests: "limited" });
-      this.timeline.endTurn(outcomes[stopReason] ?? "completed", undefined, { seq: 0, at: new Date().toISOString() });
+      this.timeline.endTurn(outcomes[stopReason] ?? "completed", undefined, now());
     }
     this.#over(kept);
     this.#changed();

@@ -55,8 +55,23 @@ export class Timeline {
   /** @type {Map<string, Compaction>} */
   #compactions = new Map();
 
+  /** Take what came: what cannot be read is said in its place. @param {Place} place @param {() => void} what */
+  take(place, what) {
+    try {
+      what();
+    } catch (error) {
+      console.error(error);
+      this.#note("error", "Something came that this page cannot read.", undefined, place);
+    }
+  }
+
   /** An entry of the journal. @param {import("../wire/pages.js").Entry} entry */
-  addEntry({ seq, kind, at, update }) {
+  addEntry(entry) {
+    this.take(entry, () => this.#addEntry(entry));
+  }
+
+  /** @param {import("../wire/pages.js").Entry} entry */
+  #addEntry({ seq, kind, at, update }) {
     const place = { seq, at };
     if (kind === "update" || kind === "terminal") this.add(update, place);
     else if (kind === "params") this.add(update.update ?? {}, place);
@@ -66,8 +81,8 @@ export class Timeline {
       this.#author = "";
     } else if (kind === "turn_end") this.#end(update, place);
     else if (kind === "settings") this.#settings(update);
-    else if (kind === "question") this.#asked(update.id, update.method, update.params, place);
-    else if (kind === "answer") this.#answered(update, place);
+    else if (kind === "question") this.asked(update.id, update.method, update.params, place);
+    else if (kind === "answer") this.answered(update, place);
     else if (kind === "child") this.#saidInChild(update, place);
   }
 
@@ -104,7 +119,7 @@ export class Timeline {
         this.#announce(update, place);
         break;
       case "available_commands_update":
-        this.state.commands = update.availableCommands ?? [];
+        this.state.commands = (update.availableCommands ?? []).filter(Boolean);
         break;
       case "current_mode_update":
         if (this.state.modes) this.state.modes = { ...this.state.modes, currentModeId: update.currentModeId };
@@ -225,6 +240,8 @@ export class Timeline {
     const author = _meta?.["acphold/client"]?.name ?? "";
     // Without that mark there is only the agent's word for it that the user said it.
     const isTold = !String(messageId ?? "").startsWith("acphold-");
+    // Of a turn that was completed nobody else is told its end.
+    if (!isTold && last) this.endTurn("completed", undefined, place);
     this.#put({ kind: "prompt", messageId, content: [content], author, isTold, ...base(place) });
   }
 
@@ -293,8 +310,8 @@ export class Timeline {
     if (configOptions) this.state.options = configOptions;
   }
 
-  /** @param {string} id @param {string} method @param {any} params @param {Place} place */
-  #asked(id, method, params, place) {
+  /** A person is asked. @param {string} id @param {string} method @param {any} params @param {Place} place */
+  asked(id, method, params, place) {
     if (this.#questions.has(id)) return;
     /** @type {Question} */
     const question = { kind: "question", id, method, params: params ?? {}, ...base(place) };
@@ -302,9 +319,9 @@ export class Timeline {
     this.#put(question);
   }
 
-  /** @param {any} answer @param {Place} place */
-  #answered(answer, place) {
-    this.#asked(String(answer.question), "", {}, place);
+  /** What came of it. @param {any} answer @param {Place} place */
+  answered(answer, place) {
+    this.asked(String(answer.question), "", {}, place);
     const question = this.#questions.get(String(answer.question));
     if (!question) return;
     question.answer = answer;

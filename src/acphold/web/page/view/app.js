@@ -3,6 +3,7 @@
 import { useEffect } from "preact/hooks";
 import { Away } from "./away.js";
 import { Conversation } from "./conversation.js";
+import { Guard } from "./guard.js";
 import { Home } from "./home.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
@@ -28,7 +29,7 @@ export function App({ desk, problem }) {
     <div class=${`panes ${isOpen ? "has-open" : ""}`}>
       <${Home} desk=${desk} current=${name === "session" ? id : ""} isAll=${!isOpen} />
       ${name === "session"
-        ? html`<${Conversation} key=${id} desk=${desk} id=${id} seq=${seq} />`
+        ? html`<${Guard} key=${id}><${Conversation} desk=${desk} id=${id} seq=${seq} /><//>`
         : isOpen
           ? html`<${Later} key=${name} name=${LATER_VIEWS[name]} desk=${desk} />`
           : html`<aside class="plain nothing" aria-label="Nothing is open"><p class="aside">Choose a session, or begin one.</p></aside>`}

@@ -1,9 +1,9 @@
 // Where the next prompt is written: commands behind `/`, files behind `@`, pictures and files of
 // this device, modes and options. A draft is kept as it is typed.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { attachment } from "../model/attachments.js";
 import { draft, keepDraft } from "../model/sends.js";
 import { line } from "../model/text.js";
+import { Guard } from "./guard.js";
 import { html } from "./html.js";
 
 const coarse = matchMedia("(pointer: coarse)");
@@ -13,6 +13,8 @@ export function Composer({ session, isRunning, paths }) {
   const [text, setText] = useState("");
   const [files, setFiles] = useState(/** @type {{name: string, content: any}[]} */ ([]));
   const [problem, setProblem] = useState("");
+  const [isStopping, setStopping] = useState(false);
+  useEffect(() => setStopping(false), [isRunning]);
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
   const state = session.timeline.state;
   const can = session.introduction.value?.agentCapabilities?.promptCapabilities ?? {};
@@ -46,6 +48,7 @@ export function Composer({ session, isRunning, paths }) {
   const attach = async (chosen) => {
     for (const file of chosen) {
       try {
+        const { attachment } = await import(LATER);
         const content = await attachment(file, can);
         setFiles((was) => [...was, { name: file.name, content }]);
       } catch (error) {
@@ -78,16 +81,17 @@ export function Composer({ session, isRunning, paths }) {
       (each, at) => html`<li>${line(each.name, 40)} <button type="button" aria-label=${`Leave out ${line(each.name)}`} onClick=${() => setFiles((was) => was.filter((_, other) => other !== at))}>×</button></li>`,
     )}</ul>`}
     ${problem && html`<p class="bad" role="alert">${problem}</p>`}
+    ${isStopping && html`<p class="aside" role="status">Stopping…</p>`}
     <div class="row">
       <label class="attach" title="Add a picture or a file"><span class="away">Add a picture or a file</span>
         <input type="file" multiple class="away" onChange=${(/** @type {any} */ event) => (void attach([...event.target.files]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
       <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
         onInput=${(/** @type {any} */ event) => write(event.target.value)} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
-      ${isRunning && html`<button type="button" class="stop" onClick=${() => session.cancel()} title="Stop the turn that runs"><span class="away">Stop</span></button>`}
+      ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the turn that runs"><span class="away">Stop</span></button>`}
       ${(!isRunning || text.trim() || files.length > 0) && html`<button type="submit" class="send" disabled=${!text.trim() && files.length === 0} title="Send"><span class="away">Send</span></button>`}
     </div>
-    <${Choices} session=${session} />
+    <${Guard}><${Choices} session=${session} /><//>
   </form>`;
 }
 
@@ -117,6 +121,7 @@ function suggestions(text, commands, paths) {
 
 /** Modes and options. @param {{session: import("../model/session.js").Session}} props */
 function Choices({ session }) {
+  void session.changes.value;  // another device, or the agent, may have chosen
   const [problem, setProblem] = useState("");
   const { modes, options = [] } = session.timeline.state;
   /** @param {Promise<void>} choosing */

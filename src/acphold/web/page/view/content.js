@@ -27,7 +27,7 @@ const fileName = (uri) => line(String(uri ?? "a file").replace(/^file:\/\//, "")
 /** @param {{data: string, mimeType: string}} props */
 function Picture({ data, mimeType }) {
   const url = useBlob(data, mimeType);
-  return url && html`<a class="picture" href=${url} target="_blank"><img src=${url} alt="A picture" loading="lazy" /></a>`;
+  return url && html`<a class="picture" href=${url} target="_blank"><img src=${url} alt="A picture" /></a>`;
 }
 
 /** @param {{data: string, mimeType: string}} props */

@@ -3,6 +3,7 @@ import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import { baseName, called, line, visible } from "../model/text.js";
 import { Composer } from "./composer.js";
 import { Entries } from "./entries.js";
+import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { SessionMenu } from "./session_menu.js";
@@ -58,9 +59,9 @@ function Questions({ session, who }) {
   return session.asked.value.map((asked) =>
     later.includes(asked.id)
       ? html`<button type="button" class="later" key=${asked.id} onClick=${() => setLater((was) => was.filter((each) => each !== asked.id))}>${who} waits for your answer</button>`
-      : html`<${QuestionView} key=${asked.id} asked=${asked} who=${who} call=${session.timeline.tool(asked.params.toolCall?.toolCallId)?.fields}
+      : html`<${Guard} key=${asked.id}><${QuestionView} asked=${asked} who=${who} call=${session.timeline.tool(asked.params.toolCall?.toolCallId)?.fields}
           answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined}
-          later=${() => setLater((was) => [...was, asked.id])} />`,
+          later=${() => setLater((was) => [...was, asked.id])} /><//>`,
   );
 }
 

@@ -11,6 +11,7 @@ export function DiffView({ diff, isOneColumn = false }) {
   const [isWide, setWide] = useState(wide.matches);
   useEffect(() => {
     const look = () => setWide(wide.matches);
+    look();  // it may have changed since it was drawn
     wide.addEventListener("change", look);
     return () => wide.removeEventListener("change", look);
   }, []);

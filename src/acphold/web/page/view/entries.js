@@ -4,6 +4,7 @@ import { useState } from "preact/hooks";
 import { line, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
 import { ContentView } from "./content.js";
+import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { place, sessionPlace } from "./places.js";
 import { ProseView } from "./prose.js";
@@ -27,7 +28,7 @@ class Entry extends Component {
     const { item, isInside } = /** @type {{item: Item, isInside: boolean}} */ (/** @type {any} */ (this.props));
     // A place in a sub-agent is one of the session around it.
     const id = item.seq && !isInside ? `e${item.seq}` : undefined;
-    return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined}>${drawn(item)}</div>`;
+    return html`<div class=${`entry of-${item.kind}`} id=${id} data-seq=${item.seq || undefined}><${Guard}>${drawn(item)}<//></div>`;
   }
 }
 
@@ -108,7 +109,7 @@ function DecisionView({ item }) {
   if (!answer) return html`<p class="decision open"><b>Asks</b> ${asked || "for leave"}</p>`;
   const chosen = answer.result?.outcome?.optionId;
   const option = params.options?.find((/** @type {any} */ each) => each.optionId === chosen);
-  const how = HOW[option?.kind ?? answer.result?.action] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
+  const how = HOW[option?.kind ?? answer.result?.action ?? answer.outcome] ?? (chosen === undefined ? line(answer.outcome) : "Answered");
   const isRefusal = /^reject|decline|cancel/.test(option?.kind ?? answer.result?.action ?? answer.outcome ?? "");
   return html`<p class=${`decision ${isRefusal ? "refused" : ""}`}><b>${how}</b> ${option && !HOW[option.kind] ? line(option.name) : ""} ${asked} ${answer.client && html`<span>in ${line(answer.client, 40)}</span>`}</p>`;
 }

@@ -2,6 +2,7 @@
 import { useState } from "preact/hooks";
 import { baseName, called, line } from "../model/text.js";
 import { ago } from "../model/times.js";
+import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
 import { QuestionView } from "./question.js";
@@ -27,7 +28,7 @@ export function Inbox({ desk, current }) {
   const others = waiting.filter((each) => later.includes(each.id));
   return html`<section class="inbox" aria-labelledby="waits">
     <h2 id="waits">Waits for you${now.length > 1 ? html` <span>${now.length}</span>` : ""}</h2>
-    <ul>${now.map((each) => html`<li key=${each.id}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /></li>`)}</ul>
+    <ul>${now.map((each) => html`<li key=${each.id}><${Guard}><${Waiting} desk=${desk} waiting=${each} later=${() => toggle(each.id)} /><//></li>`)}</ul>
     ${others.length > 0 && html`<details><summary>Later <span>${others.length}</span></summary><ul>${others.map(
       (each) => html`<li key=${each.id}><button type="button" class="later" onClick=${() => toggle(each.id)}>${line(each.asks, 120)} · ${called(each.title)}</button></li>`,
     )}</ul></details>`}

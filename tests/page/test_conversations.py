@@ -1,0 +1,249 @@
+"""A conversation as it is read: what was done, by whom, and how one finds one's way in it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import re
+import struct
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.async_api import BrowserContext, Page, expect
+
+import acphold
+from tests.page.conftest import ask, opened, steps, typed
+from tests.web.conftest import Served
+
+pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
+
+
+def picture(width: int, height: int) -> str:
+    """A PNG of one colour."""
+    rows = b"".join(b"\0" + b"\x20\x60\xa0" * width for _ in range(height))
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    head = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    parts = chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
+    return base64.b64encode(b"\x89PNG\r\n\x1a\n" + parts).decode()
+
+
+def call(id_: str, title: str, kind: str, status: str = "completed", **more: Any) -> dict[str, Any]:
+    """A step: a tool call."""
+    told = {"toolCallId": id_, "title": title, "kind": kind, "status": status, **more}
+    return {"update": {"sessionUpdate": "tool_call", **told}}
+
+
+def text(words: str) -> dict[str, Any]:
+    """What a call has produced."""
+    return {"type": "content", "content": {"type": "text", "text": words}}
+
+
+TERMINAL = (
+    "one\ntwo\n10%\r50%\r100%\n\x1b[31mFAILED\x1b[0m test_zone\n"
+    "\x1b[38;5;208morange\x1b[0m\n\x1b[1m20 passed\x1b[0m, 1 failed"
+)
+PLAN = [
+    {"content": "Read it", "status": "completed", "priority": "high"},
+    {"content": "Mend it", "status": "in_progress", "priority": "high"},
+]
+DIFF = {"type": "diff", "path": "/w/a.py", "oldText": "one\ntwo\n", "newText": "one\n2\n3\n"}
+CHILD = {"title": "Explorer", "description": "Find all readers.", "state": "running"}
+SAID_IN_IT = {"type": "text", "text": "There are **more** of them."}
+ALL_THAT_IT_DOES = (
+    {"think": "I should look first."},
+    {"update": {"sessionUpdate": "plan", "entries": PLAN}},
+    call("r", "Read a.py", "read", locations=[{"path": "/w/src/a.py", "line": 7}]),
+    call("e", "Edit a.py", "edit", content=[DIFF]),
+    call("x", "Run the tests", "execute", "failed", content=[text(TERMINAL)]),
+    call("s", "Look elsewhere", "think", "in_progress"),
+    {
+        "update": {
+            "sessionUpdate": "subagent_update",
+            "sessionId": "child",
+            "_meta": {"own": {"parentToolUseId": "s"}},
+            **CHILD,
+        }
+    },
+    {
+        "line": json.dumps(
+            {
+                "jsonrpc": "2.0",
+                "method": "session/update",
+                "params": {
+                    "sessionId": "child",
+                    "update": {"sessionUpdate": "agent_message_chunk", "content": SAID_IN_IT},
+                },
+            }
+        )
+    },
+    {
+        "update": {
+            "sessionUpdate": "agent_message_chunk",
+            "content": {"type": "image", "mimeType": "image/png", "data": picture(40, 20)},
+        }
+    },
+    {"say": "See `src/a.py` and [the rest](https://example.org/docs)."},
+)
+
+
+async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps(*ALL_THAT_IT_DOES))
+    await opened(page, session.id)
+    sheet = page.locator(".sheet")
+    # Thoughts are folded, the plan is not while there is something to do.
+    thought = sheet.locator("details.thought")
+    await expect(thought.locator(".prose")).to_have_count(0)
+    await thought.locator("summary").click()
+    await expect(thought.locator(".prose")).to_have_text("I should look first.")
+    await expect(sheet.locator("details.plan[open]")).to_contain_text("1 of 2")
+    await expect(sheet.locator("details.plan li.in_progress")).to_have_text("Mend it")
+    # A command shows its last lines; opened, all of them, in their colours.
+    run = sheet.locator("details.tool", has_text="the tests")
+    await expect(run.locator("pre.last")).to_have_text(
+        "FAILED test_zone\norange\n20 passed, 1 failed"
+    )
+    await expect(run.get_by_role("img", name="failed")).to_be_visible()
+    await run.locator("summary").first.click()
+    shown = run.locator(".output pre")
+    await expect(shown).to_have_text(
+        "one\ntwo\n100%\nFAILED test_zone\norange\n20 passed, 1 failed"
+    )
+    colours = "(of) => of.map((it) => getComputedStyle(it).color)"
+    red, orange, plain = [
+        (await run.locator(".output span", has_text=word).evaluate_all(colours))[0]
+        for word in ("FAILED", "orange", "one")
+    ]
+    assert len({red, orange, plain}) == 3
+    # A file is text, an address tells where it leads.
+    await sheet.locator("details.tool", has_text="Read").locator("summary").click()
+    await expect(sheet.locator(".places .path")).to_have_text("src/a.py:7")
+    await expect(sheet.locator(".prose", has_text="the rest")).to_contain_text("(example.org)")
+    # A picture is shown from its own bytes.
+    image = sheet.locator("img")
+    await expect(image).to_have_attribute("src", re.compile("^blob:"))
+    assert await image.evaluate("(it) => [it.naturalWidth, it.naturalHeight]") == [40, 20]
+    # A sub-agent is under the call that made it.
+    maker = sheet.locator("details.tool", has_text="Look elsewhere")
+    await expect(maker.locator("details.child")).to_have_count(1)
+    await maker.locator("summary").first.click()
+    await maker.locator("details.child > summary").click()
+    await expect(maker.locator("details.child .prose strong")).to_have_text("more")
+    await expect(sheet.locator("details.child")).to_have_count(1)
+    # An edit: two columns where there is room for them.
+    edit = sheet.locator("details.tool", has_text="Edit")
+    await expect(edit.locator(".sum").first).to_have_text(re.compile(r"\+2\s+.1"))
+    await edit.locator("summary").click()
+    await expect(edit.locator("tr.removed td").last).to_have_text("two")
+    await expect(edit.locator("table.two")).to_have_count(0)
+    await page.set_viewport_size({"width": 1440, "height": 900})
+    await expect(edit.locator("table.two .half.added").first).to_have_text("2")
+    before, after = [
+        await edit.locator(f"table.two .half.{which}").first.bounding_box()
+        for which in ("removed", "added")
+    ]
+    assert before is not None
+    assert after is not None
+    assert before["x"] + before["width"] <= after["x"]
+    assert before["y"] == after["y"]
+
+
+async def test_it_says_who_prompted_and_how_each_turn_ended(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await session.prompt(steps({"say": "Well."}))
+    await session.prompt(steps({"say": "Too much."}, {"stop": "max_tokens"}))
+    with pytest.raises(acphold.AcpholdError):
+        await session.prompt(steps({"error": {"code": -32000, "message": "no quota left"}}))
+    await opened(page, session.id)
+    prompts = page.locator("article.prompt header")
+    await expect(prompts).to_have_count(3)
+    await expect(prompts.first).to_contain_text("in acphold")
+    await typed(page, steps({"say": "Said here."}))
+    await expect(prompts.last).to_contain_text("You")
+    await expect(page.locator("hr.end")).to_have_count(2)
+    await expect(page.locator(".ending.limited")).to_have_text("Ended at a limit")
+    await expect(page.locator(".ending.failed")).to_contain_text("no quota left")
+
+
+async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
+    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
+) -> None:
+    await device.grant_permissions(["clipboard-read", "clipboard-write"], origin=served.url)
+    session = await agent.new_session(cwd=tmp_path)
+    for number in range(3):
+        words = "\n\n".join(f"Line {line} of {number}." for line in range(60))
+        await session.prompt(steps({"say": f"A needle, number {number}.\n\n{words}\n\n"}))
+    await session.prompt(steps({"say": "```py\nprint('taken')\n```"}))
+    await opened(page, session.id)
+    # The prompt before, and the one before that.
+    seen = page.locator("article.prompt")
+    await expect(seen.last).to_be_in_viewport()
+    await page.get_by_label("To the prompt before").click()
+    await expect(seen.nth(2)).to_be_in_viewport()
+    await page.get_by_label("To the end").click()
+    await expect(seen.last).to_be_in_viewport()
+    # Words, from the end to the beginning.
+    await page.get_by_label("More").click()
+    await page.get_by_role("button", name="Find", exact=True).click()
+    field = page.get_by_label("Find in this session")
+    await expect(field).to_be_focused()
+    await field.fill("a needle, number")
+    for number, place in ((2, "1 of 6"), (2, "2 of 6")):
+        await page.keyboard.press("Enter")
+        await expect(page.locator("search.find output")).to_have_text(place)
+        await expect(page.locator(".entry.found")).to_contain_text(f"number {number}")
+        await expect(page.locator(".entry.found")).to_be_in_viewport()
+    assert await page.evaluate("CSS.highlights.get('found').size") == 1
+    await page.keyboard.press("Escape")
+    await expect(field).to_have_count(0)
+    # A link to a place, in another tab.
+    link = await seen.nth(1).locator("a.when").get_attribute("href")
+    assert link is not None
+    assert re.search(r"@\d+$", link)
+    other = await device.new_page()
+    await other.goto(f"{served.url}/{link}")
+    await expect(other.locator("article.prompt").nth(1)).to_be_in_viewport()
+    await other.close()
+    # What is copied.
+    await page.get_by_label("To the end").click()
+    await page.locator(".code .copy").click()
+    assert await page.evaluate("navigator.clipboard.readText()") == "print('taken')\n"
+    await page.get_by_label("More").click()
+    await page.get_by_role("button", name="Copy a link").click()
+    assert (await page.evaluate("navigator.clipboard.readText()")).endswith(session.id)
+
+
+async def test_two_devices_agree_on_what_is_asked_answered_chosen_and_said(
+    page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path, served: Served
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    turn = session.prompt(steps(ask(title="Run it"), {"say": "Both saw it."}))
+    other = await device.new_page()
+    for each in (page, other):
+        await each.goto(f"{served.url}/#/session/{session.id}")
+        await each.locator(".asking section.question").wait_for()
+    await other.get_by_label("Mode").select_option("code")
+    await expect(page.get_by_label("Mode")).to_have_value("code")
+    await page.get_by_role("button", name="Go on").click()
+    for each in (page, other):
+        await expect(each.locator("section.question")).to_have_count(0)
+        await expect(each.locator(".said", has_text="Both saw it.")).to_be_visible()
+        await expect(each.locator(".decision")).to_contain_text("Allowed")
+    await asyncio.wait_for(turn, 30)
+    await typed(other, steps({"say": "Said in the other."}))
+    await expect(page.get_by_text("Said in the other.", exact=True)).to_be_visible()
+    for each in (page, other):
+        await expect(each.locator("article.prompt")).to_have_count(2)
+        await expect(each.locator("hr.end")).not_to_have_count(0)
