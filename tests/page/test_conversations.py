@@ -191,7 +191,7 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     seen = page.locator("article.prompt")
     await expect(seen.last).to_be_in_viewport()
     await page.get_by_label("To the prompt before").click()
-    await expect(seen.nth(2)).to_be_in_viewport()
+    await expect(page.locator("article.prompt", has_text="number 2")).to_be_in_viewport()
     await page.get_by_label("To the end").click()
     await expect(seen.last).to_be_in_viewport()
     # Words, from the end to the beginning.
@@ -209,12 +209,13 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await page.keyboard.press("Escape")
     await expect(field).to_have_count(0)
     # A link to a place, in another tab.
-    link = await seen.nth(1).locator("a.when").get_attribute("href")
+    second = "article.prompt:has-text('number 1')"
+    link = await page.locator(second).locator("a.when").get_attribute("href")
     assert link is not None
     assert re.search(r"@\d+$", link)
     other = await device.new_page()
     await other.goto(f"{served.url}/{link}")
-    await expect(other.locator("article.prompt").nth(1)).to_be_in_viewport()
+    await expect(other.locator(second)).to_be_in_viewport()
     await other.close()
     # What is copied.
     await page.get_by_label("To the end").click()

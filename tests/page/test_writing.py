@@ -77,7 +77,7 @@ async def test_a_prompt_has_commands_files_of_the_session_and_those_of_the_devic
     await page.get_by_role("button", name="Send").click()
     shown = page.locator("article.prompt").last.locator("img")
     await expect(shown).to_be_visible()
-    await page.wait_for_function("(it) => it.naturalWidth > 0", arg=await shown.element_handle())
+    await shown.evaluate("(it) => it.decode()")
     assert await shown.evaluate("(it) => [it.naturalWidth, it.naturalHeight]") == [1568, 784]
 
 

@@ -62,7 +62,7 @@ export class Session {
   /** Items at the beginning of the timeline that are not drawn yet: what is seen is drawn first. */
   undrawn = signal(0);
   /** Whether what comes may push out what was before: somebody reads at the end. */
-  isAtEnd = true;
+  isAtEnd = signal(true);
 
   /** @type {Map<string, () => void>} */
   #whenOver = new Map();
@@ -189,7 +189,7 @@ export class Session {
       });
       if (seq) this.#position = seq;
     }
-    if (this.isAtEnd && this.timeline.items.length > MOST_ITEMS * 1.5) {
+    if (this.isAtEnd.value && this.timeline.items.length > MOST_ITEMS * 1.5) {
       const { length } = this.timeline.items;
       const first = this.timeline.trim(MOST_ITEMS);
       this.undrawn.value = Math.max(0, this.undrawn.value - (length - this.timeline.items.length));

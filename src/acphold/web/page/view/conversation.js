@@ -84,15 +84,15 @@ function Reading({ session, seq }) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const top = useRef(/** @type {HTMLDivElement | null} */ (null));
   const sheet = useRef(/** @type {HTMLDivElement | null} */ (null));
-  const [isAtEnd, setAtEnd] = useState(!seq);
+  const isAtEnd = session.isAtEnd.value;
   const moved = useRef(0);
   const changes = session.changes.value;
   const before = session.before.value;
   const undrawn = session.undrawn.value;
   const toEnd = () => session.timeline.items.length > 0 && box.current?.scrollTo({ top: box.current.scrollHeight });
 
+  useLayoutEffect(() => void (session.isAtEnd.value = !seq), []);
   useLayoutEffect(() => {
-    session.isAtEnd = isAtEnd;
     if (isAtEnd && !seq) toEnd();
   }, [changes, session.asked.value, isAtEnd]);
   // What is above is read, and drawn, before anybody gets there.
@@ -109,14 +109,14 @@ function Reading({ session, seq }) {
   // changes: who reads the end still reads it.
   useEffect(() => {
     if (!box.current) return undefined;
-    const watch = new ResizeObserver(() => session.isAtEnd && toEnd());
+    const watch = new ResizeObserver(() => session.isAtEnd.value && toEnd());
     watch.observe(box.current);
     if (sheet.current) watch.observe(sheet.current);
     return () => watch.disconnect();
   }, []);
   useEffect(() => {
     if (!seq || session.status.value !== "ready") return;
-    setAtEnd(false);
+    session.isAtEnd.value = false;
     void session.reach(seq).then(() => requestAnimationFrame(() => show(seq)));
   }, [seq, session.status.value]);
 
@@ -124,7 +124,7 @@ function Reading({ session, seq }) {
     const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
     const isNear = scrollHeight - scrollTop - clientHeight < NEAR;
     // Only a person leaves the end: a page moves what is in it by itself, too.
-    if (isNear || performance.now() - moved.current < HAND_MS) setAtEnd(isNear);
+    if (isNear || performance.now() - moved.current < HAND_MS) session.isAtEnd.value = isNear;
     if (!isNear && performance.now() - moved.current < HAND_MS) moved.current = performance.now();
   };
   const move = () => void (moved.current = performance.now());
@@ -133,7 +133,7 @@ function Reading({ session, seq }) {
       <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
       <${Entries} items=${session.timeline.items.slice(undrawn)} version=${changes} /></div>
     </div>
-    ${!isAtEnd && html`<button type="button" class="to-end" onClick=${() => (setAtEnd(true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
+    ${!isAtEnd && html`<button type="button" class="to-end" onClick=${() => ((session.isAtEnd.value = true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
   </div>`;
 }
 
@@ -146,7 +146,7 @@ async function toPrompt(session) {
     await session.goUp();
     await new Promise(requestAnimationFrame);
   }
-  box?.dispatchEvent(new WheelEvent("wheel"));  // it is a person who wants to leave the end
+  session.isAtEnd.value = false;
   (above() ?? box?.querySelector(".of-prompt"))?.scrollIntoView({ block: "start" });
 }
 

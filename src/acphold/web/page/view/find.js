@@ -42,7 +42,7 @@ export function Find({ session, done }) {
         return;
       }
       setTold("Looking further back…");
-      session.isAtEnd = false;
+      session.isAtEnd.value = false;
       await session.loadOlder();
       if (session.before.value === before) return;
     }
@@ -64,10 +64,10 @@ export function Find({ session, done }) {
 /** @param {import("../model/session.js").Session} session @param {number} key @param {string} sought */
 function show(session, key, sought) {
   session.undrawn.value = 0;
+  session.isAtEnd.value = false;
   requestAnimationFrame(() => {
     const place = session.timeline.items.findIndex((item) => item.key === key);
     const entry = document.querySelectorAll(".sheet > .entry")[place];
-    document.querySelector(".entries")?.dispatchEvent(new WheelEvent("wheel"));  // a person leaves the end
     mark(entry, sought);
     entry?.scrollIntoView({ block: "center" });
   });
