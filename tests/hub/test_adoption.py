@@ -13,12 +13,19 @@ from acphold.errors import RemoteError
 from acphold.hub import adoption
 from acphold.hub.adoption import Adoption
 from acphold.journal import NewSession
+from acphold.journal.postgresql import leases
 from acphold.transports.runtime_folder import is_running
 from tests.editor import DEADLINE, Refused, open_params
 from tests.hub.shared import Shared, said, shared
 from tests.owners import left_by_killed
 
 TOLD = [said("What is it?", "user_message_chunk"), said("It is that.")]
+
+
+@pytest.fixture
+def forgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who has ended is not waited for: in a database it might come back."""
+    monkeypatch.setattr(leases, "SILENT_SECONDS", 0.0)
 
 
 def holding(house: Shared, **listed: Any) -> None:
@@ -64,6 +71,7 @@ async def test_a_second_load_while_the_agent_replays_gets_the_whole_of_it_too(
         assert [method for method, _ in house.agent.asked].count("session/load") == 1
 
 
+@pytest.mark.usefixtures("forgets")
 async def test_one_of_two_processes_that_find_a_half_adopted_session_adopts_it(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -196,6 +204,7 @@ async def test_what_another_process_adopts_behind_the_first_look_is_loaded_all_t
         assert two.text() == "It is that."
 
 
+@pytest.mark.usefixtures("forgets")
 async def test_what_a_process_that_died_has_half_adopted_is_adopted_anew(journal: Path) -> None:
     async with shared(journal) as house:
         await left_by_killed(journal, NewSession("theirs", "puppet", "/"), said("half"))

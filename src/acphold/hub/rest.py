@@ -173,4 +173,5 @@ class Rest:
             self.settle_now()
         if (settling := self._settling) is not None:
             await asyncio.wait({settling}, timeout=seconds)
-            settling.cancel()
+            settling.cancel()  # it ends behind the piece that it is at
+            await asyncio.wait({settling}, timeout=seconds)

@@ -24,7 +24,7 @@ from acphold.errors import (
     ReadOnlyJournalError,
 )
 from acphold.journal import At, Gone, Journal
-from acphold.journal.postgresql import database
+from acphold.journal.postgresql import database, upkeep
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun, entries_of
 from tests.postgresql import Databases, Server
@@ -74,6 +74,35 @@ async def test_work_goes_on_when_its_connections_are_closed(location: str) -> No
             cut_off(location)
             assert len(await raws(journal)) == number + 1
         assert await raws(journal) == [b"0", b"1", b"2", b"3", b"4"]
+
+
+async def test_settling_that_is_cancelled_ends_behind_the_piece_that_it_is_at(
+    location: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces = 0
+
+    def piece(*_: object) -> bool:
+        nonlocal pieces
+        pieces += 1
+        return True  # there is more, for ever
+
+    monkeypatch.setattr(upkeep, "settle_piece", piece)
+    async with opened(location) as journal:
+        lease = await begun(journal)
+        settling = asyncio.create_task(journal.settle(lease, 1))
+        async with asyncio.timeout(60):
+            while not pieces:  # noqa: ASYNC110
+                await asyncio.sleep(0)
+            settling.cancel()
+            await asyncio.wait([settling])
+        assert settling.cancelled()
+
+
+async def test_a_journal_that_is_closed_makes_no_connection_any_more(location: str) -> None:
+    async with opened(location) as journal:
+        await begun(journal)
+    with pytest.raises(JournalUnavailableError, match="is closed"):
+        await journal.session("s1")
 
 
 class Swallowing:

@@ -165,11 +165,14 @@ class _Lines:
         self._threads = threads
         self._bound = bound
         self._executor: ThreadPoolExecutor | None = None
+        self._is_closed = False
         self._own = threading.local()
         self._open: set[Line] = set()
         self._failed_at = -PATIENCE_SECONDS
 
     def submit(self, work: Callable[[Line], T]) -> Future[T]:
+        if self._is_closed:  # nobody would close a connection that is made now
+            raise JournalUnavailableError(f"the journal in {self._database.name} is closed")
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, "acphold journal")
         return self._executor.submit(self._do, work)
@@ -210,6 +213,7 @@ class _Lines:
         return line
 
     async def aclose(self) -> None:
+        self._is_closed = True
         if (executor := self._executor) is None:
             return
         self._executor = None

@@ -295,7 +295,7 @@ class PostgresqlJournal:
         *,
         apart: Collection[int] = (),
     ) -> None:
-        while await self._slowly(lambda line: upkeep.settle_piece(line, lease, through, apart)):
+        while await self._piece(lambda line: upkeep.settle_piece(line, lease, through, apart)):
             pass
         compacted()
         from acphold.journal.postgresql import search  # late: it takes a moment
@@ -303,7 +303,7 @@ class PostgresqlJournal:
         await self._in_pieces(lambda line: search.index(line, lease.session_id))
         # One piece of what lags behind: by and by all of it is caught up with.
         await self._in_pieces(search.index, 0)
-        await self._slowly(
+        await self._piece(
             lambda line: upkeep.pack_piece(
                 line, lease.session_id, upkeep.now(line) - packing.OLD_MS
             )
@@ -419,7 +419,7 @@ class PostgresqlJournal:
             session_id = upkeep.newest_unpacked(line)
             return session_id is not None and upkeep.pack_piece(line, session_id, None)
 
-        while await self._slowly(piece):
+        while await self._piece(piece):
             if time.monotonic() >= deadline:
                 break
         return await self._look(upkeep.unpacked_sessions)
@@ -518,6 +518,12 @@ class PostgresqlJournal:
         """What comes of work that takes its time, with transactions of its own."""
         return await self._database.run(work, slow=True)
 
+    async def _piece(self, work: Callable[[Line], T]) -> T:
+        """The same, for one of many: who is cancelled goes behind it, and begins no other."""
+        done = await self._slowly(work)
+        await asyncio.sleep(0)
+        return done
+
     async def _write(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
         """What comes of some work in a transaction: all or nothing."""
 
@@ -545,7 +551,7 @@ class PostgresqlJournal:
         def piece(line: Line) -> bool:
             return any(True for _ in islice(work(line), 1))
 
-        while await self._slowly(piece) and time.monotonic() < deadline:
+        while await self._piece(piece) and time.monotonic() < deadline:
             pass
 
 
