@@ -28,7 +28,7 @@ from acphold.journal.owners import Owner
 from acphold.rpc import NotificationReceived, Peer, connected
 from acphold.rpc.request import Request
 from acphold.schema import encode
-from acphold.transports.addresses import are_here, connect, is_node, unix_address
+from acphold.transports.addresses import connect, is_node, unix_address
 from acphold.transports.runtime_folder import is_background, is_held, sockets
 from acphold.transports.unix import pid_at
 
@@ -110,13 +110,20 @@ async def live_sessions() -> Live:
 
 async def live_at_nodes(journal: Owners) -> Live:
     """Those of the processes on other machines with the same journal, which are asked beside each
-    other; nothing where this machine is no node."""
+    other; nothing where this machine is no node.
+
+    Containers are machines here, whichever kernel they share: what is passed over are those alone
+    whose sockets `live_sessions` finds.
+    """
     if not is_node():
         return {}
+    beside_us: set[str] = set()
+    with suppress(RuntimeFolderError, OSError):
+        beside_us = {unix_address(path) for path in sockets()}
     asking = [
         asyncio.create_task(_presence_at(owner), name="ask node")
         for owner in await journal.owners()
-        if not are_here(owner.addresses)
+        if beside_us.isdisjoint(owner.addresses)
     ]
     return {
         session.session_id: (session, process)

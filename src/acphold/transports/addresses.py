@@ -60,14 +60,14 @@ def _here(addresses: Iterable[str]) -> list[str]:
 
 def are_here(addresses: Iterable[str]) -> bool:
     """Whether the process that these lead to is on this machine, where silence is not the
-    network's."""
-    return bool(_here(addresses))
+    network's. One in a container beside us has our kernel, and a socket in folders of its own."""
+    return any(map(os.path.exists, _here(addresses)))
 
 
 def can_be_tried(addresses: Iterable[str]) -> bool:
     """Whether any of them leads somewhere from here: else that nobody is met there says nothing."""
     addresses = tuple(addresses)
-    return are_here(addresses) or (is_node() and any(map(is_url, addresses)))
+    return bool(_here(addresses)) or (is_node() and any(map(is_url, addresses)))
 
 
 def pid_at(addresses: Iterable[str]) -> int | None:
