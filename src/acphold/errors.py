@@ -51,6 +51,7 @@
     │   └── UnknownTerminalError   never made here, or released                  -32002
     └── JournalError               what is remembered
         ├── JournalUnavailableError  read-only, full, gone, no such folder
+        │   ├── NoJournalError       the database is there, and none was made in it yet
         │   ├── JournalBusyError     another program holds it; worth another try
         │   └── ReadOnlyJournalError it lies where nothing can be written; it can be read
         ├── NotAJournalError         a file, but not one of ours, or a torn one
@@ -530,6 +531,10 @@ class JournalError(AcpholdError):
 
 class JournalUnavailableError(JournalError):
     """Read-only, full, deleted under us, or its folder cannot be made."""
+
+
+class NoJournalError(JournalUnavailableError):
+    """The database is there, and no journal has been made in it yet."""
 
 
 class JournalBusyError(JournalUnavailableError):

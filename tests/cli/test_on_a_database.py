@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,6 +13,7 @@ import pytest
 from acphold.journal.postgresql import database
 from tests.cli.command_line import CommandLine, Finished, run_here
 from tests.cli.conversation import CONVERSATION, remember
+from tests.cli.test_library_agent import AGENT
 from tests.postgresql import Databases
 
 PASSWORD = "geheim"
@@ -105,3 +107,34 @@ def test_a_database_that_is_not_there_is_named_without_its_password(
         done = acphold.run("journal", *arguments)
         assert done.code == 4
         assert "cannot be used" in done.err
+
+
+def test_an_agent_that_keeps_the_same_database_is_listed_once(
+    acphold: OnDatabase, tmp_path: Path
+) -> None:
+    program = tmp_path / "counter.py"
+    program.write_text(AGENT)
+    done = acphold.run("ask", "pelican", "--", sys.executable, str(program))
+    assert done.out == "1 of 0, pelican\n", done.err
+    listed = [json.loads(line)["agent"] for line in acphold.run("list", "--json").out.splitlines()]
+    assert listed.count("counter") == 1
+    assert "counter (library)" not in listed
+
+
+def test_doctor_has_nothing_against_a_database_in_which_no_journal_was_made_yet(
+    databases: Databases,
+) -> None:
+    with databases.new("template1") as url:
+        done = run_here(("doctor",), {**os.environ, "ACPHOLD_JOURNAL": url})
+        said = " ".join(done.out.split())
+        assert "✓ there is no journal in" in said
+        assert "it is made with the first session" in said
+
+
+def test_of_a_database_that_is_not_there_it_is_said_that_it_has_to_be_made(
+    databases: Databases,
+) -> None:
+    url = databases.server.url("nowhere")
+    done = run_here(("list",), {**os.environ, "ACPHOLD_JOURNAL": url})
+    assert done.code == 4
+    assert "have it made there" in done.err

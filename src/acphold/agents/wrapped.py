@@ -27,7 +27,7 @@ from acphold.errors import (
     InvalidParamsError,
     SilentPeerError,
 )
-from acphold.journal.in_file import identity
+from acphold.journal.identity import identity
 from acphold.processes.program import Program, launch
 from acphold.rpc import MAX_MESSAGE, Cut, NotificationReceived, Peer
 from acphold.rpc.peer import HIGH_WATER
@@ -187,8 +187,11 @@ class ProcessAgent:
         self.has_sign_in = bool(answer.auth_methods)
         self.can_fork = forks(result)
         theirs = kept_in(result)
-        ours = None if self._journal is None else identity(self._journal.file)
-        self._keeps_too = theirs is not None and theirs == ours
+        self._keeps_too = (
+            theirs is not None
+            and self._journal is not None
+            and theirs == await identity(self._journal)
+        )
         if self._name is None and answer.agent_info is not None:
             self.key = answer.agent_info.name
         self.generation += 1

@@ -13,6 +13,7 @@ from acphold.cli.journals import exists, file_of, opened, path_of, sessions, unr
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import (
     AcpholdError,
+    NoJournalError,
     NotAJournalError,
     RewrittenError,
     UnknownSessionError,
@@ -41,6 +42,8 @@ def checked_journal(location: str | None) -> list[Finding]:
             none = Finding(f"none yet at {folder(str(place))}; the first session makes it")
             return [none, *_room(place)]
         inside, path = asyncio.run(_looked_inside(location))
+    except NoJournalError as none:
+        return [Finding(str(none))]
     except AcpholdError as error:
         return [_problem(error)]
     if path is None:

@@ -43,7 +43,7 @@ from acphold.hub.session import Session
 from acphold.hub.session_list import SessionList, check_folder
 from acphold.hub.whereabouts import Whereabouts
 from acphold.journal import Journal, NewSession, session_of
-from acphold.journal.in_file import identity
+from acphold.journal.identity import identity
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.turnstile import Turnstile
 from acphold.schema import (
@@ -190,10 +190,9 @@ class Hub:
                 self._offered = decode(InitializeRequest, params).value.client_capabilities
             return self._introduced
 
-    @property
-    def kept_in(self) -> str | None:
+    async def kept_in(self) -> str | None:
         """What tells the journal from all others; None where that cannot be told."""
-        return identity(self._journal.file)
+        return await identity(self._journal)
 
     # -- finding --------------------------------------------------------------------------
 

@@ -5,10 +5,7 @@ A store that is in no file has none of this, and says so: `Journal.file` is None
 
 from __future__ import annotations
 
-import os
-import socket
 from typing import Protocol
-from zlib import adler32, crc32
 
 from msgspec import Struct
 
@@ -79,18 +76,3 @@ class InFile(Protocol):
 
     async def copy_to(self, path: str) -> int:
         """Copy it, whole and of one moment, whoever writes meanwhile; the size in bytes."""
-
-
-def identity(file: InFile | None) -> str | None:
-    """What tells the file of a journal from all others, by whatever name it was opened.
-
-    None where there is no file.
-    """
-    if file is None:
-        return None
-    try:
-        found = os.stat(file.path)
-    except OSError:
-        return None
-    told = f"{socket.gethostname()} {found.st_dev} {found.st_ino}".encode()
-    return f"{crc32(told):08x}{adler32(told):08x}"

@@ -296,7 +296,7 @@ class Connection:
             begun=self.offer.begun,
             positions=self.offer.positions,
             # Whoever is in front of such an agent may keep its sessions, too.
-            kept_in=self._hub.kept_in if self._hub.agent.reads_journal else None,
+            kept_in=await self._hub.kept_in() if self._hub.agent.reads_journal else None,
         )
 
     # -- who is there ---------------------------------------------------------------------

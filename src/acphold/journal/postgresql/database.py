@@ -335,10 +335,21 @@ def failure(error: Fault, name: str) -> JournalError:
     elif code in ("25006", "53100", "53200") or code.startswith("42501"):
         kind, advice = _ADVICE.get(code, (kind, advice))
     elif not code:
-        advice = "start it, or see that it can be reached"
-    told = error.diag.message_primary or str(error).strip().replace("\n", "; ")
+        # Of what a server says to who connects, libpq gives no code.
+        advice = next(
+            (what for words, what in _REFUSED.items() if words in str(error)),
+            "start it, or see that it can be reached",
+        )
+    told = error.diag.message_primary or "; ".join(map(str.strip, str(error).splitlines()))
     return kind(f"the journal in {name} cannot be used: {told}; {advice}")
 
+
+_REFUSED: Final = {
+    "password": "give the password of this role: in ~/.pgpass, or as PGPASSWORD",
+    "no pg_hba.conf entry": "let this role come from here, in the server's pg_hba.conf",
+    "does not exist": "have it made there, or name another one (ACPHOLD_JOURNAL)",
+}
+"""What to do about words of a server that lets nobody in."""
 
 _ADVICE: Final[dict[str, tuple[type[JournalUnavailableError], str]]] = {
     "25006": (ReadOnlyJournalError, "name the server that takes writes"),

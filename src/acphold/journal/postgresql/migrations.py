@@ -17,7 +17,7 @@ from typing import Any, Final, TypeAlias
 import psycopg
 from psycopg import Connection
 
-from acphold.errors import JournalUnavailableError, NewerJournalError
+from acphold.errors import JournalUnavailableError, NewerJournalError, NoJournalError
 from acphold.journal.location import NAMED_BY
 
 Line: TypeAlias = "Connection[tuple[Any, ...]]"
@@ -211,12 +211,12 @@ def version(line: Line) -> int | None:
 def migrate(line: Line, name: str, *, create: bool) -> None:
     """Bring the journal to VERSION, each step in one transaction with its number.
 
-    Raises NewerJournalError; JournalUnavailableError where there is none and none is to be made,
-    or where this role may not do it.
+    Raises NewerJournalError, NoJournalError where there is none and none is to be made, and
+    JournalUnavailableError where this role may not do it.
     """
     found = version(line)
     if found is None and not create:
-        raise JournalUnavailableError(
+        raise NoJournalError(
             f"there is no journal in {name}; it is made with the first session, or by "
             "`acphold import`"
         )
