@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import re
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -187,6 +188,28 @@ def test_what_was_read_is_there_without_a_network(
     expect(page.locator(".away-bar")).to_contain_text("Not connected since")
     served.start_again()
     expect(page.locator(".away-bar")).to_have_count(0, timeout=60_000)
+
+
+def test_what_was_read_is_shown_while_the_server_does_not_answer(
+    page: Page, served: Served, tmp_path: Path
+) -> None:
+    begin(page, served, tmp_path / "rows", "Which disagree?")
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    page.reload()
+    page.evaluate(seen("() => navigator.serviceWorker.controller"))
+    page.reload()  # read by the service worker
+    expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+    page.evaluate(seen("async () => (await (await caches.open('read')).keys()).length > 1"))
+    served.process.send_signal(signal.SIGSTOP)
+    try:
+        page.reload()
+        expect(page.get_by_role("cell", name="when.py")).to_be_visible()
+        prompt(page, "And now?")
+        expect(page.locator(".sending")).to_contain_text("Kept on this device")
+    finally:
+        served.process.send_signal(signal.SIGCONT)
+    expect(page.get_by_role("cell", name="when.py")).to_have_count(2)
+    expect(page.locator("article.prompt", has_text="And now?")).to_have_count(1)
 
 
 def test_a_page_that_slept_shows_what_it_missed(

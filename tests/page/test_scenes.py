@@ -101,12 +101,19 @@ async def test_nothing_that_an_agent_says_runs_or_passes_for_the_page(
     assert asked_outside == []
 
 
-async def test_a_line_of_ten_megabytes_leaves_the_page_usable(
+async def test_a_line_of_ten_megabytes_is_shown_by_and_by_and_leaves_the_page_usable(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"flood of": ["x" * 1024, 10_240]}, {"say": " the end of it"}))
     await opened(page, session.id)
+    pieces = page.locator(".said .prose > p")
+    more = page.get_by_role("button", name="Show more of what stands before")
+    await more.wait_for()
+    shown = await pieces.count()
+    assert len(await page.locator(".said").inner_text()) < 100_000
+    await more.click()
+    await pieces.nth(shown).wait_for()
     await typed(page, steps({"say": "Still here."}))
     await expect(page.get_by_text("Still here.", exact=True)).to_be_visible()
 

@@ -62,9 +62,9 @@ POLICY: Final = (
 class Digests(Struct, frozen=True):
     """Those of the scripts and of the style that stand in the page, as a policy names them."""
 
-    early: str
     script: str
     style: str
+    early: str = "none"
 
 
 class File(Struct, frozen=True):
@@ -81,7 +81,7 @@ class PageFiles:
 
     def __init__(self, folder: Path = BUILT) -> None:
         self._files: dict[str, File] = {}
-        self._digests = Digests("none", "none", "none")
+        self._digests = Digests("none", "none")
         for path in sorted(folder.glob("*")):
             if path.name == DIGESTS:
                 self._digests = msgspec.json.decode(path.read_bytes(), type=Digests)

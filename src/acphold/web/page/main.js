@@ -18,13 +18,19 @@ async function start() {
     await pair(code, deviceName()).catch((error) => (problem = error.message));
   }
   const desk = new Desk();
-  if (place.value.name === "session") desk.look(place.value.id);  // drawn with it, where it is kept here
-  desk.start();
-  attend();
+  // What is looked at is drawn with the page where it is there already, and before anything else is asked for.
+  const { seen } = place.value.name === "session" ? desk.look(place.value.id) : { seen: null };
+  await soon(seen, 100);
   const page = document.getElementById("page");
   if (page) render(html`<${App} desk=${desk} problem=${problem} />`, page);
+  await soon(seen, 1000);
+  desk.start();
+  attend();
   await registered().catch(() => {});  // a private window has none: everything else is there
 }
+
+/** @param {Promise<void> | null} what @param {number} ms */
+const soon = (what, ms) => what && Promise.race([what, new Promise((resolve) => setTimeout(resolve, ms))]);
 
 /** The service worker; its address is the one thing that the policy of the page lets become a script. */
 async function registered() {

@@ -2,7 +2,8 @@
 //
 // `marked` makes tokens of it and no HTML; `view/prose.js` makes elements of the tokens. A text is
 // never looked at as a whole: what marked takes seconds for, were it long (it is quadratic on some
-// texts), comes in pieces of PIECE characters, so a hostile one costs no more than another.
+// texts), comes in pieces of PIECE characters, so a hostile one costs no more than another. And only
+// those are read that are shown.
 import { Lexer } from "marked";
 import { visible } from "./text.js";
 
@@ -15,11 +16,28 @@ const DEEPEST = 50;
 const CODE_PIECE = 8000;
 
 /**
- * @typedef {{kind: "marked", tokens: import("marked").Token[]}} Marked
- * @typedef {{kind: "plain", text: string}} Plain  too long a piece, or one that marked gives up on
+ * @typedef {import("marked").Token} Token
  * @typedef {{kind: "code", language: string, pieces: string[], isOpen: boolean}} Code
- * @typedef {Marked | Plain | Code} Block
+ * @typedef {Piece | Code} Block
  */
+
+/** A text; its tokens are made when they are asked for first. */
+class Piece {
+  kind = /** @type {const} */ ("text");
+  /** @type {Token[] | null | undefined} */
+  #tokens;
+
+  /** @param {string} text @param {Token[] | null} [tokens] */
+  constructor(text, tokens) {
+    this.text = text;
+    this.#tokens = tokens;
+  }
+
+  /** Null where it is to be shown as it is written. */
+  get tokens() {
+    return this.#tokens === undefined ? (this.#tokens = lexed(this.text)) : this.#tokens;
+  }
+}
 
 export class Prose {
   /** Blocks that stand. @type {Block[]} */
@@ -46,7 +64,8 @@ export class Prose {
   add(text) {
     this.text += text;
     if (this.text.length > 9 * MOST) this.text = this.text.slice(-8 * MOST);
-    this.#rest += visible(text);
+    if (text.length > 2 * MOST) this.omitted++;  // megabytes at once: what would not be shown is not looked at
+    this.#rest += visible(text.slice(-2 * MOST));
     while (this.#advance());
   }
 
@@ -57,7 +76,14 @@ export class Prose {
       return [...this.#settled, { ...this.#code, pieces: open }];
     }
     this.#settleParagraphs();  // here, once for each frame, and not for each word that comes
-    return this.#rest.trim() ? [...this.#settled, lexed(this.#rest)] : this.#settled;
+    return this.#rest.trim() ? [...this.#settled, new Piece(this.#rest)] : this.#settled;
+  }
+
+  /** Where about so many characters begin that stand before a block, counted with those that are not shown any more. @param {number} characters @param {number} [before] */
+  above(characters, before = Infinity) {
+    let at = Math.min(before - this.omitted, this.#lengths.length);
+    for (let length = before === Infinity ? this.#rest.length : 0; at > 0 && length < characters; ) length += this.#lengths[--at];
+    return this.omitted + Math.max(0, at);
   }
 
   /** Settle what can be; whether there may be more. */
@@ -106,7 +132,7 @@ export class Prose {
     const begin = /(?:^|\n)(```+|~~~+)([^\n`]*)\n/.exec(window);
     if (begin) {
       const before = window.slice(0, begin.index);
-      if (before.trim()) this.#settle(lexed(before), before.length);
+      if (before.trim()) this.#settle(new Piece(before), before.length);
       this.#fence = begin[1];
       this.#code = { kind: "code", language: begin[2].trim().split(/[\s{]/, 1)[0], pieces: [], isOpen: true };
       this.#rest = this.#rest.slice(begin.index + begin[0].length);
@@ -119,7 +145,7 @@ export class Prose {
       const isWhole = cut > 0;
       if (!isWhole) cut = window.lastIndexOf(" ") + 1 || PIECE;
       const piece = window.slice(0, cut);
-      this.#settle(isWhole ? lexed(piece) : { kind: "plain", text: piece }, cut);
+      this.#settle(isWhole ? new Piece(piece) : new Piece(piece, null), cut);
       this.#rest = this.#rest.slice(cut);
       return true;
     }
@@ -131,13 +157,12 @@ export class Prose {
     const window = this.#rest;
     const empty = window.lastIndexOf("\n\n");
     if (empty < 0 || empty + 2 >= window.length) return;
-    const block = lexed(window);
-    if (block.kind !== "marked") return;
-    const last = block.tokens.findLastIndex((token) => token.type !== "space");
-    if (last < 1) return;
-    const raw = block.tokens.slice(0, last).map((token) => token.raw).join("");
+    const tokens = lexed(window);
+    const last = tokens?.findLastIndex((token) => token.type !== "space") ?? 0;
+    if (!tokens || last < 1) return;
+    const raw = tokens.slice(0, last).map((token) => token.raw).join("");
     if (!window.startsWith(raw)) return;
-    this.#settle({ kind: "marked", tokens: block.tokens.slice(0, last) }, raw.length);
+    this.#settle(new Piece(raw, tokens.slice(0, last)), raw.length);
     this.#rest = window.slice(raw.length);
   }
 
@@ -154,15 +179,14 @@ export class Prose {
   }
 }
 
-/** @param {string} text @returns {Marked | Plain} */
+/** @param {string} text @returns {Token[] | null} */
 function lexed(text) {
   try {
     const tokens = new Lexer({ gfm: true }).lex(text);
-    if (!isDeep(tokens)) return { kind: "marked", tokens };
+    return isDeep(tokens) ? null : tokens;
   } catch {
-    // What is quoted three thousand times marked does not read, either.
+    return null;  // what is quoted three thousand times marked does not read, either
   }
-  return { kind: "plain", text };
 }
 
 /** Whether there is more inside of each other than a person would write, or the view could show. */

@@ -61,6 +61,10 @@ export class Session {
   before = signal(null);
   /** Items at the beginning of the timeline that are not drawn yet: what is seen is drawn first. */
   undrawn = signal(0);
+  /** @type {() => void} */
+  #isSeen = () => {};
+  /** Until there is something to be seen, or a reason why not. @type {Promise<void>} */
+  seen = new Promise((resolve) => (this.#isSeen = resolve));
   /** Whether what comes may push out what was before: somebody reads at the end. */
   isAtEnd = signal(true);
 
@@ -77,7 +81,6 @@ export class Session {
   #attaching = null;
   /** @type {Promise<void> | null} */
   #loading = null;
-
   /** @param {string} id @param {string} cwd  "" while that is not known @param {import("../wire/server.js").Server} server */
   constructor(id, cwd, server) {
     this.id = id;
@@ -95,6 +98,7 @@ export class Session {
       if (isMissing) this.#show({ entries: [], before: null });  // whatever was read of it once
       this.status.value = isMissing ? "missing" : "failed";
       this.problem.value = String(/** @type {any} */ (error).message);
+      this.#isSeen();
       return;
     }
     await this.attach();
@@ -376,6 +380,7 @@ export class Session {
     this.#position = page.entries[0]?.seq ?? 0;
     this.before.value = page.before;
     this.status.value = "ready";
+    this.#isSeen();
     this.#changed();
   }
 

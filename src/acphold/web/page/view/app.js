@@ -1,6 +1,6 @@
 // The page: what waits and the sessions on one side, what is open on the other; on a narrow screen
 // one of the two.
-import { useEffect } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import { Away } from "./away.js";
 import { Conversation } from "./conversation.js";
 import { Guard } from "./guard.js";
@@ -17,6 +17,9 @@ export function App({ desk, problem }) {
   const { name, id, seq } = place.value;
   const isOpen = name === "session" || name in LATER_VIEWS;
   const waiting = desk.inbox.value.length;
+  // What is open is drawn first: the list is beside it, or is not seen at all.
+  const [isListed, setListed] = useState(!isOpen);
+  useEffect(() => setListed(true), []);
   useEffect(() => {
     if (name !== "session") document.title = waiting ? `(${waiting}) acphold` : "acphold";
     /** @type {any} */ (navigator).setAppBadge?.(waiting).catch(() => {});
@@ -27,7 +30,7 @@ export function App({ desk, problem }) {
   return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => (event.preventDefault(), document.getElementById("main")?.focus())}>Skip to the conversation</a>
     <${Away} server=${desk.server} />
     <div class=${`panes ${isOpen ? "has-open" : ""}`}>
-      <${Home} desk=${desk} current=${name === "session" ? id : ""} isAll=${!isOpen} />
+      ${isListed ? html`<${Home} desk=${desk} current=${name === "session" ? id : ""} isAll=${!isOpen} />` : html`<nav class="home" aria-label="Sessions"></nav>`}
       ${name === "session"
         ? html`<${Guard} key=${id}><${Conversation} desk=${desk} id=${id} seq=${seq} /><//>`
         : isOpen

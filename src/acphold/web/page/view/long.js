@@ -10,5 +10,5 @@ export function Long({ text }) {
   const [shown, setShown] = useState(FIRST);
   const whole = String(text ?? "");
   const rest = whole.length - shown;
-  return html`${visible(whole.slice(0, shown))}${rest > 0 && html` <button type="button" class="quiet" onClick=${() => setShown(shown * 10)}>${size(rest)} more</button>`}`;
+  return html`${visible(whole.slice(0, shown))}${rest > 0 && html` <button type="button" class="quiet" onClick=${() => setShown(shown + 4 * FIRST)}>${size(rest)} more</button>`}`;
 }

@@ -1,15 +1,24 @@
 // Tokens of Markdown as elements: see `model/prose.js`.
 import { Component } from "preact";
-import { useEffect, useState } from "preact/hooks";
+import { useEffect, useMemo, useState } from "preact/hooks";
 import { Copy } from "./copy.js";
 import { html } from "./html.js";
 
+/** Characters that are shown at first of a message that is there already, its last ones; and when somebody asks for more. */
+const FIRST = 20_000;
+
 /** @param {{prose: import("../model/prose.js").Prose, version: number}} props */
 export function ProseView({ prose }) {
+  const blocks = prose.blocks();
   const { omitted } = prose;
+  const last = useMemo(() => prose.above(FIRST), [prose]);
+  const [asked, setAsked] = useState(Infinity);
+  const first = Math.max(omitted, Math.min(last, asked));
   return html`<div class="prose">
-    ${omitted > 0 && html`<p class="aside">The beginning of this message is too long to be shown here.</p>`}
-    ${prose.blocks().map((block, at) => html`<${Settled} key=${omitted + at} block=${block} />`)}
+    ${first > omitted
+      ? html`<button type="button" class="quiet" onClick=${() => setAsked(prose.above(2 * FIRST, first))}>Show more of what stands before</button>`
+      : omitted > 0 && html`<p class="aside">The beginning of this message is too long to be shown here.</p>`}
+    ${blocks.slice(first - omitted).map((block, at) => html`<${Settled} key=${first + at} block=${block} />`)}
   </div>`;
 }
 
@@ -23,7 +32,7 @@ class Settled extends Component {
   render() {
     const { block } = /** @type {{block: import("../model/prose.js").Block}} */ (/** @type {any} */ (this.props));
     if (block.kind === "code") return html`<${CodeView} ...${block} />`;
-    return block.kind === "plain" ? html`<p>${broken(block.text)}</p>` : tokens(block.tokens);
+    return block.tokens ? tokens(block.tokens) : html`<p>${broken(block.text)}</p>`;
   }
 }
 

@@ -1,18 +1,20 @@
 // What a command showed, in the colours of a terminal; the end of it where it is long.
 import { useState } from "preact/hooks";
 import { runs } from "../model/ansi.js";
-import { counted, visible } from "../model/text.js";
+import { size, visible } from "../model/text.js";
 import { html } from "./html.js";
 
-const MOST = 60_000;
+/** Characters that are shown at first, the last ones. */
+const FIRST = 60_000;
 
 /** @param {{text: string}} props */
 export function Output({ text }) {
-  const [isWhole, setWhole] = useState(false);
-  const isCut = text.length > MOST && !isWhole;
-  const shown = isCut ? text.slice(text.indexOf("\n", text.length - MOST) + 1 || text.length - MOST) : text;
+  const [most, setMost] = useState(FIRST);
+  const begin = text.length - most;
+  const isCut = begin > 0;
+  const shown = isCut ? text.slice(text.indexOf("\n", begin) + 1 || begin) : text;
   return html`<div class="output">
-    ${isCut && html`<button type="button" class="quiet" onClick=${() => setWhole(true)}>Show all ${counted(text.split("\n").length, "line")}</button>`}
+    ${isCut && html`<button type="button" class="quiet" onClick=${() => setMost(most * 3)}>Show more; ${size(text.length - shown.length)} before</button>`}
     <pre tabindex="0">${runs(shown).map(
       (run) => html`<span class=${run.look} style=${{ color: run.colour, background: run.ground }}>${visible(run.text)}</span>`,
     )}</pre>

@@ -3,19 +3,30 @@
 /** Entries that are more than a screen, mostly; what is before them follows when somebody goes up. */
 const ENTRIES = 40;
 
+/** @typedef {{status: number, tag: string | null, told: any}} Answer  one that was read */
+
 /**
  * @typedef {object} Asked
  * @property {string} id  as it stands in an address
- * @property {Promise<Response | undefined>} kept  as the service worker kept it when it was read last
- * @property {Promise<Response>} fresh  as it is now
+ * @property {Promise<Answer | null>} kept  as the service worker kept it when it was read last
+ * @property {Promise<Answer>} fresh  as it is now
  */
 
 /** @param {string} id @returns {Asked} */
 export function ask(id) {
   const address = `/sessions/${id}/entries?limit=${ENTRIES}`;
-  const fresh = fetch(address);
+  const fresh = fetch(address).then(readAnswer);
   fresh.catch(() => {});  // who takes it has to say so, and that may be later
   // Without HTTPS there is no worker, and no cache either.
-  const kept = globalThis.caches?.match(address, { cacheName: "read" }).catch(() => undefined);
-  return { id, fresh, kept: kept ?? Promise.resolve(undefined) };
+  const kept = globalThis.caches
+    ?.match(address, { cacheName: "read" })
+    .then((answer) => (answer ? readAnswer(answer) : null))
+    .catch(() => null);
+  return { id, fresh, kept: kept ?? Promise.resolve(null) };
+}
+
+/** @param {Response} answer @returns {Promise<Answer>} */
+export async function readAnswer(answer) {
+  const told = answer.ok ? await answer.json() : await answer.json().catch(() => ({}));
+  return { status: answer.status, tag: answer.headers.get("etag"), told };
 }

@@ -1,5 +1,5 @@
 // What is read with plain requests: see `web.journal_pages`.
-import { ask } from "./end.js";
+import { ask, readAnswer } from "./end.js";
 
 /** The server has answered with something else than what was asked for. */
 export class PageError extends Error {
@@ -16,16 +16,13 @@ export async function read(path, query = {}, signal) {
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== "") address.searchParams.set(name, String(value));
   }
-  return told(await fetch(address, { signal }));
+  return told(await readAnswer(await fetch(address, { signal })));
 }
 
-/** What an answer has to tell. @param {Response} answer */
-async function told(answer) {
-  if (!answer.ok) {
-    const told = await answer.json().catch(() => ({}));
-    throw new PageError(answer.status, told.error ?? `The server has answered with ${answer.status}.`);
-  }
-  return answer.json();
+/** @param {import("./end.js").Answer} answer */
+function told({ status, told }) {
+  if (status >= 400) throw new PageError(status, told.error ?? `The server has answered with ${status}.`);
+  return told;
 }
 
 /**
@@ -76,9 +73,9 @@ export function end(id) {
   const name = encodeURIComponent(id);
   const { kept, fresh } = globalThis.early?.id === name ? globalThis.early : ask(name);
   globalThis.early = undefined;
-  /** @param {Response} answer @returns {Promise<Page>} */
-  const page = async (answer) => ({ ...(await told(answer)), tag: answer.headers.get("etag") });
-  return { kept: kept.then((answer) => (answer ? page(answer) : null)), now: fresh.then(page) };
+  /** @param {import("./end.js").Answer} answer @returns {Page} */
+  const page = (answer) => ({ ...told(answer), tag: answer.tag });
+  return { kept: kept.then((answer) => answer && page(answer)), now: fresh.then(page) };
 }
 
 /** @param {{q: string, in?: string, cursor?: string}} query @param {AbortSignal} [signal] @returns {Promise<{hits: Hit[], nextCursor?: string}>} */
