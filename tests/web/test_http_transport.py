@@ -31,6 +31,42 @@ async def test_a_position_alone_is_said_with_what_follows_and_else_in_a_moment()
     assert await reading == b"id: 3\n\n"
 
 
+async def test_what_comes_while_a_reader_waits_is_said_in_that_step_and_in_order() -> None:
+    stream = EventStream(lambda: None)
+    said: list[bytes] = []
+    has_room = True
+
+    def at_once(events: bytes) -> bool:
+        if has_room:
+            said.append(events)
+        return has_room
+
+    events = stream.open(at_once)
+    stream.add(b"1")  # nobody has begun to read
+    assert await anext(events) == b"1"
+    stream.add(b"2")  # while that one is on its way
+    assert await anext(events) == b"2"
+    reading = asyncio.ensure_future(anext(events))
+    await asyncio.sleep(0)
+    stream.add(b"3", may_wait=True)
+    stream.add(b"4")
+    assert (said, stream.size) == ([b"34"], 0)
+    has_room = False
+    stream.add(b"5")
+    has_room = True
+    stream.add(b"6")  # takes those along that still wait
+    assert said == [b"34", b"56"]
+    has_room = False
+    stream.add(b"7")
+    async with asyncio.timeout(10):
+        assert await reading == b"7"
+    stream.end()
+    has_room = True
+    stream.add(b"8")
+    assert said == [b"34", b"56"]
+    await events.aclose()  # type: ignore[attr-defined]
+
+
 async def test_what_is_posted_is_taken_in_that_step_by_who_waits_for_it() -> None:
     transport = HttpTransport("token")
     assert isinstance(transport, OfferingTransport)

@@ -94,6 +94,7 @@ class Connection:
         "token",
         "transport",
         "unsent",
+        "write_more",
     )
 
     def __init__(self, book: Connections, transport: asyncio.Transport, peer: str) -> None:
@@ -104,6 +105,8 @@ class Connection:
         """Bytes that wait to be sent."""
         self.direct: Callable[[], Transport] | None = None
         """Makes the transport of messages, where it is a WebSocket that was accepted."""
+        self.write_more: Callable[[bytes], bool] | None = None
+        """Writes more of an answer that is being streamed; False where that would have to wait."""
         self._book = book
         self._held = 0
         self._receiving_since: float | None = book.now()
@@ -176,6 +179,7 @@ class Connection:
     def lost(self) -> None:
         """It has ended; may be said again."""
         self.let_go()
+        self.direct = self.write_more = None
         self._book.lost(self)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -28,7 +29,7 @@ from hypercorn.typing import LifespanState
 
 from acphold.web.application import Application
 from acphold.web.connections import PATIENCE, RATE, STATE, Connection, Connections
-from acphold.web.protocols import LARGEST_HEAD, THROWN_AWAY, Arrival, StrictConnection
+from acphold.web.protocols import LARGEST_HEAD, THROWN_AWAY, Arrival
 from acphold.web.sockets import Message, Receive, Scope, Send
 
 log = logging.getLogger(__name__)
@@ -38,6 +39,8 @@ STREAMS: Final = 100
 
 REQUESTS: Final = 100_000
 """Requests on one connection; then it has to be made anew."""
+
+_AMBIGUOUS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\r\n[ \t]|\0")
 
 
 @asynccontextmanager
@@ -146,6 +149,28 @@ class _Line(TCPServer):
             await super().protocol_send(event)
         finally:
             self._connection.moves()
+
+
+class StrictConnection(h11.Connection):
+    """HTTP/1.1 as h11 has it, but for what a proxy in front may read otherwise.
+
+    RFC 9112 permits that to be refused as well: a bare LF for a line end, a header that goes on in
+    the next line, both kinds of length at once.
+    """
+
+    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
+        if self.their_state is h11.IDLE:
+            head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
+            if _AMBIGUOUS.search(head):
+                raise h11.RemoteProtocolError("an ambiguous line")
+        event = super().next_event()
+        if isinstance(event, h11.Request):
+            names = {name for name, _ in event.headers}
+            if b"transfer-encoding" in names and (
+                b"content-length" in names or event.http_version < b"1.1"
+            ):
+                raise h11.RemoteProtocolError("an ambiguous length")
+        return event
 
 
 def _bounded(app: Application) -> Application:

@@ -1,24 +1,22 @@
 """HTTP and WebSocket as uvicorn speaks them, within bounds, and strict about what two could read in
 two ways.
 
-A proxy in front and this server have to see the same requests. h11 is lenient in what RFC 9112
-permits to be refused as well, and a proxy may take otherwise: a bare LF for a line end, a header
-that goes on in the next line, both kinds of length at once. Such a request is refused here (400),
-and its connection ends.
+A proxy in front and this server have to see the same requests. What one of them may take otherwise
+is refused (400), and its connection ends: by llhttp, which is strict about line ends, headers that
+go on in the next line, and lengths; and here, where it leaves that to the server.
 """
 
 from __future__ import annotations
 
 import asyncio
-import re
 import socket
 import ssl
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-import h11
+from httptools import HttpParserError
 from uvicorn.config import Config
-from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import Frame
@@ -47,25 +45,8 @@ LARGE: Final = 64 << 10
 UNREAD_PONGS: Final = 64 << 10
 """Bytes that wait to be read above which a ping is not answered."""
 
-_AMBIGUOUS = re.compile(rb"(?<!\r)\n|\r(?!\n|\Z)|\r\n[ \t]|\0")
-
-
-class StrictConnection(h11.Connection):
-    """HTTP/1.1 as h11 has it; see the module."""
-
-    def next_event(self) -> h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED]:
-        if self.their_state is h11.IDLE:
-            head = self.trailing_data[0].partition(b"\r\n\r\n")[0]
-            if _AMBIGUOUS.search(head):
-                raise h11.RemoteProtocolError("an ambiguous line")
-        event = super().next_event()
-        if isinstance(event, h11.Request):
-            names = {name for name, _ in event.headers}
-            if b"transfer-encoding" in names and (
-                b"content-length" in names or event.http_version < b"1.1"
-            ):
-                raise h11.RemoteProtocolError("an ambiguous length")
-        return event
+Expected = Literal["a head", "a body", "another head"]
+"""What comes next on a connection; of another head, nothing has come."""
 
 
 class _Bounded(asyncio.BufferedProtocol):
@@ -101,7 +82,7 @@ class _Bounded(asyncio.BufferedProtocol):
         super().connection_lost(exc)
 
 
-class HttpProtocol(_Bounded, H11Protocol):
+class HttpProtocol(_Bounded, HttpToolsProtocol):
     """One connection, until it becomes a WebSocket."""
 
     def __init__(
@@ -112,24 +93,62 @@ class HttpProtocol(_Bounded, H11Protocol):
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.conn = StrictConnection(h11.SERVER, LARGEST_HEAD)
         self.connection: Connection = app_state[STATE]
+        self.connection.write_more = self._write_more
+        self._expected: Expected = "a head"
+        self._head = 0  # bytes of one that is not whole
         self._thrown_away = 0
 
     def data_received(self, data: bytes) -> None:
         self.connection.expect()
-        if self.conn.our_state is h11.DONE and self.conn.their_state is h11.SEND_BODY:
+        if self._expected == "a body" and self.cycle.response_complete:
             self._thrown_away += len(data)
             if self._thrown_away > THROWN_AWAY:
                 self.connection.abort()
                 return
         super().data_received(data)
-        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
-            self.connection.whole()
+        self._head = self._head + len(data) if self._expected == "a head" else 0
+        if self._head > LARGEST_HEAD and not self.transport.is_closing():
+            self.send_400_response("The headers are too long.")
+
+    def on_message_begin(self) -> None:
+        self._expected = "a head"
+        super().on_message_begin()
+
+    def on_headers_complete(self) -> None:
+        self._expected = "a body"
+        names = [name for name, _ in self.headers]
+        if not self.url.startswith(b"/") or names.count(b"host") > 1:
+            raise HttpParserError("it is ambiguous whom it is for")
+        coding = dict(self.headers).get(b"transfer-encoding")
+        is_old = self.parser.get_http_version() < "1.1"
+        if coding is not None and (is_old or coding.lower() != b"chunked"):
+            raise HttpParserError("it is ambiguous how long it is")
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        self._expected = "another head"
+        self.connection.whole()
+        super().on_message_complete()
+
+    def _write_more(self, body: bytes) -> bool:
+        """As `Connection.write_more`: one chunk, as uvicorn writes it."""
+        cycle = self.cycle
+        is_over = cycle.response_complete or cycle.disconnected or self.transport.is_closing()
+        if is_over or not cycle.chunked_encoding or self.flow.write_paused:
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(body), body))
+        return True
 
     def on_response_complete(self) -> None:
         self.connection.let_go()
         super().on_response_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self.connection.write_more = None
+        super().handle_websocket_upgrade()
+        # The two know each other, and would be collected late.
+        self.parser = None  # type: ignore[assignment]
 
 
 class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):

@@ -118,6 +118,11 @@ def session_in_result(line: bytes) -> str | None:
     return session_id_in(bytes(_read_answer(line).result))
 
 
+AtOnce = Callable[[bytes], bool] | None
+"""Says events in this step, without their reader, whom to wake takes longer than that; False where
+they would have to wait."""
+
+
 class EventStream:
     """What one GET is answered with, event by event; `size` is bytes that were not written yet."""
 
@@ -126,6 +131,8 @@ class EventStream:
         self._events: list[bytes] = []
         self._news = asyncio.Event()
         self._reader = 0
+        self._waiting = 0
+        self._at_once: AtOnce = None
         self._late: asyncio.TimerHandle | None = None
         self.size = 0
 
@@ -139,21 +146,31 @@ class EventStream:
         self._events.append(event)
         self.size += len(event)
         if not may_wait:
-            self._news.set()
+            self._say()
         elif self._late is None:
             loop = asyncio.get_running_loop()
             self._late = loop.call_later(BARE_SECONDS, self._say_late)
 
     def _say_late(self) -> None:
         self._late = None
-        self._news.set()
+        if self._events:
+            self._say()
 
-    def open(self) -> AsyncIterator[bytes]:
+    def _say(self) -> None:
+        is_awaited = self.is_open and self._waiting == self._reader
+        if is_awaited and self._at_once is not None and self._at_once(b"".join(self._events)):
+            self._events, self.size = [], 0
+        else:
+            self._news.set()
+
+    def open(self, at_once: AtOnce = None) -> AsyncIterator[bytes]:
         """Events as they come, some of them at once; ends when somebody else opens the stream.
 
-        It is open from now on, not only from the first event.
+        It is open from now on, not only from the first event. What comes while the reader waits for
+        it is offered to `at_once`.
         """
         self._reader = abs(self._reader) + 1
+        self._at_once = at_once
         self._news.set()  # whoever read it before is to see that
         return self._events_for(self._reader)
 
@@ -162,12 +179,14 @@ class EventStream:
             while self._reader == mine:
                 if not self._events:
                     self._news.clear()
+                    self._waiting = mine
                     try:
                         async with asyncio.timeout(HEARTBEAT_SECONDS):
                             await self._news.wait()
                     except TimeoutError:
                         yield HEARTBEAT
                     continue
+                self._waiting = 0
                 events, self._events = self._events, []
                 yield b"".join(events)  # returns when it is written
                 self.size = sum(map(len, self._events))
@@ -345,19 +364,22 @@ class HttpTransport:
 
     # -- streams ----------------------------------------------------------------------------
 
-    def stream(self, session_id: str | None, after: int | None) -> AsyncIterator[bytes] | None:
+    def stream(
+        self, session_id: str | None, after: int | None, at_once: AtOnce = None
+    ) -> AsyncIterator[bytes] | None:
         """The events of a session, or of the connection; None for too many streams.
 
         With `after`, a position: what came behind it is asked for, if the session is known here.
+        `at_once` is as for `EventStream.open`.
         """
         if session_id is None:
-            return self._connection.open()
+            return self._connection.open(at_once)
         found = self._sessions.get(session_id)
         if found is None:
             if len(self._sessions) >= STREAMS:
                 return None
             found = self._sessions[session_id] = EventStream(self._tell_change)
-        events = found.open()
+        events = found.open(at_once)
         if after is not None and (params := self._openings.get(session_id)) is not None:
             found.forget()  # the journal has it
             id_ = f"acphold-{next(self._own_ids)}"
