@@ -68,6 +68,7 @@ _PASSING: Final = frozenset(
         "40001",  # serialization failure
         "40P01",  # deadlock
         "53300",  # too many connections
+        "55P03",  # a lock was not to be had: somebody brings the journal to a newer version
         "57014",  # the query was cancelled
         "57P01",  # an administrator shuts down
         "57P02",  # another process has crashed

@@ -26,6 +26,9 @@ Line: TypeAlias = "Connection[tuple[Any, ...]]"
 LOCK: Final = 0x61637068
 """The advisory lock of whoever brings a journal to a newer version."""
 
+LOCK_SECONDS: Final = 5.0
+"""How long that waits for another one who does, and for those who use a table that is changed."""
+
 _TABLES: Final = (
     "CREATE TABLE acphold.meta (name text PRIMARY KEY, value bytea NOT NULL)",
     # Each lease that is granted has a number of its own, whatever session it is of: so it can never
@@ -223,6 +226,7 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
     while found is None or found < VERSION:
         try:
             with line.transaction():
+                line.execute(f"SET LOCAL lock_timeout = '{int(LOCK_SECONDS * 1000)}ms'")
                 # Of the transaction, as one of the connection would be lost behind PgBouncer.
                 line.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
                 found = version(line)
