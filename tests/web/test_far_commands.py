@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from acphold.cli.main import COMMANDS, parser_of
 from tests.cli.screen_terminal import terminal
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.test_all_agents import two_agents
@@ -132,6 +133,54 @@ def test_sessions_of_a_server_are_listed_found_shown_and_followed(served: Served
     finally:
         follow.kill()
         follow.communicate()
+
+
+@pytest.mark.parametrize("served", [[]], ids=[""], indirect=True)
+def test_every_command_over_a_server_is_for_whose_a_session_is_and_for_those_it_is_shared_with(
+    served: Served,
+) -> None:
+    tokens = {user: served.token("--user", user) for user in ("alice", "rita", "eve")}
+
+    def run(user: str, *words: str, typed: str = "") -> subprocess.CompletedProcess[str]:
+        variables = {"ACPHOLD_TOKEN": tokens[user], "XDG_STATE_HOME": str(served.folder / user)}
+        done = far(served, *words, "--server", served.url, typed=typed, **variables)
+        assert "Traceback" not in done.stderr
+        return done
+
+    begun = run("alice", "chat", "--cwd", str(served.folder), typed="quick: a needle\n")
+    assert begun.returncode == 0, begun.stderr
+    session_id = json.loads(run("alice", "list", "--json").stdout)["sessionId"]
+    served.run("share", session_id, "--with", "rita")
+    finding = [("list", "--json"), ("search", "needle", "--json")]
+    naming = [("show", session_id), ("export", session_id)]
+    going_on = [
+        ("attach", session_id),
+        ("resume", session_id),
+        ("chat", "--resume", session_id),
+    ]
+    following = [("tail", session_id)]
+    asked = {words[0] for words in (*finding, *naming, *going_on, *following, ("inbox",))}
+    assert asked | {"check"} == {
+        name
+        for name in COMMANDS
+        if any("--server" in action.option_strings for action in parser_of(name)._actions)
+    }
+    for words in finding:
+        assert session_id in run("rita", *words).stdout, words
+        assert run("eve", *words).stdout == "", words
+    assert run("eve", "inbox", "--history", "--json").stdout == ""
+    for words in naming:
+        assert "needle" in run("rita", *words).stdout, words
+    for words in (*naming, *following, *going_on):
+        done = run("eve", *words, typed="quick: mine\n")
+        chooses = words[0] == "resume"  # which finds none, and says that one has to be named
+        assert (done.returncode, done.stdout) == (2 if chooses else 3, ""), (words, done)
+        assert ("required" if chooses else "no session") in done.stderr, words
+    for words in going_on:
+        done = run("rita", *words, typed="quick: mine\n")
+        assert done.returncode != 0, words
+        assert "not shared with you" in done.stdout + done.stderr, words
+    assert "mine" not in run("alice", "show", session_id).stdout
 
 
 def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_was_said(

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 from pywebpush import WebPusher
 
 from acphold.history.times import now_ms
-from acphold.journal.access import SCOPES, new_token, token_id
+from acphold.journal.access import SCOPES, Share, new_token, token_id
 from acphold.server.neighbours import LiveSession, Process
 from acphold.web import notices as module
 from acphold.web.kept_subscriptions import KeptSubscriptions
@@ -269,15 +269,18 @@ async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone
         await service.until(1)
 
 
+@pytest.mark.parametrize("sees", [{"session_id": "s2"}, {"tenant": "rita"}], ids=str)
 async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
     tmp_path: Path,
     live: Live,  # noqa: F811
+    sees: dict[str, str],
 ) -> None:
     async with telling(tmp_path) as (web, service, notices):
         for number in (1, 2):
             await web.remember(f"s{number}", asked(f"q{number}"), settled=False)
             live[f"s{number}"] = waits(f"s{number}", f"q{number}")
-        text, kept = new_token("phone", ("watch",), now_ms(), session_id="s2")
+        await web.journal.keep_share(Share("s2", "rita"))
+        text, kept = new_token("phone", ("watch",), now_ms(), **sees)  # type: ignore[arg-type]
         await web.journal.keep_access_token(kept)
         assert (await web.post("/notices", text, **Browser().json)).status == 200
         (told,) = await service.until(1)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import re
-from collections.abc import AsyncIterator
-from importlib import import_module
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +13,14 @@ import pytest
 import pytest_asyncio
 
 import acphold
+import acphold.web as web_room
 from acphold.cli.command_line import Exit
 from acphold.errors import RemoteError
 from acphold.history.times import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.access import SCOPES, Share, new_token
+from acphold.transports.addresses import OWNERS
+from acphold.transports.urls import ENDPOINT
 from tests.cli.command_line import CommandLine
 from tests.journal.conversations import append
 from tests.web.conftest import Served
@@ -80,8 +83,11 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
         assert session_id in theirs or found.body == missing.body
         decided = await web.get(f"/inbox/history?session={session_id}", token)
         assert decided.status == (200 if session_id in theirs else 404)
-        file = await web.get(f"/sessions/{session_id}/export", token)
-        assert session_id in theirs or file.status == 404
+        for report in ("", "/export"):
+            told = await web.get(f"/sessions/{session_id}{report}", token)
+            assert told.status == (200 if session_id in theirs else 404)
+            nothing = await web.get(f"/sessions/missing{report}", token)
+            assert session_id in theirs or told.body == nothing.body
     async with watching(web, token) as watcher:
         _, snapshot = await watcher.next()
         assert {row["sessionId"] for row in snapshot["sessions"]} == theirs
@@ -90,14 +96,25 @@ async def test_every_address_tells_of_what_is_there_for_somebody_and_of_nothing_
         assert (await web.get(sums, token)).status == (200 if user is None else 403)
 
 
-def test_no_address_was_added_that_is_not_asked_for_here_as_somebody_else() -> None:
+def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
     """Who adds one has a test for it that asks as each user, and adds it here."""
-    addresses = import_module("acphold.web.application").__doc__ or ""
-    said = re.findall(r"^    (?:[A-Z]+ )?(/\S*)", addresses, re.M)
-    asked_here = ["/acp,", "/codes", "/sessions", "/inbox", "/usage", "/metrics"]
-    without_sessions = ["/pair", "/", "/health"]
-    by_their_own = ["/notices", "/owners/NAME"]  # test_notices.py, test_node_gate.py
-    assert sorted(said) == sorted([*asked_here, *without_sessions, *by_their_own])
+    asked_above = ["/sessions", "/entries", "/export", "/search", "/sessions/feed"]
+    asked_above += ["/inbox", "/inbox/history", "/usage", "/metrics"]
+    asked_below = ["/codes"]
+    asked_elsewhere = [ENDPOINT, OWNERS]  # tests/server/test_users.py, test_node_gate.py
+    asked_elsewhere += ["/notices", "/notices/attended"]  # test_notices.py, test_inbox.py
+    of_nobody = ["/", "/health", "/pair", "/page/", "/worker.js", "/manifest.webmanifest"]
+    known = {*asked_above, *asked_below, *asked_elsewhere, *of_nobody}
+    assert {ENDPOINT, OWNERS} | set(_addresses()) == known
+
+
+def _addresses() -> Iterator[str]:
+    """Each that stands in the code of what serves."""
+    for path in Path(web_room.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            told = node.value if isinstance(node, ast.Constant) else None
+            if isinstance(told, str) and re.fullmatch(r"/[\w./-]*", told):
+                yield told
 
 
 async def test_what_is_not_settled_yet_is_found_by_those_for_whom_it_is_there(web: Site) -> None:
