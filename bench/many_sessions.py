@@ -136,7 +136,7 @@ def _report(wire: Wire) -> dict[str, float]:
 def _figures(what: str, taken: Mapping[str, list[Streamed]]) -> Iterator[Figure]:
     ours = taken[OURS]
     for peer in (SDK, NEWER):
-        theirs, is_goal = taken[peer], peer == SDK
+        theirs = taken[peer]
         name = f"{SESSIONS} sessions, {what}"
         for field, called, unit, goal in (
             ("first_piece", "first piece", "ms", FIRST_PIECE),
@@ -152,6 +152,6 @@ def _figures(what: str, taken: Mapping[str, list[Streamed]]) -> Iterator[Figure]
                 [getattr(each, field) for each in ours],
                 peer,
                 [getattr(each, field) for each in theirs],
-                (goal,) if goal is not None and is_goal else (),
+                () if goal is None else (goal,),
                 paired=field not in ("grown", "settling"),  # which may be nothing
             )

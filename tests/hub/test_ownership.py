@@ -10,7 +10,7 @@ import pytest
 
 from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
 from acphold.hub import ownership
-from acphold.journal import Free, Lease
+from acphold.journal import Free, Lease, SessionRow
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, shared
 
@@ -207,6 +207,30 @@ async def test_an_owner_goes_on_to_tell_that_it_is_there_though_that_failed_unfo
         monkeypatch.setattr(house.journal, "renew", renew)
         await told_twice.wait()
         assert {*told} == {session}
+
+
+async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_looked_at(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ownership, "RENEW_SECONDS", 0.01)
+    monkeypatch.setattr(ownership, "LOOK_SECONDS", 0.0)  # each look has taken long
+    async with shared(journal) as house, asyncio.timeout(40):
+        client = await house.client()
+        for _ in range(3):
+            await client.new()
+        looked_in: list[int] = []
+        step = 0
+        row_of = house.journal.session
+
+        async def session(session_id: str) -> SessionRow:
+            looked_in.append(step)
+            return await row_of(session_id)
+
+        monkeypatch.setattr(house.journal, "session", session)
+        while len(looked_in) < 3:
+            step += 1
+            await asyncio.sleep(0)
+        assert len({*looked_in}) == len(looked_in)
 
 
 async def test_an_agent_that_hangs_while_it_starts_again_does_not_hold_up_the_end(

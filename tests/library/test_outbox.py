@@ -360,3 +360,22 @@ async def test_of_many_who_never_wait_a_few_go_on_in_each_step(
             await asyncio.sleep(0)
     assert len(said_in) == 4 * len(crowd)
     assert max(map(said_in.count, said_in)) <= 3 * outboxes.GO_ON_AT_ONCE
+
+
+async def test_of_hundreds_some_leave_in_each_step_and_what_is_said_meanwhile_is_behind_all_of_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(outboxes, "LEAVE_AT_ONCE", 2)
+    monkeypatch.setattr(outboxes, "STEP_SECONDS", 60.0)  # no pause
+    journal = Journal()
+    crowd = several(journal, 5)
+    for outbox in crowd:
+        await outbox.put(b"1")
+    await soon()
+    await crowd[0].put(b"2")
+    await crowd[1].put(b"2")
+    async with asyncio.timeout(10):
+        while len(journal.updates) < 7:
+            await soon()
+    assert journal.together == [["s0", "s1"], ["s2", "s3"], ["s0", "s1"]]
+    assert journal.updates == [b"1"] * 5 + [b"2"] * 2

@@ -39,6 +39,9 @@ searches is not to wait for hundreds, and neither is who has the loop."""
 TRUSTED_SECONDS: Final = SILENT_SECONDS - RENEW_SECONDS
 """How long an owner that the journal has not heard trusts that nobody has taken its sessions."""
 
+LOOK_SECONDS: Final = 0.005
+"""How long one step of the event loop looks at the titles of what is live, which may be much."""
+
 
 def _clock() -> float:
     """In seconds; nobody sets it, and it goes on while the machine or this process sleeps."""
@@ -136,7 +139,11 @@ class Ownership:
         for error in lost:
             log.warning("%s", error)
             live[error.session_id].session.lose(error)
+        since = _clock()
         for conversation in tuple(self._live.values()):
+            if _clock() - since >= LOOK_SECONDS:
+                await asyncio.sleep(0)
+                since = _clock()
             try:
                 await conversation.title.look()
             except AcpholdError as exc:

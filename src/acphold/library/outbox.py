@@ -43,9 +43,12 @@ run: one who never waits is not noticed by them."""
 GO_ON_AT_ONCE = 8
 """Of the authors who never wait, so many go on in each step of the event loop."""
 
+LEAVE_AT_ONCE = 128
+"""Of the sessions in which something was said, so many are committed together."""
+
 PAUSES, PAUSE_SECONDS = 3, 0.05
-"""What many have said is committed a pause behind the last such commit that took longer than a
-step: so many times as long as that took, and no longer than a person sees."""
+"""Where it took longer than a step until all that many had said was committed, the next commits are
+made behind a pause: so many times as long, and no longer than a person sees."""
 
 ENDS_AT_ONCE = 16
 """Of the turns that end in one step of the event loop beyond that, so many end in each of the next:
@@ -75,7 +78,8 @@ class Post:
         self._going_on = Turnstile(GO_ON_AT_ONCE)
         self._due: dict[Outbox, None] = {}
         self._is_called = False
-        self._pause_ends = 0.0
+        self._round: dict[Outbox, None] = {}  # what was due then leaves before anything else is due
+        self._round_took = self._pause_ends = 0.0
         self._resuming: asyncio.TimerHandle | None = None
         self._tasks = EagerTasks()
 
@@ -95,6 +99,7 @@ class Post:
     def forget(self, outbox: Outbox) -> None:
         """What it held has left by itself."""
         self._due.pop(outbox, None)
+        self._round.pop(outbox, None)
 
     def begin(self, committing: Coroutine[None, None, None], *outboxes: Outbox) -> None:
         """Commit something of these; nearly always it is done when this returns."""
@@ -116,23 +121,33 @@ class Post:
         self._tasks.close()
 
     def _step_ends(self) -> None:
+        """Have some leave of what was due when there was no pause, and the first of each turn."""
         self._is_called, self.breathe_at = False, inf
-        self._take_due()
+        began = monotonic()
+        if not self._round and began >= self._pause_ends:
+            self._round, self._due = self._due, {}
+        first = [outbox for outbox in self._due if not outbox.is_heard]
+        leaving = [*first, *self._round][:LEAVE_AT_ONCE]
+        self._leave(leaving)
+        now = monotonic()
+        self._round_took += now - began
+        if self._round or len(first) > LEAVE_AT_ONCE:
+            self.step()
+            return
+        if self._round_took > STEP_SECONDS and len(leaving) > 1:
+            self._pause_ends = now + min(PAUSES * self._round_took, PAUSE_SECONDS)
+        self._round_took = 0.0
+        if self._due and self._resuming is None:
+            pause = self._pause_ends - now
+            self._resuming = asyncio.get_running_loop().call_later(pause, self._pause_ended)
 
     def _pause_ended(self) -> None:
         self._resuming = None
-        self._take_due()
-
-    def _take_due(self) -> None:
-        """Have all leave that is due, or in a pause what is the first of its turn."""
-        pause = self._pause_ends - monotonic()
-        self._leave([each for each in self._due if pause <= 0 or not each.is_heard])
-        if self._due and self._resuming is None:
-            self._resuming = asyncio.get_running_loop().call_later(pause, self._pause_ended)
+        self.step()
 
     def _leave(self, due: Sequence[Outbox]) -> None:
         for outbox in due:
-            del self._due[outbox]
+            self.forget(outbox)
         several = [outbox for outbox in due if outbox.holds_updates_alone] if len(due) > 1 else ()
         if len(several) > 1:
             self.begin(self._commit([(each, each.taken()) for each in several]), *several)
@@ -144,7 +159,6 @@ class Post:
     async def _commit(self, said: Sequence[tuple[Outbox, Runs]]) -> None:
         """Commit what these have said: a run of updates each."""
         updates = [Updates(outbox.session_id, *runs[0]) for outbox, runs in said]
-        began = monotonic()
         try:
             heard = await self.listener.hear_together(updates)
         except Exception as exc:  # nobody awaits this task: who says something next is told
@@ -158,9 +172,6 @@ class Post:
                 outbox.begin(runs)
             elif outbox.holds_any:
                 outbox.wait_for_more()
-        ended = monotonic()
-        if (taken := ended - began) > STEP_SECONDS:
-            self._pause_ends = ended + min(PAUSES * taken, PAUSE_SECONDS)
 
 
 class Outbox:
