@@ -85,11 +85,13 @@ postgresql: $(VENV)/.installed
 interop: $(VENV)/.installed page
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(PYTEST)
 
-# kill -9 at random in a session that many share; `make soak ROUNDS=100` takes some minutes.
+# kill -9 at random in a session that many share, networks that fail, a page that freezes and wakes;
+# `make soak ROUNDS=100` takes some minutes.
 soak: ROUNDS ?= 1000
-soak: $(VENV)/.installed
+soak: $(VENV)/.installed page
 	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.web.soak $(ROUNDS) $(SEED)
+	$(BIN)/python -m tests.page.soak $(ROUNDS) $(SEED)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(BENCH)

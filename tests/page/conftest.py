@@ -18,6 +18,7 @@ from playwright.async_api import (
     BrowserContext,
     Dialog,
     Page,
+    Playwright,
     StorageState,
     async_playwright,
 )
@@ -109,12 +110,17 @@ async def agent(served: Served) -> AsyncIterator[acphold.RemoteAgent]:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser() -> AsyncIterator[Browser]:
-    found = shutil.which("chromium")
-    assert found, "the page is tried in Debian's `chromium`, which has to be installed"
     async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=found, args=FLAGS)
+        browser = await launched(playwright)
         yield browser
         await browser.close()
+
+
+async def launched(playwright: Playwright, *flags: str) -> Browser:
+    """A browser, with these flags as well."""
+    found = shutil.which("chromium")
+    assert found, "the page is tried in Debian's `chromium`, which has to be installed"
+    return await playwright.chromium.launch(executable_path=found, args=[*FLAGS, *flags])
 
 
 @pytest_asyncio.fixture(loop_scope="module")

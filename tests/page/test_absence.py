@@ -9,6 +9,7 @@ import pytest
 from playwright.async_api import Page, expect
 
 from tests.editor import scripted_agent
+from tests.page.soak import soak
 from tests.web.conftest import Served, serving
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
@@ -41,3 +42,8 @@ async def test_a_device_whose_token_is_revoked_is_told_to_pair_again(
     served.run("token", "revoke", device)
     await expect(page.get_by_role("heading", name="Pair this device")).to_be_visible(timeout=60_000)
     assert await page.locator("a.session").count() == 0
+
+
+async def test_a_page_that_freezes_and_wakes_has_lost_and_doubled_nothing(tmp_path: Path) -> None:
+    told = await soak(24, 2, tmp_path)
+    assert sum(told.values()) == 24

@@ -11,12 +11,16 @@ import pytest
 
 from acphold.cli.main import COMMANDS, parser_of
 from tests.cli.screen_terminal import terminal
+from tests.cli.test_chat import ask
+from tests.editor import scripted_agent
 from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.test_all_agents import two_agents
 
 pytestmark = pytest.mark.slow
 
 SECONDS = 60
+
+RUN = ask(title="Run it", kind="execute", rawInput={"command": "make all"})
 
 
 def far(
@@ -216,6 +220,31 @@ def test_sessions_of_a_server_are_chosen_from_a_list_with_what_goes_on_and_what_
     assert "in a pipe ID is required" in piped.stderr
     on = far(served, "resume", "-", *server, typed="quick: on\n")
     assert "You said: quick: on" in on.stdout, on.stderr
+
+
+def test_what_waits_at_a_server_is_seen_and_answered_from_another_machine(tmp_path: Path) -> None:
+    steps = [RUN]
+    with serving(tmp_path, agent=tuple(scripted_agent(steps=steps))) as served:
+        server = ("--server", f"{served.url}#pair={served.pair}")
+        assert "Nothing waits" in far(served, "inbox", *server).stderr
+        server = ("--server", "localhost")
+        chatting = [*ACPHOLD, "chat", *server, "--cwd", str(served.folder)]
+        with terminal(chatting, laptop(served)) as chat:
+            chat.until("ready")
+            chat.type("please\r")
+            chat.until("a key, then Enter")
+            (question,) = far(served, "inbox", "--json", *server).stdout.splitlines()
+            assert json.loads(question)["asks"] == "Run it"
+            assert "command: make all" in far(served, "inbox", *server).stdout
+            with terminal([*ACPHOLD, "inbox", *server], laptop(served)) as inbox:
+                inbox.until("command: make all", "a key, then Enter")
+                inbox.type("y\r")
+                inbox.until("allowed once: May it? Run it → Go on")
+                assert inbox.ended() == 0
+            chat.until('"go"', "ready")
+            decided = far(served, "inbox", "--history", "--json", *server).stdout
+            assert json.loads(decided)["how"] == "allow_once"
+            chat.type("\x04")
 
 
 def test_a_person_who_pairs_in_a_terminal_is_told_how_to_go_on(served: Served) -> None:

@@ -6,6 +6,8 @@ import asyncio
 import base64
 import json
 import os
+import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -42,6 +44,7 @@ from acphold.web.push_message import (
 from acphold.web.push_process import is_public, send
 from acphold.web.push_sender import PushSender
 from tests.editor import DEADLINE
+from tests.web.certificates import new_authority
 from tests.web.in_process import Site, site
 from tests.web.test_inbox import asked, live, waits  # noqa: F401 (a fixture)
 
@@ -335,3 +338,91 @@ def test_a_server_that_sends_no_notice_does_without_what_encrypts_them() -> None
     imported = check_output([sys.executable, "-c", code], text=True, timeout=DEADLINE).split()
     assert "acphold.web.push_message" in imported
     assert not {"cryptography", "http_ece", "jwt"} & set(imported)
+
+
+# -- a push service that accepts ----------------------------------------------------------------
+
+
+NAME = "push.test"
+
+
+class Accepting:
+    """A push service of our own: HTTPS by an authority of its own, and what was sent to it."""
+
+    def __init__(self, folder: Path) -> None:
+        self._authority = new_authority(folder, NAME)
+        self.sent: list[tuple[dict[str, str], bytes]] = []
+        self.port = 0
+        self._came = asyncio.Event()
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[Accepting]:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self._authority.certificate, self._authority.key)
+        server = await asyncio.start_server(self._take, "127.0.0.1", ssl=context)
+        self.port = server.sockets[0].getsockname()[1]
+        async with server:
+            yield self
+
+    async def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        lines = [line.partition(": ") for line in head.split("\r\n")[1:-2]]
+        said = {name.lower(): value for name, _, value in lines}
+        body = await reader.readexactly(int(said["content-length"]))
+        self.sent.append(({"request": head.split("\r\n")[0], **said}, body))
+        writer.write(b"HTTP/1.1 201 Created\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+        self._came.set()
+
+    async def send(self, order: Order) -> Outcome:
+        """As the process does that sends; but that this one is no service of the public network."""
+        trusting = ssl.create_default_context(cafile=self._authority.ca)
+        return await send(order, lambda it: it in ("127.0.0.1", "::1"), self.port, trusting)
+
+    async def until(self, count: int) -> None:
+        async with asyncio.timeout(DEADLINE):
+            while len(self.sent) < count:
+                self._came.clear()
+                await self._came.wait()
+
+
+async def test_a_push_service_gets_signed_messages_that_its_browser_alone_can_read(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = socket.getaddrinfo
+
+    def look_up(host: str | None, *rest: Any, **more: Any) -> Any:
+        return found("127.0.0.1" if host == NAME else host, *rest, **more)
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    async with Accepting(tmp_path).open() as service, site(tmp_path, sender=service) as web:
+        await web.remember("s1", asked("q1"), settled=False, title="One")
+        key = (await web.get("/notices")).json["key"]
+        browser = Browser(f"https://{NAME}/send/abc")
+        assert (await web.post("/notices", **browser.json)).status == 200
+        live["s1"] = waits("s1", "q1")
+        await service.until(1)
+        live.clear()
+        await service.until(2)
+        read = [json.loads(browser.read(body)) for _, body in service.sent]
+        assert [(each["count"], each.get("sessionId")) for each in read] == [(1, "s1"), (0, None)]
+        with pytest.raises(http_ece.ECEException):
+            Browser().read(service.sent[0][1])
+        for said, body in service.sent:
+            assert said["request"] == "POST /send/abc HTTP/1.1"
+            assert said["host"] == NAME
+            assert said["content-encoding"] == "aes128gcm"
+            assert b"One" not in body
+            assert int(said["ttl"]) > 0
+            scheme, _, rest = said["authorization"].partition(" ")
+            parts = dict(part.strip().split("=", 1) for part in rest.split(","))
+            assert scheme == "vapid"
+            assert parts["k"] == key
+            point = ec.EllipticCurvePublicKey.from_encoded_point(ec.SECP256R1(), decoded(key))
+            claims = jwt.decode(parts["t"], point, algorithms=["ES256"], audience=f"https://{NAME}")
+            assert now_ms() / 1000 < claims["exp"] <= now_ms() / 1000 + 24 * 3600
+        # The newest of a topic takes the place of one that was not delivered yet.
+        assert len({said["topic"] for said, _ in service.sent}) == 1

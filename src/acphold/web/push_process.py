@@ -14,6 +14,7 @@ import asyncio
 import ipaddress
 import signal
 import socket
+import ssl
 import sys
 from collections.abc import Callable
 from typing import Final
@@ -41,10 +42,10 @@ async def send(
     order: Order,
     may: Callable[[str], bool] = is_public,
     port: int = PORT,
-    verify: str | bool = True,
+    verify: ssl.SSLContext | bool = True,
 ) -> Outcome:
     """Send one; never raises for what others do. `may` says which addresses are connected to,
-    `verify` is a file of certificates to trust in the place of the usual."""
+    `verify` has the certificates to trust in the place of the usual."""
     host = urlsplit(order.to.endpoint).hostname or ""
     try:
         async with asyncio.timeout(SECONDS):

@@ -112,6 +112,7 @@ export class Session {
 
   /** The connection is lost: nothing is asked over it any more, nothing was told to have arrived. */
   detach() {
+    this.#flush();  // what had come still means what it meant then
     this.isAttached.value = false;
     this.asked.value = this.asked.value.filter((each) => each.state === "answering");
     this.sending.value = this.sending.value.map((each) => 
