@@ -107,15 +107,15 @@ async def test_a_line_of_ten_megabytes_is_shown_by_and_by_and_leaves_the_page_us
     session = await agent.new_session(cwd=tmp_path)
     await session.prompt(steps({"flood of": ["x" * 1024, 10_240]}, {"say": " the end of it"}))
     await opened(page, session.id)
-    pieces = page.locator(".said .prose > p")
-    more = page.get_by_role("button", name="Show more of what stands before")
-    await more.wait_for()
-    shown = await pieces.count()
-    assert len(await page.locator(".said").inner_text()) < 100_000
-    await more.click()
-    await pieces.nth(shown).wait_for()
     await typed(page, steps({"say": "Still here."}))
     await expect(page.get_by_text("Still here.", exact=True)).to_be_visible()
+    said = page.locator(".said", has_text="the end of it")
+    pieces = said.locator(".prose > p")
+    shown = await pieces.count()
+    assert len(await said.inner_text()) < 100_000
+    more = said.get_by_role("button", name="Show more of what stands before")
+    await more.dispatch_event("click")
+    await pieces.nth(shown).wait_for(state="attached")
 
 
 async def test_a_server_that_is_away_is_said_and_what_was_sent_meanwhile_arrives_once(

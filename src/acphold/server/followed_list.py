@@ -64,21 +64,27 @@ async def followed(journal: Followed, newest: int) -> AsyncGenerator[Snapshot | 
     asked = loop.time()
     try:
         while True:
+            looked = loop.time()
             changes = await journal.changes(last)
             last = changes.last
-            before, different = live, list[str]()
-            if asking is not None and asking.done():
-                live, asking = asking.result(), None
-                different = _different(before, live)
-            if asking is None and (changes.session_ids or loop.time() >= asked + LIVE_SECONDS):
-                asked = loop.time()
+            if asking is None and (changes.session_ids or looked >= asked + LIVE_SECONDS):
+                asked = looked
                 asking = asyncio.create_task(_live(journal), name="ask who is live")
-            if changes.session_ids or different:
-                changed = await _changed(journal, changes.session_ids, different, before, live)
+            if changes.session_ids:
+                changed = await _changed(journal, changes.session_ids, (), live, live)
                 if changed.rows or changed.gone:
                     yield changed
+            if asking is not None:
+                # What waits for somebody is told as soon as its process has said so.
+                await asyncio.wait([asking], timeout=0 if changes.more else LOOK_SECONDS)
+            if asking is not None and asking.done():
+                before, live, asking = live, asking.result(), None
+                if different := _different(before, live):
+                    changed = await _changed(journal, (), different, before, live)
+                    if changed.rows or changed.gone:
+                        yield changed
             if not changes.more:
-                await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(looked + LOOK_SECONDS - loop.time())
     finally:
         if asking is not None:
             asking.cancel()

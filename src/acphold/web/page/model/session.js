@@ -13,8 +13,10 @@ import { Timeline } from "./timeline.js";
 
 const INVALID_PARAMS = -32602;
 
-/** Items that are kept while somebody reads at the end: whoever goes up has them read again. */
+/** Items, and characters that an agent said in them, that are kept while somebody reads at the end: whoever goes up has them read again. */
 const MOST_ITEMS = 600;
+const MOST_SAID = 400_000;
+const LEAST_ITEMS = 20;
 
 /** Entries of a page that is read when somebody goes up, or looks for a place. */
 const OLDER = 200;
@@ -194,13 +196,21 @@ export class Session {
       });
       if (seq) this.#position = seq;
     }
-    if (this.isAtEnd.value && this.timeline.items.length > MOST_ITEMS * 1.5) {
-      const { length } = this.timeline.items;
-      const first = this.timeline.trim(MOST_ITEMS);
-      this.undrawn.value = Math.max(0, this.undrawn.value - (length - this.timeline.items.length));
-      if (first) this.before.value = first;
-    }
+    if (this.isAtEnd.value) this.#trim();
     this.#changed();
+  }
+
+  /** Drop what is far above, now and then. */
+  #trim() {
+    const { items } = this.timeline;
+    const { length } = items;
+    const all = items.reduce((sum, item) => sum + said(item), 0);
+    if (length <= MOST_ITEMS * 1.5 && all <= MOST_SAID * 1.5) return;
+    let kept = 1;
+    for (let sum = 0; kept < Math.min(length, MOST_ITEMS) && (sum < MOST_SAID || kept < LEAST_ITEMS); kept++) sum += said(items[length - kept]);
+    const first = this.timeline.trim(kept);
+    this.undrawn.value = Math.max(0, this.undrawn.value - (length - items.length));
+    if (first) this.before.value = first;
   }
 
   #changed() {
@@ -439,8 +449,10 @@ export class Session {
 function aScreenAbove(items, end) {
   let at = end;
   for (let drawn = 0; at > 0 && drawn < SCREEN; at--) {
-    const item = items[at - 1];
-    drawn += item.kind === "said" && item.role === "agent" ? item.prose.text.length : 200;
+    drawn += Math.max(200, said(items[at - 1]));
   }
   return at;
 }
+
+/** Characters that an agent said: what is tall on the screen. @param {import("./timeline.js").Item} item */
+const said = (item) => (item.kind === "said" && item.role === "agent" ? item.prose.text.length : 0);
