@@ -12,7 +12,7 @@ from random import Random
 import pytest
 
 from acphold.history import PastEntry
-from acphold.journal import NewSession, Origin, RowChange
+from acphold.journal import Journal, NewSession, Origin, RowChange
 from acphold.journal.journal import Grouping, Tokens, UsageSum
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
@@ -43,7 +43,7 @@ def entries(random: Random) -> Iterator[tuple[str, bytes]]:
         yield "turn_end", json.dumps(end).encode()
 
 
-async def fill(journal: SqliteJournal, random: Random) -> None:
+async def fill(journal: Journal, random: Random) -> None:
     for number in range(40):
         agent = random.choice(AGENTS)
         name = f"s{number}"

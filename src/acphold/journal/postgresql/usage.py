@@ -1,14 +1,18 @@
 """What agents reported of tokens and cost, added up.
 
+Of most sessions the database adds it up. Those that need more thought are looked at one by one: see
+`_ODD`. So is each, where each is a group of its own.
+
 The functions run inside a transaction of the caller's and may raise psycopg errors.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import date, datetime, time
 from itertools import groupby
 from operator import itemgetter
-from typing import Final
+from typing import Any, Final
 
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.location import resolved_folder
@@ -17,6 +21,7 @@ from acphold.journal.postgresql.migrations import Line
 from acphold.journal.stored_history import tail
 from acphold.journal.token_reports import (
     COUNTS,
+    CUMULATIVE,
     TAIL_BYTES,
     Report,
     SessionUsage,
@@ -26,15 +31,31 @@ from acphold.journal.token_reports import (
 )
 from acphold.journal.usage_groups import PackedSums, add, in_order
 
-_SESSIONS: Final = """
+_WANTED: Final = """
+    prompted AND unread IS NULL AND updated_at >= %(since)s
+    AND (%(folder)s::text IS NULL OR folder = %(folder)s)
+"""
+"""Of one that an import has only listed nobody knows yet what was reported in it."""
+
+_LAST: Final = """
+    coalesce((
+        SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id
+        ORDER BY last_seq DESC LIMIT 1
+    ), 0)
+"""
+
+_ODD: Final = f"""
+    (origins <> '[]' OR agent = ANY(%(cumulative)s) OR settled_through < {_LAST} OR EXISTS (
+        SELECT FROM acphold.usage WHERE usage.session_id = sessions.session_id AND by_turn = 2
+    ))
+"""
+"""Sessions that several agents held, or in which something was told of the whole session, or that
+have something that is not settled."""
+
+_SESSIONS: Final = f"""
     SELECT session_id, agent, cwd, title, updated_at, origins, settled_through,
-        settled_through < coalesce((
-            SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id
-            ORDER BY last_seq DESC LIMIT 1
-        ), 0)
-    FROM acphold.sessions
-    WHERE prompted AND unread IS NULL AND updated_at >= %(since)s
-        AND (%(folder)s::text IS NULL OR folder = %(folder)s)
+        settled_through < {_LAST}
+    FROM acphold.sessions WHERE {_WANTED} AND {{which}}
     ORDER BY updated_at DESC, session_id DESC
 """
 
@@ -44,6 +65,59 @@ _ROWS: Final = (
 )
 
 _AT_ONCE: Final = 500
+
+_PLAIN: Final = f"""
+    wanted AS MATERIALIZED (
+        SELECT session_id, agent, cwd, updated_at FROM acphold.sessions
+        WHERE {_WANTED} AND session_id <> ALL(%(odd)s)
+            AND (cardinality(%(agents)s::text[]) = 0 OR agent = ANY(%(agents)s))
+    )
+"""
+
+_SUMS: Final = f"""
+    WITH {_PLAIN}, used AS (
+        SELECT {{name}} AS name, count(total) AS told,
+            {", ".join(f"sum({name}) AS {name}" for name in COUNTS)}
+        FROM wanted LEFT JOIN acphold.usage
+            ON usage.session_id = wanted.session_id AND at >= %(since)s
+        GROUP BY wanted.session_id, 1
+    )
+    SELECT name, count(*), sum((told = 0)::int),
+        {", ".join(f"sum({name})::bigint" for name in COUNTS)}
+    FROM used GROUP BY name
+"""
+
+_COSTS: Final = f"""
+    WITH {_PLAIN}, told AS (
+        SELECT wanted.*, at, currency, cost,
+            lag(cost, 1, 0.0::float8) OVER (
+                PARTITION BY wanted.session_id, currency ORDER BY seq
+            ) AS before
+        FROM wanted JOIN acphold.usage USING (session_id) WHERE cost IS NOT NULL
+    )
+    SELECT {{name}} AS name, currency,
+        sum(CASE WHEN cost >= before THEN cost - before ELSE cost END)
+    FROM told WHERE at >= %(since)s GROUP BY 1, 2
+"""
+"""What came to the cost with each report, as in `token_reports`."""
+
+_BY_REQUEST: Final = f"""
+    WITH {_PLAIN}
+    SELECT DISTINCT agent FROM wanted JOIN acphold.usage USING (session_id)
+    WHERE by_turn = 0 AND at >= %(since)s
+"""
+
+_QUARTER_MS: Final = 15 * 60 * 1000
+"""Everywhere days begin at a quarter of an hour."""
+
+_QUARTERS: Final = f"""
+    WITH {_PLAIN}
+    SELECT DISTINCT coalesce(at, updated_at) / {_QUARTER_MS} FROM wanted LEFT JOIN acphold.usage
+        ON usage.session_id = wanted.session_id AND at >= %(since)s
+"""
+
+_DAY: Final = "width_bucket(coalesce(at, updated_at), %(midnights)s::bigint[])"
+"""The place of a day among those that begin at these midnights, from 1 on."""
 
 
 def sums(
@@ -62,16 +136,56 @@ def sums(
 
         packed = PackedSums.of(each())
         return UsageSums(packed, total, frozenset(by_request))
-    groups: dict[str, UsageSum] = {}
-    for session in sessions(line, cwd, since):
+    with line.transaction():
+        line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # all of one moment
+        odd = [*sessions(line, cwd, since, which=_ODD)]
+        values: dict[str, Any] = {
+            "since": since,
+            "folder": None if cwd is None else resolved_folder(cwd),
+            "agents": [*agents],
+            "odd": [session.session_id for session in odd],
+        }
+        days = _days(line, values) if by == "day" else []
+        name = {"agent": "agent", "folder": "cwd", "day": _DAY}[by]
+        of_groups = line.execute(_SUMS.format(name=name), values).fetchall()
+        of_all = line.execute(_SUMS.format(name="''"), values).fetchall()
+        costs = line.execute(_COSTS.format(name=name), values).fetchall()
+        by_request.update(who for (who,) in line.execute(_BY_REQUEST, values).fetchall())
+
+    def named(group: str | int) -> str:
+        return days[group - 1].isoformat() if isinstance(group, int) else group
+
+    groups = {named(group): _sum(named(group), *rest) for group, *rest in of_groups}
+    for _, *rest in of_all:
+        total = _sum("", *rest)
+    for group, currency, cost in costs:
+        groups[named(group)].costs[currency] = cost
+        total.costs[currency] = total.costs.get(currency, 0.0) + cost
+    for session in odd:
         by_request |= add(session, by, agents, groups, total)
     return UsageSums(in_order(by, groups.values()), total, frozenset(by_request))
 
 
-def sessions(line: Line, cwd: str | None, since: int) -> Iterator[SessionUsage]:
+def _sum(name: str, sessions: int, not_reported: int, *counts: int | None) -> UsageSum:
+    return UsageSum(name, None, sessions, not_reported, Tokens(*counts), {})
+
+
+def _days(line: Line, values: dict[str, Any]) -> list[date]:
+    """The days, as this process counts them, of which there is something; the midnights at which
+    they begin are then in `values`."""
+    quarters = line.execute(_QUARTERS, values).fetchall()
+    days = sorted({datetime.fromtimestamp(q * _QUARTER_MS / 1000).date() for (q,) in quarters})
+    values["midnights"] = [int(datetime.combine(day, time()).timestamp() * 1000) for day in days]
+    return days
+
+
+def sessions(
+    line: Line, cwd: str | None, since: int, *, which: str = "true"
+) -> Iterator[SessionUsage]:
     """What was reported since then in each session that was active since; the newest first."""
     folder = None if cwd is None else resolved_folder(cwd)
-    rows = line.execute(_SESSIONS, {"since": since, "folder": folder}).fetchall()
+    values = {"since": since, "folder": folder, "cumulative": [*CUMULATIVE]}
+    rows = line.execute(_SESSIONS.format(which=which), values).fetchall()
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
         found = line.execute(_ROWS, ([row[0] for row in some],)).fetchall()
