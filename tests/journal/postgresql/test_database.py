@@ -261,7 +261,10 @@ RUNS = """
     CREATE ROLE {role} LOGIN;
     GRANT USAGE ON SCHEMA acphold TO {role};
     GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA acphold TO {role};
-    GRANT USAGE ON ALL SEQUENCES IN SCHEMA acphold TO {role}
+    GRANT USAGE ON ALL SEQUENCES IN SCHEMA acphold TO {role};
+    ALTER DEFAULT PRIVILEGES IN SCHEMA acphold
+        GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role};
+    ALTER DEFAULT PRIVILEGES IN SCHEMA acphold GRANT USAGE ON SEQUENCES TO {role}
 """
 """As docs/operations.md says."""
 
@@ -279,6 +282,9 @@ async def test_a_role_that_may_make_nothing_runs_and_leaves_migrations_to_the_ow
             await journal.settle(lease, 1)
             assert [hit.seq for hit in await journal.search("word")] == [1]
             assert await journal.delete("s1") == ["s1"]
+        execute(location, "CREATE TABLE acphold.of_an_update (session_id text PRIMARY KEY)")
+        may = f"SELECT has_table_privilege('{role}', 'acphold.of_an_update', 'INSERT')"
+        assert execute(location, may) == [(True,)]
         execute(location, "UPDATE acphold.meta SET value = '0' WHERE name = 'version'")
         async with opened(url) as journal:
             with pytest.raises(JournalUnavailableError, match="role that owns it"):
