@@ -32,6 +32,9 @@ AT_ONCE = 50
 """Sessions whose words are put into the index together."""
 
 TURNS = 4
+MESSAGES = 24
+"""Entries of a conversation that say something."""
+
 CALLS = 3
 """Tool calls in a turn."""
 
@@ -52,7 +55,7 @@ def fill(path: Path, sessions: int) -> None:
     """Make the journal at `path`, with so many sessions, which `name_of` names."""
     templates = min(sessions, TEMPLATES)
     assert sessions % templates == 0
-    asyncio.run(_take_in(path, templates))
+    asyncio.run(take_in(path, templates))
     connection = sqlite3.connect(path, isolation_level=None)
     connection.execute("PRAGMA synchronous = OFF")
     connection.execute("PRAGMA cache_size = -200000")
@@ -89,14 +92,20 @@ def name_of(number: int) -> str:
     return f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:]}00-{number:012x}"
 
 
-async def _take_in(path: Path, count: int) -> None:
-    journal = open_journal(path)
+def words(random: Random) -> list[str]:
+    """The vocabulary, the most frequent word first."""
+    return [_word(random) for _ in range(WORDS)]
+
+
+async def take_in(location: str | Path, count: int) -> None:
+    """Bring so many conversations into a journal, as an import does."""
+    journal = open_journal(location)
     random = Random(5)
-    words = [_word(random) for _ in range(WORDS)]
+    known = words(random)
     weights = [*accumulate(1 / rank for rank in range(1, WORDS + 1))]
 
     def said(length: int) -> str:
-        return " ".join(random.choices(words, cum_weights=weights, k=length))
+        return " ".join(random.choices(known, cum_weights=weights, k=length))
 
     newest = time.time_ns() // 1_000_000 - 7 * DAY_MS
     for number in range(1, count + 1):

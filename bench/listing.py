@@ -40,7 +40,7 @@ SEGMENT_ROW = "INSERT INTO segments VALUES (? << 32 | 9, 1, ?, 'update', x'7b7d'
 def figures(run: Run) -> Iterator[Figure]:
     """First and deep page, with and without a folder, beside 1 k sessions and beside files."""
     sizes = {"1 k": 1_000, "100 k": 100_000, "1 M": run.size(1_000_000, 200_000)}
-    paths = {name: _filled(run.fresh("journal.db"), size) for name, size in sizes.items()}
+    paths = {name: filled_new(run, size) for name, size in sizes.items()}
     files = run.size(10_000, 1_000)
     transcripts = _transcripts(run.fresh("files"), files)
     scans = [_scan(transcripts) for _ in range(run.rounds)]
@@ -63,7 +63,7 @@ def _pages(
     for cwd in (None, f"{FOLDER}/3"):
         for depth in (0.0, DEEP):
             ways: dict[str, Callable[[], float]] = {
-                name: _page(journal, cwd, NEWEST - int(sizes[name] * depth) + 1)
+                name: page_time(journal, cwd, NEWEST - int(sizes[name] * depth) + 1)
                 for name, journal in journals.items()
             }
             taken = run.in_turns(ways)
@@ -87,7 +87,7 @@ def _pages(
             )
 
 
-def _page(journal: Journal, cwd: str | None, below: int) -> Callable[[], float]:
+def page_time(journal: Journal, cwd: str | None, below: int) -> Callable[[], float]:
     """A measurement of one page; microseconds."""
     filter = ListFilter(agents=(AGENT,), cwd=cwd)
     after = ListKey(below, "")
@@ -102,6 +102,11 @@ def _page(journal: Journal, cwd: str | None, below: int) -> Callable[[], float]:
         return median(taken) * 1e6
 
     return lambda: asyncio.run(pages())
+
+
+def filled_new(run: Run, sessions: int) -> str:
+    """A new journal with so many sessions; where it is."""
+    return os.fspath(_filled(run.fresh("journal.db"), sessions))
 
 
 def _filled(path: Path, sessions: int) -> Path:
@@ -157,7 +162,7 @@ def _scan(folder: Path) -> float:
     return (perf_counter() - began) * 1e6
 
 
-def _through_the_wire(run: Run, path: Path, scans: list[float], files: int) -> Figure:
+def _through_the_wire(run: Run, path: str, scans: list[float], files: int) -> Figure:
     """`session/list` as an editor asks it, first page."""
     with Wire(wrap(scripted_agent(), path)) as wire:
         wire.initialize()

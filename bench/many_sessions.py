@@ -72,8 +72,7 @@ def figures(run: Run) -> Iterator[Figure]:
 def _with_sessions(stack: ExitStack, agent: list[str]) -> tuple[Wire, list[str]]:
     wire = stack.enter_context(Wire(agent))
     wire.initialize()
-    params: dict[str, object] = {"cwd": FOLDER, "mcpServers": []}
-    ids = [str(wire.call("session/new", params)["sessionId"]) for _ in range(SESSIONS)]
+    ids = _new_sessions(wire, SESSIONS)
     wire.session_id = ids[0]
     _report(wire)
     return wire, ids
@@ -81,6 +80,37 @@ def _with_sessions(stack: ExitStack, agent: list[str]) -> tuple[Wire, list[str]]
 
 def _streamed(wire: Wire, ids: list[str], words: str, pieces: int) -> Streamed:
     before = _at_rest(wire)
+    firsts = _prompted(wire, ids, words, pieces)
+    wire.session_id = ids[0]
+    after = _report(wire)
+    rested = _at_rest(wire)
+    return Streamed(
+        first_piece=median(firsts) * 1e3,
+        cpu=after["cpu"],
+        stall=after["stall"] * 1e3,
+        own_stall=after["own_stall"] * 1e3,
+        settling=rested["cpu"],
+        grown=(rested["rss"] - before["rss"]) / 1024 / SESSIONS,
+    )
+
+
+def stream(wire: Wire, sessions: int, pieces: int, pace_ms: int) -> float:
+    """Seconds until so many new sessions have streamed so many pieces each, at this pace."""
+    wire.initialize()
+    ids = _new_sessions(wire, sessions)
+    began = perf_counter()
+    _prompted(wire, ids, f"paced {pieces} {pace_ms}", pieces)
+    return perf_counter() - began
+
+
+def _new_sessions(wire: Wire, number: int) -> list[str]:
+    params: dict[str, object] = {"cwd": FOLDER, "mcpServers": []}
+    return [str(wire.call("session/new", params)["sessionId"]) for _ in range(number)]
+
+
+def _prompted(wire: Wire, ids: list[str], words: str, pieces: int) -> list[float]:
+    """Prompt all of these in one write, and wait for the answers; when the first piece of each was
+    there, in seconds."""
     lines, waited = [], set()
     for wire.session_id in ids:
         lines.append(wire.prompt_line(words))
@@ -98,19 +128,9 @@ def _streamed(wire: Wire, ids: list[str], words: str, pieces: int) -> Streamed:
                 firsts[id_] = perf_counter() - began
         elif b'"stopReason"' in line:
             waited.discard(json.loads(line)["id"])
-    assert len(firsts) == SESSIONS
-    assert seen == SESSIONS * pieces, seen
-    wire.session_id = ids[0]
-    after = _report(wire)
-    rested = _at_rest(wire)
-    return Streamed(
-        first_piece=median(firsts.values()) * 1e3,
-        cpu=after["cpu"],
-        stall=after["stall"] * 1e3,
-        own_stall=after["own_stall"] * 1e3,
-        settling=rested["cpu"],
-        grown=(rested["rss"] - before["rss"]) / 1024 / SESSIONS,
-    )
+    assert len(firsts) == len(ids)
+    assert seen == len(ids) * pieces, seen
+    return [*firsts.values()]
 
 
 def _at_rest(wire: Wire) -> dict[str, float]:

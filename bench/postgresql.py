@@ -1,139 +1,325 @@
-"""A journal in PostgreSQL beside one in a file: the same work, in turns, in one process.
+"""A journal in PostgreSQL beside one in a file, on the same work.
 
-    python -m bench.postgresql [URL]
-
-Without a URL a server is started whose commits reach the disk, as those of one in use do. What one
-read of an agent's pipe brings is one append; a prompt is answered by an agent in this process.
+The server is one as people have it: what is committed is on the disk. A file is written without
+that (`synchronous=NORMAL`), so the equal of it is a role or database with `synchronous_commit=off`:
+both lose the last moments in a power cut. That is what is compared where nothing else is said.
 """
 
 from __future__ import annotations
 
 import asyncio
-import sys
+import re
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from shutil import rmtree
 from statistics import median
 from time import perf_counter
 
-import acphold
-from acphold.journal import Append, Journal, NewSession
+from acphold.journal import Append, Journal, Lease, NewSession
+from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.stores import open_journal
-from acphold.transports.memory import memory_pair
+from bench import big_database
+from bench.conversation import keep, turns
+from bench.latency import one_way, round_trip
+from bench.many_sessions import stream
+from bench.programs import library, scripted_agent, wrap
+from bench.replay import SESSION, load
+from bench.run import Run
+from bench.table import Figure, Goal
+from bench.wire import Wire, session_with
 from tests.postgresql import Server
+from tests.web.test_nodes import machines
+
+FILE, UNWAITED, WAITED = "SQLite", "PostgreSQL", "PostgreSQL, to the disk"
+WAITED_FILE = "SQLite, to the disk"
 
 GROUP = 50
-ROUNDS = 200
+"""Updates that one read of an agent's pipe brings."""
+
 SESSIONS = 100
 PIECE = (
     b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"some words of it "}}'
 )
+PACE_MS = 20
+STREAMS = (1000, 500, 250, 125)
+"""Sessions that stream at once, until there are few enough."""
+
+HOUR_SECONDS = 3600
+
+
+def figures(run: Run) -> Iterator[Figure]:
+    """What is waited for, what many sessions make of it, what is found, what nodes cost."""
+    with started() as server:
+        locations = {
+            FILE: str(run.fresh("journal.db")),
+            UNWAITED: _database(server, "unwaited", "synchronous_commit = off"),
+            WAITED: _database(server, "waited"),
+        }
+        yield from _appends(run, locations)
+        yield from _prompts(run, locations)
+        yield from _streams(run, locations)
+        yield from _replays(run, locations)
+        yield from _nodes(run, server)
+        yield from big_database.figures(run, lambda name: _database(server, name))
 
 
 @contextmanager
-def started() -> Iterator[str]:
-    """A server as it is in use, for the block: its URL."""
+def started() -> Iterator[Server]:
+    """A server as it is in use, for the block."""
     folder = Path(tempfile.mkdtemp(prefix="acphold-pg-"))
-    server = Server(folder, fsync="on", full_page_writes="on", autovacuum="on")
+    server = Server(
+        folder, fsync="on", full_page_writes="on", autovacuum="on", shared_buffers="128MB"
+    )
     server.make()
     server.start()
     try:
-        yield server.url()
+        yield server
     finally:
         server.stop()
         rmtree(folder)
 
 
-async def _one(journal: Journal, size: int) -> float:
-    """Seconds of an append of so many updates, the median."""
-    lease = await journal.create(NewSession(f"one-{size}", "a", "/"))
-    times = []
-    for _ in range(ROUNDS):
+def _database(server: Server, name: str, *settings: str) -> str:
+    """The URL of a new one."""
+    server.execute(f"CREATE DATABASE {name}")
+    for setting in settings:
+        server.execute(f"ALTER DATABASE {name} SET {setting}")
+    return server.url(name)
+
+
+# -- what somebody waits for ------------------------------------------------------------------
+
+
+def _appends(run: Run, locations: dict[str, str]) -> Iterator[Figure]:
+    """What is appended by itself, and what many sessions append in one moment."""
+    with asyncio.Runner() as runner:
+        journals = {name: open_journal(location) for name, location in locations.items()}
+        to_disk = SqliteJournal(run.fresh("journal.db"))
+        to_disk.connect().connection.execute("PRAGMA synchronous = FULL")
+        journals[WAITED_FILE] = to_disk
+        number = run.size(400, 100)
+        for what, measure, goals in (
+            ("append of an update", partial(_alone, "one", 1, number), ()),
+            (
+                f"append of a group of {GROUP} updates",
+                partial(_alone, "some", GROUP, number),
+                (Goal(3, ratio=True),),
+            ),
+            (
+                f"append of {SESSIONS} sessions in one moment",
+                partial(_together, number // 20),
+                (),
+            ),
+        ):
+            taken = run.in_turns(
+                {
+                    name: partial(_done, runner, measure, journal)
+                    for name, journal in journals.items()
+                }
+            )
+            for ours, theirs in ((UNWAITED, FILE), (WAITED, WAITED_FILE)):
+                yield Figure(f"{what}, {ours}", "us", taken[ours], theirs, taken[theirs], goals)
+        for journal in journals.values():
+            runner.run(journal.aclose())
+
+
+def _done(
+    runner: asyncio.Runner,
+    measure: Callable[[Journal], Coroutine[None, None, float]],
+    journal: Journal,
+) -> float:
+    return runner.run(measure(journal))
+
+
+async def _alone(name: str, size: int, number: int, journal: Journal) -> float:
+    """Microseconds of an append, the median."""
+    [lease] = await _leases(journal, name, 1)
+    taken = []
+    for _ in range(number):
         began = perf_counter()
         await journal.append(lease, [("update", [PIECE] * size)])
-        times.append(perf_counter() - began)
-    return median(times)
+        taken.append(perf_counter() - began)
+    await journal.delete(lease)
+    return median(taken) * 1e6
 
 
-async def _many(journal: Journal) -> float:
-    """Seconds of an append of many sessions in one moment, the median."""
-    leases = [await journal.create(NewSession(f"many-{n}", "a", "/")) for n in range(SESSIONS)]
-    times = []
-    for _ in range(20):
+async def _together(number: int, journal: Journal) -> float:
+    """Microseconds of an append to each of many sessions, the median."""
+    leases = await _leases(journal, "many", SESSIONS)
+    taken = []
+    for _ in range(number):
         began = perf_counter()
         await journal.append_all([Append(lease, [("update", [PIECE])]) for lease in leases])
-        times.append(perf_counter() - began)
-    return median(times)
+        taken.append(perf_counter() - began)
+    await journal.delete(*leases)
+    return median(taken) * 1e6
 
 
-async def _read(journal: Journal) -> float:
-    """Seconds of reading a session of ROUNDS * GROUP updates."""
-    began = perf_counter()
-    after = 0
-    while found := await journal.read(f"one-{GROUP}", after):
-        after = found[-1].last_seq
-    return perf_counter() - began
+async def _leases(journal: Journal, name: str, number: int) -> list[Lease]:
+    return [await journal.create(NewSession(f"{name}-{n}", "a", "/")) for n in range(number)]
 
 
-async def _prompts(location: str) -> float:
-    """Seconds from a prompt to its answer, the median."""
-    agent = acphold.Agent("bench", version="1")
+def _prompts(run: Run, locations: dict[str, str]) -> Iterator[Figure]:
+    """Through `wrap`, with an agent in a process of its own."""
+    agent = scripted_agent()
+    number = run.size(800, 100)
+    with (
+        session_with(wrap(agent, locations[FILE])) as file,
+        session_with(wrap(agent, locations[UNWAITED])) as unwaited,
+        session_with(wrap(agent, locations[WAITED])) as waited,
+    ):
+        wires = {FILE: file, UNWAITED: unwaited, WAITED: waited}
+        for what, measure, goals in (
+            ("a prompt and its answer", round_trip, (Goal(1.5, ratio=True),)),
+            (
+                "a prompt, an update and its answer",
+                partial(round_trip, updates=1),
+                (Goal(1.5, ratio=True),),
+            ),
+            ("the way of an update", one_way, ()),
+        ):
+            taken = run.in_turns(
+                {name: partial(measure, wire, number) for name, wire in wires.items()}
+            )
+            for ours in (UNWAITED, WAITED):
+                yield Figure(
+                    f"{what}, {ours}",
+                    "us",
+                    taken[ours],
+                    FILE,
+                    taken[FILE],
+                    goals if ours == UNWAITED else (),
+                )
 
-    @agent.prompt
-    async def answer(turn: acphold.Turn) -> None:
-        await turn.say("yes")
 
-    times = []
-    near, far = memory_pair()
-    async with agent.server(journal=location) as server:
-        attending = asyncio.create_task(server.attend(far))
-        async with acphold.connect_over(near, permission="allow") as client:
-            session = await client.new_session("/")
-            for _ in range(ROUNDS):
-                began = perf_counter()
-                await session.prompt("Is it?")
-                times.append(perf_counter() - began)
-        await attending
-    return median(times)
+# -- many sessions ----------------------------------------------------------------------------
 
 
-async def measure(locations: Sequence[str]) -> list[list[float]]:
-    """The figures of each journal, each measured in turns with the others."""
-    journals = [open_journal(location) for location in locations]
-    found = [
-        [await _one(it, 1) for it in journals],
-        [await _one(it, GROUP) for it in journals],
-        [await _many(it) for it in journals],
-        [await _read(it) for it in journals],
+def _streams(run: Run, locations: dict[str, str]) -> Iterator[Figure]:
+    """How many sessions of a library agent stream at once, and nobody falls behind."""
+    pieces = run.size(150, 50)
+    for name, location in locations.items():
+        for sessions in STREAMS:
+            with Wire(library(), journal=location) as wire:
+                seconds = stream(wire, sessions, pieces, PACE_MS)
+            yield Figure(
+                f"{sessions} sessions stream, {name}: for a second of it",
+                "s",
+                [seconds / (pieces * PACE_MS / 1e3)],
+                goals=(Goal(1.1),) if sessions == STREAMS[0] else (),
+            )
+            if seconds <= 1.1 * pieces * PACE_MS / 1e3:
+                break
+
+
+# -- reading ----------------------------------------------------------------------------------
+
+
+def _replays(run: Run, locations: dict[str, str]) -> Iterator[Figure]:
+    conversation = list(turns(run.size(100_000, 10_000)))
+    number = sum(map(len, conversation))
+    for settle, state in ((True, "compacted"), (False, "not compacted")):
+        taken: dict[str, list[tuple[float, float]]] = {FILE: [], UNWAITED: []}
+        for name in taken:
+            asyncio.run(_keep(locations[name], conversation, settle=settle))
+        for _ in range(run.rounds if settle else 1):  # who has loaded it settles it
+            for name, each in taken.items():
+                each.append(load(wrap(scripted_agent(), locations[name])))
+        firsts, rates = (
+            {name: [choose(*one) for one in each] for name, each in taken.items()}
+            for choose in (lambda first, _: first * 1e3, lambda _, whole: number / whole)
+        )
+        yield Figure(
+            f"replay, {state}: load request to first line",
+            "ms",
+            firsts[UNWAITED],
+            FILE,
+            firsts[FILE],
+        )
+        yield Figure(
+            f"replay, {state}: sending {number:,}",
+            "updates/s",
+            rates[UNWAITED],
+            FILE,
+            rates[FILE],
+            higher_is_better=True,
+        )
+
+
+async def _keep(location: str, conversation: list[list[bytes]], *, settle: bool) -> None:
+    journal = open_journal(location)
+    await journal.delete(SESSION)
+    await keep(journal, SESSION, conversation, at_once=GROUP, settle=settle)
+    await journal.aclose()
+
+
+# -- nodes ------------------------------------------------------------------------------------
+
+
+def _nodes(run: Run, server: Server) -> Iterator[Figure]:
+    """What two nodes cost that do nothing, and what the death of one costs."""
+    taken = [
+        asyncio.run(_taken_over(run, _database(server, f"nodes{n}"))) for n in range(run.size(3, 1))
     ]
-    for journal in journals:
-        await journal.aclose()
-    found.append([await _prompts(location) for location in locations])
-    return found
+    yield Figure(
+        "a session is prompted again after kill -9 of its node", "s", taken, goals=(Goal(2),)
+    )
+    location = _database(server, "idle", "log_statement = 'all'")
+    seconds = run.size(60, 20)
+    idle, with_sessions = asyncio.run(_idle(run, location, server, seconds))
+    hours = HOUR_SECONDS / seconds
+    yield Figure("statements an hour of a node that is idle", "", [idle * hours])
+    yield Figure(
+        "statements an hour of an open session that is idle",
+        "",
+        [max(0.0, with_sessions - idle) / IDLE_SESSIONS * hours],
+    )
 
 
-WHAT = (
-    "append of 1 update",
-    f"append of {GROUP} updates",
-    f"append of {SESSIONS} sessions in one moment",
-    f"read {ROUNDS * GROUP} updates",
-    "prompt, round trip",
-)
+async def _taken_over(run: Run, location: str) -> float:
+    """Seconds from the death of a node to the answer to a prompt at the other one."""
+    folder = run.fresh("nodes").parent
+    async with (
+        machines(location, folder) as (one, two),
+        two.client() as there,
+        one.client() as here,
+    ):
+        session = await here.new_session(cwd=folder)
+        await session.prompt("quick: one")
+        far = await there.load_session(session.id, cwd=folder)
+        await far.prompt("quick: two")
+        one.served.process.kill()
+        began = perf_counter()
+        await far.prompt("quick: three")
+        return perf_counter() - began
 
 
-def main() -> None:
-    with tempfile.TemporaryDirectory() as folder, started() as url:
-        locations = [f"{folder}/journal.db", sys.argv[1] if len(sys.argv) > 1 else url]
-        figures = asyncio.run(measure(locations))
-    rows = [
-        (what, f"{file * 1e6:,.0f} µs", f"{there * 1e6:,.0f} µs", f"{there / file:.1f}x")
-        for what, (file, there) in zip(WHAT, figures, strict=True)
-    ]
-    for row in (("", "SQLite", "PostgreSQL", ""), *rows):
-        print("{:40}{:>14}{:>14}{:>8}".format(*row))
+IDLE_SESSIONS = 20
+SETTLED_SECONDS = 5.0
+"""Until what is done behind turns is done."""
 
 
-if __name__ == "__main__":
-    main()
+async def _idle(run: Run, location: str, server: Server, seconds: float) -> tuple[int, int]:
+    """Statements of one node in so many seconds: with nothing open, and with some sessions."""
+    folder = run.fresh("nodes").parent
+
+    async def statements() -> int:
+        await asyncio.sleep(SETTLED_SECONDS)
+        before = len(_STATEMENT.findall(server.log()))
+        await asyncio.sleep(seconds)
+        return len(_STATEMENT.findall(server.log())) - before
+
+    async with AsyncExitStack() as stack:
+        [node] = await stack.enter_async_context(machines(location, folder, 1))
+        alone = await statements()
+        client = await stack.enter_async_context(node.client())
+        for _ in range(IDLE_SESSIONS):
+            session = await client.new_session(cwd=folder)
+            await session.prompt("quick: one")
+        return alone, await statements()
+
+
+_STATEMENT = re.compile(r"LOG:  (?:statement|execute)")

@@ -74,7 +74,7 @@ def mcp_server(how: str, *rest: str) -> Command:
     return [sys.executable, "-I", "-S", os.fspath(PEERS / "mcp_server.py"), how, *rest]
 
 
-def wrap(agent: Command, journal: Path) -> Command:
+def wrap(agent: Command, journal: str | Path) -> Command:
     """`acphold wrap` as it is installed beside this Python."""
     script = Path(sys.executable).parent / "acphold"
     if not script.exists():

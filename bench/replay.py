@@ -54,7 +54,7 @@ def _over_the_wire(
     first: dict[str, list[float]] = {"wrap": [], "sdk": []}
 
     def rate(way: str, command: Command) -> float:
-        until_first, seconds = _load(command)
+        until_first, seconds = load(command)
         first[way].append(until_first * 1e3)
         return number / seconds
 
@@ -80,7 +80,7 @@ def _over_the_wire(
     )
 
 
-def _load(command: Command) -> tuple[float, float]:
+def load(command: Command) -> tuple[float, float]:
     """Seconds from the load request to the first line, and to the answer."""
     with Wire(command) as wire:
         wire.initialize()

@@ -24,7 +24,7 @@ class Wire:
     """One agent at the other end of two pipes."""
 
     def __init__(
-        self, command: Command, stderr: Path | None = None, journal: Path | None = None
+        self, command: Command, stderr: Path | None = None, journal: str | Path | None = None
     ) -> None:
         env = None if journal is None else {**os.environ, VARIABLE: os.fspath(journal)}
         self._stderr = open(stderr, "wb") if stderr else None  # noqa: SIM115
@@ -151,7 +151,7 @@ class Wire:
 
 @contextmanager
 def session_with(
-    command: Command, stderr: Path | None = None, journal: Path | None = None
+    command: Command, stderr: Path | None = None, journal: str | Path | None = None
 ) -> Iterator[Wire]:
     """A program with an open session in which one turn is over already."""
     with Wire(command, stderr, journal) as wire:

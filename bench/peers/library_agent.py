@@ -1,6 +1,7 @@
 """An agent on acphold, as its guide has it: what a prompt says is what it does.
 
 `flood N`: N updates; the last one ends in "!". `stream N MS`: N updates, one every MS milliseconds.
+`paced N MS`: the same by the clock, however long one takes.
 `report`: how the program fared, see `pulse`. `ready NAME...`: waits for the tools of these MCP
 servers.
 """
@@ -29,6 +30,12 @@ async def answer(turn: acphold.Turn) -> None:
         for _ in range(int(words[0])):
             await turn.say(TEXT)
             await asyncio.sleep(int(words[1]) / 1000)
+    elif how == "paced":
+        clock = asyncio.get_running_loop().time
+        began = clock()
+        for n in range(int(words[0])):
+            await turn.say(TEXT)
+            await asyncio.sleep(began + (n + 1) * int(words[1]) / 1000 - clock())
     elif number := int(words[0]):
         for _ in range(number - 1):
             await turn.say(TEXT)

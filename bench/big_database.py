@@ -1,0 +1,219 @@
+"""A list of a million sessions and a search in a million messages, in a database and in a file.
+
+Rows are made by the server from numbers, and from what a few hundred conversations came to that
+were taken in and indexed as any import does it (see `big_journal`).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from functools import partial
+from random import Random
+from statistics import median
+from time import perf_counter
+
+import psycopg
+
+from acphold.journal import Journal, Sought
+from acphold.journal.stores import open_journal
+from bench import big_journal, listing
+from bench.run import Run
+from bench.table import Figure, Goal
+from bench.wire import FOLDER
+
+FILE, DATABASE = "SQLite", "PostgreSQL"
+
+FEW = 1_000
+
+_SESSIONS = """
+    INSERT INTO acphold.sessions (session_id, number, agent, cwd, folder, additional_directories,
+        title, created_at, updated_at, prompted, message_count, settled_through, indexed_through,
+        packed_through)
+    SELECT left(md5(n::text), 16), n, %(agent)s, %(folder)s || '/' || n %% %(folders)s,
+        %(folder)s || '/' || n %% %(folders)s, '[]', 'Fix the flaky test number ' || n,
+        %(newest)s - %(count)s, %(newest)s - %(count)s + n, true, 4, 9, 9, 9
+    FROM generate_series(1, %(count)s) AS n
+"""
+_SEGMENTS = """
+    INSERT INTO acphold.segments
+    SELECT session_id, 9, 1, updated_at, 'update', '{}'::bytea FROM acphold.sessions
+"""
+
+_COPIES = (
+    """
+    INSERT INTO acphold.sessions SELECT session_id || '-' || n, number, agent, cwd, folder,
+        additional_directories, title, created_at - n * %(gap)s, updated_at - n * %(gap)s, prompted,
+        archived, renamed, unseen, origins, tenant, start, followers, unread, message_count,
+        settled_through, indexed_through, packed_through
+    FROM acphold.sessions, generate_series(1, %(copies)s) AS n
+    """,
+    """
+    INSERT INTO acphold.segments SELECT session_id || '-' || n, last_seq, first_seq,
+        at - n * %(gap)s, kind, raw
+    FROM acphold.segments, generate_series(1, %(copies)s) AS n
+    """,
+    # In the order in which they would have come in.
+    """
+    INSERT INTO acphold.documents (session_id, seq, at, words)
+    SELECT session_id || '-' || n, seq, at - n * %(gap)s, words
+    FROM acphold.documents, generate_series(1, %(copies)s) AS n ORDER BY at - n * %(gap)s
+    """,
+)
+
+
+def figures(run: Run, database: Callable[[str], str]) -> Iterator[Figure]:
+    """`database` makes one of this name."""
+    yield from _lists(run, database)
+    yield from _searches(run, database)
+
+
+# -- lists ------------------------------------------------------------------------------------
+
+
+def _lists(run: Run, database: Callable[[str], str]) -> Iterator[Figure]:
+    many = run.size(1_000_000, 100_000)
+    few_of = {DATABASE: _filled(database("few"), FEW), FILE: listing.filled_new(run, FEW)}
+    many_of = {DATABASE: _filled(database("many"), many), FILE: listing.filled_new(run, many)}
+    journals = {
+        (name, size): open_journal(location)
+        for size, found in ((FEW, few_of), (many, many_of))
+        for name, location in found.items()
+    }
+    for cwd in (None, f"{FOLDER}/3"):
+        for depth in (0.0, listing.DEEP):
+            taken = run.in_turns(
+                {
+                    f"{name} {size}": listing.page_time(
+                        journal, cwd, listing.NEWEST - int(size * depth) + 1
+                    )
+                    for (name, size), journal in journals.items()
+                }
+            )
+            what = f"{'deep' if depth else 'first'} page{', one folder' if cwd else ''}"
+            ours = taken[f"{DATABASE} {many}"]
+            goal = Goal(1.3, ratio=True)
+            few = taken[f"{DATABASE} {FEW}"]
+            yield Figure(f"list, {what}, {many:,} sessions", "us", ours, "of 1 k", few, (goal,))
+            beside = taken[f"{FILE} {many}"]
+            yield Figure(f"list, {what}, {many:,} sessions", "us", ours, FILE, beside)
+    for journal in journals.values():
+        asyncio.run(journal.aclose())
+
+
+def _filled(location: str, sessions: int) -> str:
+    """A journal with so many sessions, one entry each."""
+    _make(location)
+    with psycopg.connect(location, autocommit=True) as line:
+        values = {
+            "agent": listing.AGENT,
+            "folder": FOLDER,
+            "folders": listing.FOLDERS,
+            "newest": listing.NEWEST,
+            "count": sessions,
+        }
+        line.execute(_SESSIONS, values)
+        line.execute(_SEGMENTS)
+        line.execute("VACUUM ANALYZE")
+    return location
+
+
+def _make(location: str) -> None:
+    """Make an empty journal."""
+
+    async def make() -> None:
+        journal = open_journal(location)
+        await journal.count()
+        await journal.aclose()
+
+    asyncio.run(make())
+
+
+# -- searches ---------------------------------------------------------------------------------
+
+
+def _searches(run: Run, database: Callable[[str], str]) -> Iterator[Figure]:
+    """What is common, what is there now and then, what is rare, by date and by rank."""
+    templates = big_journal.TEMPLATES
+    messages = run.size(1_000_000, 100_000)
+    sessions = -(-messages // (big_journal.MESSAGES * templates)) * templates
+    file = run.fresh("journal.db")
+    big_journal.fill(file, sessions)
+    location = database("searched")
+    seconds = _indexed(location, templates)
+    yield Figure("to index a message", "us", [seconds / (templates * big_journal.MESSAGES) * 1e6])
+    _multiplied(location, sessions // templates)
+    with asyncio.Runner() as runner:
+        journals = {DATABASE: open_journal(location), FILE: open_journal(file)}
+        for what, sought in _sought().items():
+            taken = run.in_turns(
+                {
+                    name: partial(_searched, runner, journal, sought)
+                    for name, journal in journals.items()
+                }
+            )
+            name = f"search, {sessions * big_journal.MESSAGES:,} messages, {what}"
+            yield Figure(name, "us", taken[DATABASE], FILE, taken[FILE])
+        for journal in journals.values():
+            runner.run(journal.aclose())
+
+
+def _indexed(location: str, templates: int) -> float:
+    """Take conversations in; seconds to put their words into the index."""
+
+    async def index() -> float:
+        await big_journal.take_in(location, templates)
+        journal = open_journal(location)
+        began = perf_counter()
+        assert await journal.catch_up(HOUR) == 0
+        taken = perf_counter() - began
+        await journal.aclose()
+        return taken
+
+    return asyncio.run(index())
+
+
+HOUR = 3600.0
+
+
+def _multiplied(location: str, times: int) -> None:
+    values = {"gap": big_journal.DAYS * big_journal.DAY_MS // times, "copies": times - 1}
+    with psycopg.connect(location, autocommit=True) as line:
+        line.execute("DROP INDEX acphold.documents_words")  # one by one it takes ten times as long
+        for statement in _COPIES:
+            line.execute(statement, values)
+        line.execute("SET maintenance_work_mem = '256MB'")
+        line.execute("CREATE INDEX documents_words ON acphold.documents USING gin (words)")
+        line.execute("VACUUM ANALYZE")
+
+
+def _sought() -> dict[str, list[Sought]]:
+    words = big_journal.words(Random(5))
+    common, seldom, rare = words[1], words[400], words[15_000]
+    return {
+        "a common word": [Sought(common), Sought(words[7])],
+        "a word now and then": [Sought(seldom), Sought(words[900])],
+        "a rare word": [Sought(rare), Sought(words[19_000])],
+        "two words": [Sought(f"{words[10]} {words[300]}")],
+        "a phrase": [Sought(f'"{words[0]} {words[9]}"')],
+        "a beginning": [Sought(f"{words[600][:4]}*")],
+        "a word that is not there": [Sought("zzqqzz")],
+        "a common word by rank": [Sought(common, rank=True)],
+        "a common word in one folder of 40": [Sought(common, cwd="/home/ada/project7")],
+        "a rare word in one folder of 40": [Sought(rare, cwd="/home/ada/project7")],
+    }
+
+
+def _searched(runner: asyncio.Runner, journal: Journal, sought: list[Sought]) -> float:
+    return runner.run(_time(journal, sought))
+
+
+async def _time(journal: Journal, sought: list[Sought]) -> float:
+    """Microseconds of a search, the median."""
+    taken = []
+    for one in sought:
+        await journal.search(one)  # what is asked twice is in memory
+        began = perf_counter()
+        await journal.search(one)
+        taken.append(perf_counter() - began)
+    return median(taken) * 1e6
