@@ -216,3 +216,18 @@ async def test_what_comes_to_rest_while_it_is_settled_is_settled_behind_that_but
             await settling.begun.wait()
         await resting.compaction_ends()
         assert settling.times == 2 - in_a_turn
+
+
+async def test_nothing_is_put_together_while_somebody_reads() -> None:
+    settling = Settling()
+    resting = Rest(settling.settle, asyncio.Semaphore(1))
+    async with asyncio.timeout(DEADLINE):
+        async with resting.reading():
+            resting.settle_now()
+            for _ in range(5):
+                await asyncio.sleep(0.001)
+            assert settling.times == 0
+        await settling.begun.wait()
+        settling.may_end.set()
+        async with resting.reading():
+            assert settling.times == 1

@@ -10,7 +10,8 @@ the owner ends it leaves the session as it is to such a client, and the next own
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import asynccontextmanager
 
 from msgspec import Struct
 
@@ -61,6 +62,8 @@ class Rest:
         self._compacted = asyncio.Event()
         self._compacted.set()
         self._goes_on = False
+        self._reads = 0
+        self._all_read = asyncio.Event()
 
     def begin(self, *, positions: bool) -> None:
         """The last turn has ended; `positions` says whether a client that is here asks for them."""
@@ -128,6 +131,9 @@ class Rest:
         async def settle() -> bool:
             async with self._room:
                 self._compacted.clear()  # not before: who reads on does not wait for other sessions
+                while self._reads:  # who reads now is elsewhere behind that
+                    self._all_read.clear()
+                    await self._all_read.wait()
                 return await self._settle()
 
         if self._settling is None:
@@ -156,6 +162,18 @@ class Rest:
         """Wait until nothing is put together, if something is just now."""
         while not self._compacted.is_set():  # it may have begun again before this goes on
             await self._compacted.wait()
+
+    @asynccontextmanager
+    async def reading(self) -> AsyncIterator[None]:
+        """A block in which nothing is put together; entered when nothing is just now."""
+        await self.compaction_ends()
+        self._reads += 1
+        try:
+            yield
+        finally:
+            self._reads -= 1
+            if not self._reads:
+                self._all_read.set()
 
     def stop(self) -> None:
         """Begin nothing more."""

@@ -299,9 +299,10 @@ class Session:
 
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
         """Committed segments above `after`, at least one; LeaseLostError when they are gone."""
-        # While rows are rewritten: read before or after it, never some of each.
-        await self._rest.compaction_ends()
-        page = await self._journal.read(self.id, after, limit_bytes)
+        # Before rows are rewritten or after it, never some of each; and who is told of a page is
+        # behind it before it is looked up where everybody is.
+        async with self._rest.reading():
+            page = await self._journal.read(self.id, after, limit_bytes)
         if self._lost is not None or not page:
             # Deleted, or taken elsewhere, meanwhile: what the id now means is not this session.
             raise self._lost or LeaseLostError(self.id, deleted=True)

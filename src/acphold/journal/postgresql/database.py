@@ -1,8 +1,9 @@
 """Connections to the database, and what becomes of work when one is lost.
 
 What each update waits for, the loop itself sends and hears: see `pipelines`. All else is done in
-threads, each with a connection of its own, so that the loop never waits. What is short has threads
-of its own, so that it does not wait for what takes its time.
+threads, so that the loop never waits; one that works has a connection for itself, the one that was
+used last of those that are free. What is short has threads of its own, so that it does not wait for
+what takes its time.
 
 A transaction that fails because the connection was lost, or because the server shuts down, starts
 up, is full of connections or cancels the query, is made again for PATIENCE_SECONDS. If the answer
@@ -100,9 +101,11 @@ class Database:
         self._create = create
         self._is_ready = False
         self._preparing = threading.Lock()
-        self._quick = _Lines(self, QUICK, BOUND_SECONDS)
-        self._slow = _Lines(self, SLOW, SLOW_BOUND_SECONDS)
+        self._quick = _Threads(self, QUICK, BOUND_SECONDS)
+        self._slow = _Threads(self, SLOW, SLOW_BOUND_SECONDS)
         self.pipelines = Pipelines(self.connect)
+        self._open: set[Line] = set()
+        self._free: list[Line] = []
 
     async def run(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
         """What comes of `work`, which is given a connection, in a thread; JournalError.
@@ -141,10 +144,29 @@ class Database:
             raise
         return line
 
+    def take(self) -> Line:
+        """A connection for one thread, until it is put back."""
+        while self._free:
+            with suppress(IndexError):  # another thread was quicker
+                return self._free.pop()
+        line = self.connect()
+        self._open.add(line)
+        return line
+
+    def put_back(self, line: Line) -> None:
+        """It is free again, or closed."""
+        if line.closed:
+            self._open.discard(line)
+        else:
+            self._free.append(line)
+
     async def aclose(self) -> None:
         """Finish what was begun, and close all connections."""
         await self.pipelines.aclose()
         await asyncio.gather(self._quick.aclose(), self._slow.aclose())
+        self._free.clear()
+        while self._open:
+            self._open.pop().close()
 
 
 _DEFAULTS: Final[dict[str, Any]] = {
@@ -158,8 +180,8 @@ _DEFAULTS: Final[dict[str, Any]] = {
 }
 
 
-class _Lines:
-    """Threads, each with a connection that is made when there is first need of it."""
+class _Threads:
+    """Threads that work on the database."""
 
     def __init__(self, database: Database, threads: int, bound: float) -> None:
         self._database = database
@@ -167,8 +189,6 @@ class _Lines:
         self._bound = bound
         self._executor: ThreadPoolExecutor | None = None
         self._is_closed = False
-        self._own = threading.local()
-        self._open: set[Line] = set()
         self._failed_at = -PATIENCE_SECONDS
 
     def submit(self, work: Callable[[Line], T]) -> Future[T]:
@@ -184,44 +204,34 @@ class _Lines:
         began = time.monotonic()
         patience = PATIENCE_SECONDS if began - self._failed_at > PATIENCE_SECONDS else 0.0
         while True:
+            line: Line | None = None
             try:
-                line = self._line()
+                line = self._database.take()
                 with _Bound(line, self._bound):
                     done = work(line)
                 self._failed_at = -PATIENCE_SECONDS
                 return done
             except FAULTS as error:
-                line_ = getattr(self._own, "line", None)
-                if line_ is not None and not line_.closed:
+                if line is not None and not line.closed:
                     # Of a transaction that was broken off nothing is left, or nothing of the line.
                     with suppress(psycopg.Error):
-                        if line_.info.transaction_status != pq.TransactionStatus.IDLE:
-                            line_.rollback()
+                        if line.info.transaction_status != pq.TransactionStatus.IDLE:
+                            line.rollback()
                 if not is_passing(error):
                     raise failure(error, name) from error
                 if time.monotonic() >= began + patience:
                     self._failed_at = time.monotonic()
                     raise failure(error, name) from error
-                time.sleep(AGAIN_SECONDS)
-
-    def _line(self) -> Line:
-        line: Line | None = getattr(self._own, "line", None)
-        if line is None or line.closed:
-            if line is not None:
-                self._open.discard(line)
-            line = self._own.line = self._database.connect()
-            self._open.add(line)
-        return line
+            finally:
+                if line is not None:
+                    self._database.put_back(line)
+            time.sleep(AGAIN_SECONDS)
 
     async def aclose(self) -> None:
         self._is_closed = True
-        if (executor := self._executor) is None:
-            return
-        self._executor = None
-        await asyncio.to_thread(executor.shutdown)
-        for line in tuple(self._open):
-            line.close()
-        self._open.clear()
+        if (executor := self._executor) is not None:
+            self._executor = None
+            await asyncio.to_thread(executor.shutdown)
 
 
 class _Bound:

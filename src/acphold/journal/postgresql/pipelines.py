@@ -18,7 +18,8 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import lru_cache
 from time import monotonic
-from typing import Final, TypeAlias
+from types import NoneType
+from typing import Any, Final, TypeAlias
 
 import psycopg
 from psycopg import pq
@@ -32,7 +33,7 @@ Value: TypeAlias = "str | bytes | int | bool | None"
 Rows: TypeAlias = "list[list[bytes | None]]"
 """Rows in the binary form of the server."""
 
-CONNECTIONS: Final = 4
+CONNECTIONS: Final = 8
 """At most, for one process."""
 
 TOGETHER: Final = 4
@@ -59,11 +60,28 @@ class Pipelines:
         self._open: list[_Pipeline] = []
         self._opening: asyncio.Future[Line] | None = None
         self._vain_at = -UNREACHED_SECONDS
+        self._is_closed = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether there is a connection."""
+        return bool(self._open) and self._open[0].loop is asyncio.get_running_loop()
+
+    def begin(self) -> None:
+        """Begin to connect, for what is going to be asked."""
+        loop = asyncio.get_running_loop()
+        # A journal may be used by one event loop after the other.
+        for line in [line for line in self._open if line.loop is not loop]:
+            line.close()
+        if self._opening is not None and self._opening.get_loop() is not loop:
+            self._opening = None
+        if not self._open:
+            self._connect_more()
 
     async def ready(self) -> None:
         """Wait until there is a connection, or none can be had."""
-        self._forget_other_loops()
-        if not self._open and (opening := self._begin()) is not None:
+        self.begin()
+        if not self._open and (opening := self._opening) is not None:
             await asyncio.wait([opening])
 
     def ask(self, statement: str, values: Sequence[Value]) -> Answer[Rows | None]:
@@ -72,33 +90,33 @@ class Pipelines:
         No answer, too, where there is no connection: see `ready`.
         """
         answer: Answer[Rows | None] = Answer()
-        self._open = [line for line in self._open if line.is_open]
-        if not self._open:
+        if not self.is_ready:
             answer.give(None)
             return answer
-        line = min(self._open, key=_Pipeline.waiting)
+        line = self._open[0] if len(self._open) == 1 else min(self._open, key=_Pipeline.waiting)
         if line.waiting() >= TOGETHER and len(self._open) < CONNECTIONS:
-            self._begin()
+            self._connect_more()
         line.ask(statement, values, answer)
         return answer
 
     async def aclose(self) -> None:
-        """Close all connections, when what was asked on them is answered."""
+        """Close all connections, when what was asked on them is answered; make no more."""
+        self._is_closed = True
         if (opening := self._opening) is not None:
             await asyncio.wait([opening])
-        for line in self._open:
-            while line.is_open and line.waiting():
+        for line in [*self._open]:
+            while line.waiting():
                 await line.last_answer().wait()
             line.close()
-        self._open.clear()
 
-    def _begin(self) -> asyncio.Future[Line] | None:
-        """Begin to connect, unless that was in vain a moment ago; what is over then."""
+    def _connect_more(self) -> None:
+        """Begin to connect once more, unless that was in vain a moment ago."""
+        if self._is_closed:
+            return
         if self._opening is None and monotonic() - self._vain_at >= UNREACHED_SECONDS:
             loop = asyncio.get_running_loop()
             self._opening = loop.run_in_executor(None, self._connect)
             self._opening.add_done_callback(self._opened)
-        return self._opening
 
     def _opened(self, opening: asyncio.Future[Line]) -> None:
         self._opening = None
@@ -106,16 +124,7 @@ class Pipelines:
             # Whoever asks in a thread is told why.
             self._vain_at = monotonic()
         else:
-            self._open.append(_Pipeline(opening.result(), self._bound))
-
-    def _forget_other_loops(self) -> None:
-        """A journal may be used by one event loop after the other."""
-        loop = asyncio.get_running_loop()
-        for line in [line for line in self._open if line.loop is not loop]:
-            line.close()
-            self._open.remove(line)
-        if self._opening is not None and self._opening.get_loop() is not loop:
-            self._opening = None
+            self._open.append(_Pipeline(opening.result(), self._bound, self._open.remove))
 
 
 class _Asked:
@@ -134,11 +143,11 @@ class _Asked:
 class _Pipeline:
     """One connection, of the loop that runs now."""
 
-    def __init__(self, line: Line, bound: float) -> None:
+    def __init__(self, line: Line, bound: float, closed: Callable[[_Pipeline], None]) -> None:
         self.loop = asyncio.get_running_loop()
-        self.is_open = True
-        self._line = line
+        self._line: Line | None = line
         self._bound = bound
+        self._closed = closed
         self._pq = line.pgconn
         self._socket = self._pq.socket
         self._asked: deque[_Asked] = deque()
@@ -163,7 +172,7 @@ class _Pipeline:
     def ask(self, statement: str, values: Sequence[Value], answer: Answer[Rows | None]) -> None:
         """Send a question; its answer comes behind those of all before it."""
         try:
-            sent = [_binary(value) for value in values]
+            sent = [_BINARY[type(value)](value) for value in values]
             formats = [1] * len(sent)
             name = self._names.get(statement)
             if name is None and self._prepares and len(self._names) < PREPARED:
@@ -188,13 +197,14 @@ class _Pipeline:
 
     def close(self) -> None:
         """Close the connection: what has no answer has none."""
-        if not self.is_open:
+        if self._line is None:
             return
-        self.is_open = False
+        self._closed(self)
         if not self.loop.is_closed():
             self.loop.remove_reader(self._socket)
             self.loop.remove_writer(self._socket)
         self._line.close()
+        self._line = None
         while self._asked:
             self._asked.popleft().answer.give(None)
 
@@ -246,7 +256,7 @@ class _Pipeline:
     def _watch(self) -> None:
         """Close it when the oldest question has waited for too long."""
         self._is_watched = False
-        if not self.is_open or not self._asked:
+        if not self._asked:
             return
         left = self._asked[0].at + self._bound - monotonic()
         if left <= 0:
@@ -263,14 +273,11 @@ def _numbered(statement: str) -> bytes:
     return "".join([first, *(f"${n}{part}" for n, part in enumerate(others, 1))]).encode()
 
 
-def _binary(value: Value) -> bytes | None:
-    """A value as the server reads it in binary form."""
-    match value:
-        case None | bytes():
-            return value
-        case bool():
-            return b"\1" if value else b"\0"
-        case int():
-            return value.to_bytes(8, "big", signed=True)
-        case str():
-            return value.encode()
+_BINARY: Final[dict[type, Callable[[Any], bytes | None]]] = {
+    NoneType: lambda _: None,
+    bytes: lambda value: value,
+    bool: lambda value: b"\1" if value else b"\0",
+    int: lambda value: value.to_bytes(8, "big", signed=True),
+    str: str.encode,
+}
+"""Each value as the server reads it in binary form."""

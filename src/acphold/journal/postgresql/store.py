@@ -153,7 +153,6 @@ class PostgresqlJournal:
 
     async def owner(self, session_id: str) -> Whose:
         if (own_id := self._owner_id) is not None:
-            await self._database.pipelines.ready()
             asked = self._database.pipelines.ask(leases.OURS, (session_id, own_id))
             if rows := await asked.wait():
                 return leases.ours(rows[0], retired=self._retired)
@@ -166,6 +165,7 @@ class PostgresqlJournal:
                 owner_id = os.urandom(12).hex()
                 await self._database.run(self._register(owner_id), slow=True)
                 self._owner_id = owner_id
+        self._database.pipelines.begin()
         return self._owner_id
 
     def _register(self, owner_id: str) -> Callable[[Line], None]:
@@ -225,8 +225,10 @@ class PostgresqlJournal:
             segments.appended(append.lease, its, *session_rows.assignments(append.change))
             for append, its in zip(appends, made, strict=True)
         ]
-        await self._database.pipelines.ready()
-        answers = [self._database.pipelines.ask(*statement) for statement in statements]
+        pipelines = self._database.pipelines
+        if not pipelines.is_ready:
+            await pipelines.ready()
+        answers = [pipelines.ask(*statement) for statement in statements]
         told: dict[int, int | LeaseLostError] = {}
         for place, answer in enumerate(answers):
             if rows := await answer.wait():
