@@ -43,21 +43,22 @@ _SEGMENTS = """
 _COPIES = (
     """
     INSERT INTO acphold.sessions SELECT session_id || '-' || n, number, agent, cwd, folder,
-        additional_directories, title, created_at - n * %(gap)s, updated_at - n * %(gap)s, prompted,
-        archived, renamed, unseen, origins, tenant, start, followers, unread, message_count,
+        additional_directories, title, created_at - n * %(gap)s::bigint,
+        updated_at - n * %(gap)s::bigint, prompted, archived,
+        renamed, unseen, origins, tenant, start, followers, unread, message_count,
         settled_through, indexed_through, packed_through
     FROM acphold.sessions, generate_series(1, %(copies)s) AS n
     """,
     """
     INSERT INTO acphold.segments SELECT session_id || '-' || n, last_seq, first_seq,
-        at - n * %(gap)s, kind, raw
+        at - n * %(gap)s::bigint, kind, raw
     FROM acphold.segments, generate_series(1, %(copies)s) AS n
     """,
     # In the order in which they would have come in.
     """
-    INSERT INTO acphold.documents (session_id, seq, at, words)
-    SELECT session_id || '-' || n, seq, at - n * %(gap)s, words
-    FROM acphold.documents, generate_series(1, %(copies)s) AS n ORDER BY at - n * %(gap)s
+    INSERT INTO acphold.documents (session_id, seq, at, words, size)
+    SELECT session_id || '-' || n, seq, at - n * %(gap)s::bigint, words, size
+    FROM acphold.documents, generate_series(1, %(copies)s) AS n ORDER BY at - n * %(gap)s::bigint
     """,
 )
 
