@@ -39,23 +39,33 @@ docs: $(VENV)/.installed
 pictures: $(VENV)/.installed
 	$(BIN)/python -m docs.pictures
 
-# Our own agents, before and behind wrap, and behind serve: they fail nothing.
-conformance: ACPHOLD := $(BIN)/acphold
-conformance: CHECKED := $(ACPHOLD) check --timeout 30
+# Our own agents, before and behind wrap, and behind serve: they fail nothing. Most of it is waiting,
+# so several are asked at once; what each says stands together.
+CHECKS := agent agent-behind-wrap library library-behind-wrap websocket http
+.PHONY: $(CHECKS:%=conforms-%)
 conformance: $(VENV)/.installed
-	set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
-	export ACPHOLD_JOURNAL=$$folder/journal.db; \
-	$(CHECKED) -- $(ACPHOLD) demo-agent; \
-	$(CHECKED) -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent; \
-	$(CHECKED) -- $(ACPHOLD) run examples/echo.py; \
-	$(CHECKED) -- $(ACPHOLD) wrap -- $(ACPHOLD) run examples/echo.py; \
-	export XDG_STATE_HOME=$$folder; mkfifo $$folder/told; \
-	$(ACPHOLD) serve --json --listen 127.0.0.1:0 -- $(ACPHOLD) demo-agent >$$folder/told & \
-	trap 'kill $$!; wait $$!; rm -rf "$$folder"' EXIT; \
-	read -r told <$$folder/told; \
-	url=$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/'); \
-	$(CHECKED) --server "$$url"; \
-	$(CHECKED) --server "$$url?transport=http"
+	$(MAKE) --jobs 4 $(CHECKS:%=conforms-%)
+
+ACPHOLD := $(BIN)/acphold
+define checked
+set -e; folder=$$(mktemp -d); trap 'rm -rf "$$folder"' EXIT; \
+export ACPHOLD_JOURNAL=$$folder/journal.db XDG_STATE_HOME=$$folder; \
+conforms() { $(ACPHOLD) check --timeout 30 "$$@" >$$folder/said 2>&1 || failed=$$?; cat $$folder/said; return $${failed:-0}; };
+endef
+define served
+$(checked) \
+mkfifo $$folder/told; \
+$(ACPHOLD) serve --json --listen 127.0.0.1:0 -- $(ACPHOLD) demo-agent >$$folder/told & \
+trap 'kill $$!; wait $$!; rm -rf "$$folder"' EXIT; \
+read -r told <$$folder/told; \
+url=$$(echo "$$told" | sed 's/.*"url": "\([^"]*\)".*/\1/');
+endef
+conforms-agent:; $(checked) conforms -- $(ACPHOLD) demo-agent
+conforms-agent-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHOLD) demo-agent
+conforms-library:; $(checked) conforms -- $(ACPHOLD) run examples/echo.py
+conforms-library-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHOLD) run examples/echo.py
+conforms-websocket:; $(served) conforms --server "$$url"
+conforms-http:; $(served) conforms --server "$$url?transport=http"
 
 check: lint types test slow conformance
 

@@ -139,6 +139,9 @@ class DemoAgent(Exemplar):
     """An agent with nothing of its own but new sessions and turns."""
 
     script_type = DemoScript
+    connect_seconds = 10.0
+    """Behind `wrap` a server at a URL is reached by a program, which takes its time on a busy
+    machine."""
 
     async def result(self, method: str, request: Json) -> object:
         if method not in METHODS:
