@@ -2,7 +2,9 @@
 
 A row is looked at when the journal says that it has changed; what goes on in a live session is
 asked of the process that has it, every second, and whenever a row has changed. So a process that is
-killed is noticed, too, and nothing here depends on a clock that can be set.
+killed is noticed, too, and nothing here depends on a clock that can be set. A row changes where a
+turn begins, and not where it ends: a session of which a turn was seen to have begun is looked at
+once more when its process, asked behind that, says that none runs.
 """
 
 from __future__ import annotations
@@ -58,29 +60,40 @@ async def followed(journal: Followed, newest: int) -> AsyncGenerator[Snapshot | 
         if (row := await _row(journal, session_id, live)) is not None:
             rows[session_id] = row
     listed = sorted(rows.values(), key=lambda row: row.key)
-    yield Snapshot(listed, live, await journal.outcomes([*rows]))
+    snapshot = Snapshot(listed, live, await journal.outcomes([*rows]))
+    yield snapshot
     loop = asyncio.get_running_loop()
     asking: asyncio.Task[Live] | None = None
     asked = loop.time()
+    begun, asked_about = _begun(snapshot), dict[str, SessionRow]()
     try:
         while True:
             looked = loop.time()
             changes = await journal.changes(last)
             last = changes.last
-            if asking is None and (changes.session_ids or looked >= asked + LIVE_SECONDS):
-                asked = looked
-                asking = asyncio.create_task(_live(journal), name="ask who is live")
             if changes.session_ids:
                 changed = await _changed(journal, changes.session_ids, (), live, live)
+                begun |= _begun(changed)
                 if changed.rows or changed.gone:
                     yield changed
+            if asking is None and (changes.session_ids or looked >= asked + LIVE_SECONDS):
+                asked, begun, asked_about = looked, {}, begun
+                asking = asyncio.create_task(_live(journal), name="ask who is live")
             if asking is not None:
                 # What waits for somebody is told as soon as its process has said so.
                 await asyncio.wait([asking], timeout=0 if changes.more else LOOK_SECONDS)
             if asking is not None and asking.done():
                 before, live, asking = live, asking.result(), None
-                if different := _different(before, live):
+                different = _different(before, live)
+                different += [
+                    session_id
+                    for session_id, told in asked_about.items()
+                    if not _is_running(live, session_id)
+                    and await _row(journal, session_id, live) != told
+                ]
+                if different:
                     changed = await _changed(journal, (), different, before, live)
+                    begun |= _begun(changed)
                     if changed.rows or changed.gone:
                         yield changed
             if not changes.more:
@@ -113,14 +126,24 @@ async def _changed(
     return Changed(rows, gone, live, outcomes)
 
 
+def _begun(told: Snapshot | Changed) -> dict[str, SessionRow]:
+    """The sessions of which the last turn has no end, as far as was seen."""
+    return {
+        row.session_id: row for row in told.rows if told.outcomes.get(row.session_id, b"") is None
+    }
+
+
 async def _row(journal: Sessions, session_id: str, live: Live) -> SessionRow | None:
     """The row of a session; while a turn runs, without the messages of that turn: it is read anew
     with each piece of it."""
-    is_running = session_id in live and live[session_id][0].running
     try:
-        return await journal.session(session_id, counted=not is_running)
+        return await journal.session(session_id, counted=not _is_running(live, session_id))
     except UnknownSessionError:
         return None
+
+
+def _is_running(live: Live, session_id: str) -> bool:
+    return session_id in live and live[session_id][0].running
 
 
 def _different(before: Live, live: Live) -> list[str]:
