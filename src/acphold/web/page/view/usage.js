@@ -46,13 +46,17 @@ const told = (sum) => {
   return [sum.totalTokens === null ? "no tokens told" : `${short.format(sum.totalTokens)} tokens`, ...cost].join(" · ");
 };
 
+/** What a picture shows of sums: where no agent tells its tokens, the sessions are what there is to see. @param {Sum[]} sums */
+function scale(sums) {
+  const isTold = sums.some((sum) => sum.totalTokens);
+  /** @param {Sum} sum */
+  const height = (sum) => (isTold ? (sum.totalTokens ?? 0) : sum.sessions);
+  return { isTold, height, most: Math.max(1, ...sums.map(height)) };
+}
+
 /** @param {{days: Sum[]}} props */
 function Days({ days }) {
-  // Where no agent tells its tokens, the sessions are what there is to see.
-  const isTold = days.some((day) => day.totalTokens);
-  /** @param {Sum} day */
-  const height = (day) => (isTold ? (day.totalTokens ?? 0) : day.sessions);
-  const most = Math.max(1, ...days.map(height));
+  const { isTold, height, most } = scale(days);
   return html`<figure class="days">
     <figcaption>${isTold ? "Tokens" : "Sessions"} a day, at most ${short.format(most)}</figcaption>
     <ol>${days.map((day) => html`<li title=${`${day.day}: ${counted(day.sessions, "session")}, ${told(day)}`}><span class="column" style=${{ height: `${(100 * height(day)) / most}%` }}></span><span class="away">${day.day}: ${counted(day.sessions, "session")}, ${told(day)}</span></li>`)}</ol>
@@ -62,8 +66,8 @@ function Days({ days }) {
 
 /** @param {{title: string, sums: Sum[], name: (sum: Sum) => string}} props */
 function Bars({ title, sums, name }) {
-  const most = Math.max(1, ...sums.map((sum) => sum.totalTokens ?? 0));
+  const { height, most } = scale(sums);
   return sums.length > 0 && html`<section><h2>${title}</h2><ul class="bars">${sums.slice(0, 12).map(
-    (sum) => html`<li><span>${name(sum)}</span><span class="aside">${counted(sum.sessions, "session")} · ${told(sum)}</span><span class="row" style=${{ width: `${(100 * (sum.totalTokens ?? 0)) / most}%` }}></span></li>`,
+    (sum) => html`<li><span>${name(sum)}</span><span class="aside">${counted(sum.sessions, "session")} · ${told(sum)}</span><span class="row" style=${{ width: `${(100 * height(sum)) / most}%` }}></span></li>`,
   )}</ul></section>`;
 }
