@@ -144,6 +144,7 @@ BOUND = {
         "behind",
         "last",
         "found",
+        "newest",
     ),
     *(
         "later",

@@ -31,7 +31,7 @@ PIECE_BYTES: Final = 256 << 10
 """How much history is put in at once (beyond one segment)."""
 
 TAILED_AT_MOST: Final = 20
-"""The newest sessions of which the ends are looked at that are not settled."""
+"""The newest sessions of which the ends are looked at, if they are not settled."""
 
 TAIL_BYTES: Final = 256 << 10
 """How much of the end of one session is looked at."""
@@ -124,13 +124,13 @@ _RANKED: Final = (
 )
 
 _TAILED: Final = f"""
-    SELECT {_HELD}, settled_through FROM acphold.sessions
-    WHERE prompted AND NOT archived {{asked}}
-    AND settled_through < (
-        SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id
+    SELECT * FROM (
+        SELECT {_HELD}, settled_through FROM acphold.sessions
+        WHERE prompted AND NOT archived {{asked}} ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
+    ) AS newest WHERE settled_through < (
+        SELECT last_seq FROM acphold.segments WHERE segments.session_id = newest.session_id
         ORDER BY last_seq DESC LIMIT 1
     )
-    ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
 """
 
 
