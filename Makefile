@@ -85,8 +85,8 @@ $(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json | $(VENV)/.in
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PAGE) ci --ignore-scripts --silent
 	touch $@
 
-# The tests of the hub once more, on a real PostgreSQL. Not a part of `check` yet: some count on a
-# journal that answers quickly, and fail by turns on a busy machine.
+# The tests of the hub and of the server once more, on a real PostgreSQL. CI has those of the hub,
+# and a part of the others.
 postgresql: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m postgresql $(PYTEST)
 

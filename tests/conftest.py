@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.postgresql import Databases, shared
+from tests.postgresql import Databases, pooled, shared
 
 pytest.register_assert_rewrite("acphold.testing.journal_promises")
 
@@ -45,8 +45,8 @@ class Url(type(Path())):  # type: ignore[misc]
     __fspath__ = __str__
 
 
-ON_BOTH = "tests/hub/"
-"""The room of which the tests run on each store, but for those that are marked as of a file."""
+ON_BOTH = ("tests/hub/", "tests/server/")
+"""The rooms of which the tests run on each store, but for those that are marked as of a file."""
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
@@ -92,8 +92,34 @@ def runtime_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 @pytest.fixture(scope="session")
 def databases(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Databases]:
     """A PostgreSQL, which begins with the first test that needs it; see `tests.postgresql`."""
+    with shared(_of_all(tmp_path_factory, worker_id)) as found:
+        yield found
+
+
+def _of_all(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The folder that all workers of a run share."""
     own = tmp_path_factory.getbasetemp()
-    with shared(own if worker_id == "master" else own.parent) as found:
+    return own if worker_id == "master" else own.parent
+
+
+@pytest.fixture(scope="session")
+def databases_16(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Databases]:
+    """The same, of version 16."""
+    with shared(_of_all(tmp_path_factory, worker_id), 16) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def databases_15(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Iterator[Databases]:
+    """The same, of Debian's version 15."""
+    with shared(_of_all(tmp_path_factory, worker_id), 15) as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def databases_pooled(databases_15: Databases) -> Iterator[Databases]:
+    """The same, behind Debian's PgBouncer, in its mode that parts connections most."""
+    with pooled(databases_15.server) as found:
         yield found
 
 

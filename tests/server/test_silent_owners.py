@@ -106,6 +106,7 @@ async def test_an_extension_of_a_stopped_owner_is_refused_with_what_to_do(journa
         await client.prompt(session, {"say": "again"})
 
 
+@pytest.mark.of_a_file
 async def test_an_owner_that_takes_its_time_and_says_that_it_is_there_keeps_the_session(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import signal
-import socket
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import (
     AbstractAsyncContextManager,
-    AsyncExitStack,
-    asynccontextmanager,
-    contextmanager,
     suppress,
 )
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 
 import httpx2
 import psycopg
@@ -27,31 +19,11 @@ import pytest
 import acphold
 from acphold.errors import RemoteError
 from tests.postgresql import Databases
-from tests.web.conftest import Served, serving
-from tests.web.network import Network, network
+from tests.web.machines import Node, machines
 
 pytestmark = pytest.mark.slow
 
 DEADLINE = 90.0
-
-
-@dataclass
-class Node:
-    """A machine: what serves there, and the network by which the others reach it."""
-
-    served: Served
-    net: Network
-
-    def client(self) -> AbstractAsyncContextManager[acphold.RemoteAgent]:
-        return acphold.connect(self.served.url, token=self.served.token())
-
-    @contextmanager
-    def stopped(self) -> Iterator[None]:
-        os.kill(self.served.process.pid, signal.SIGSTOP)
-        try:
-            yield
-        finally:
-            os.kill(self.served.process.pid, signal.SIGCONT)
 
 
 Nodes = Callable[..., AbstractAsyncContextManager[list[Node]]]
@@ -72,34 +44,6 @@ def location(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 def nodes(location: str) -> Nodes:
     """`nodes(folder, number)`: so many machines that share the journal, for the block."""
     return partial(machines, location)
-
-
-@asynccontextmanager
-async def machines(location: str, folder: Path, number: int = 2) -> AsyncIterator[list[Node]]:
-    """None of them sees the sockets of another."""
-    made: list[Node] = []
-    journal = {"ACPHOLD_JOURNAL": location}
-    with serving(folder / "first", variables=journal) as first:
-        token = first.token("--node")
-    async with AsyncExitStack() as stack:
-        for n in range(number):
-            net = await stack.enter_async_context(network())
-            with socket.create_server(("127.0.0.1", 0)) as free:
-                net.to = free.getsockname()[1]
-            runtime = stack.enter_context(TemporaryDirectory(dir="/tmp"))
-            os.mkdir(f"{runtime}/acphold")
-            os.chmod(f"{runtime}/acphold", 0o755)  # no socket is made where others may enter
-            served = stack.enter_context(
-                serving(
-                    folder / f"node{n}",
-                    *("--listen", f"127.0.0.1:{net.to}"),
-                    *("--url", f"http://localhost:{net.to}"),
-                    *("--node", f"http://localhost:{net.port}"),
-                    variables={**journal, "XDG_RUNTIME_DIR": runtime, "ACPHOLD_NODE_TOKEN": token},
-                )
-            )
-            made.append(Node(served, net))
-        yield made
 
 
 async def test_a_session_of_one_machine_is_listed_shown_and_gone_on_with_at_another(

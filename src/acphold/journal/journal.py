@@ -324,11 +324,13 @@ class PageBack(Struct, frozen=True):
 
 class RowChanges(Struct, frozen=True):
     """The ids of sessions whose rows have changed, each once; `last` is the change to go on after,
-    `more` whether there are more already."""
+    `more` whether there are more already, `late` whether there are some that are told later: what
+    somebody else began to write before them is to be told before them."""
 
     session_ids: Sequence[str]
     last: int
     more: bool = False
+    late: bool = False
 
 
 class Owners(Protocol):

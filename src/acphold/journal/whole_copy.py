@@ -13,7 +13,9 @@ what any journal makes of sessions by itself: the search index and the sums of u
 
 from __future__ import annotations
 
+import asyncio
 import logging
+import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
@@ -52,6 +54,11 @@ log = logging.getLogger(__name__)
 
 ROWS_AT_ONCE: Final = 200
 
+LATE_SECONDS: Final = 30.0
+"""How long is waited for news that come late: any transaction in the same server may hold it up."""
+
+LOOK_SECONDS: Final = 0.05
+
 EVERY_SESSION: Final = ListFilter(include_unprompted=True, archived="include")
 
 Became: TypeAlias = Literal["new", "grown", "same", "left", "differs", "damaged"]
@@ -87,12 +94,18 @@ async def copy_all(
     async for row in _rows(source):
         await take(row.session_id)
     # A session that went on meanwhile has moved up in the list, maybe past where we were.
+    until = time.monotonic() + LATE_SECONDS
     is_news = True
     while is_news:
         news = await source.changes(mark)
         for session_id in news.session_ids:
             await take(session_id)
         mark, is_news = news.last, news.more
+        if news.late and not news.more:
+            if is_news := time.monotonic() < until:
+                await asyncio.sleep(LOOK_SECONDS)
+            else:
+                log.warning("somebody writes for long: what went on meanwhile is for the next copy")
     await _copy_tombstones(source, target)
     return Counter(became.values())
 

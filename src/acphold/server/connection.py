@@ -567,14 +567,17 @@ class Connection:
             sent.line.prompts.remove(sent)
         if sent.is_cancelled:
             request.answer(CANCELLED)
-        elif sent.has_arrived or await self._hub.whereabouts.has_prompt(
-            session_id, sent.prompt, sent.after
-        ):
+            return
+        # One behind the other: a database answers in any order, and they go on in that of theirs.
+        async with sent.line.prompts.looking:
+            has_begun = sent.has_arrived or await self._hub.whereabouts.has_prompt(
+                session_id, sent.prompt, sent.after
+            )
+        if has_begun:
             raise InterruptedTurnError
-        elif sent.refusal is not None and self._remote.line(session_id) is sent.line:
+        if sent.refusal is not None and self._remote.line(session_id) is sent.line:
             raise sent.refusal  # nobody else has it
-        else:
-            await self._prompt_when_open(request, session_id, sent.prompt)
+        await self._prompt_when_open(request, session_id, sent.prompt)
 
     async def _cancel(self, params: bytes) -> None:
         session_id = session_id_of(params)

@@ -134,6 +134,8 @@ class SentPrompts:
 
     def __init__(self) -> None:
         self._open: dict[str, list[SentPrompt]] = {}
+        self.looking = asyncio.Lock()
+        """Held while it is found out what became of one."""
 
     def add(self, sent: SentPrompt) -> None:
         """It is sent."""

@@ -17,19 +17,34 @@ def _sqlite(request: pytest.FixtureRequest) -> Iterator[str]:
     yield f"sqlite:///{request.getfixturevalue('tmp_path')}/journal.db"
 
 
-def _postgresql(request: pytest.FixtureRequest) -> AbstractContextManager[str]:
-    found: AbstractContextManager[str] = request.getfixturevalue("databases").new()
-    return found
+def _in(databases: str) -> Callable[[pytest.FixtureRequest], AbstractContextManager[str]]:
+    """In a database of the server that a fixture gives."""
+
+    def made(request: pytest.FixtureRequest) -> AbstractContextManager[str]:
+        found: AbstractContextManager[str] = request.getfixturevalue(databases).new()
+        return found
+
+    return made
 
 
 STORES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[str]]] = {
     "sqlite": _sqlite,
-    "postgresql": _postgresql,
+    "postgresql": _in("databases"),
+    "postgresql 16": _in("databases_16"),
+    "postgresql 15": _in("databases_15"),
+    "pgbouncer": _in("databases_pooled"),
 }
 """Each store by its name: the URL of a new journal, for as long as a test runs."""
 
+ALWAYS = ("sqlite", "postgresql")
+"""Those that every run of the tests has; for the others it takes programs of Debian, or time."""
 
-@pytest.fixture(params=STORES)
+
+@pytest.fixture(
+    params=[
+        pytest.param(name, marks=() if name in ALWAYS else pytest.mark.interop) for name in STORES
+    ]
+)
 def location(request: pytest.FixtureRequest) -> Iterator[str]:
     """What names the journal of this test."""
     with STORES[request.param](request) as url:

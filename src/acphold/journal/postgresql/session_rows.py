@@ -248,7 +248,7 @@ def changes(line: Line, after: int | None, limit: int) -> RowChanges:
         " pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
     ).fetchone()
     assert row is not None
-    oldest, _ = row
+    oldest, next_one = row
     if after is None:
         return RowChanges((), oldest - 1)
     rows = line.execute(
@@ -266,7 +266,16 @@ def changes(line: Line, after: int | None, limit: int) -> RowChanges:
         whole = [row for row in rows if row[1] < last]
         rows = whole or rows
     through = rows[-1][1] if is_more else max(after, oldest - 1)
-    return RowChanges([*dict.fromkeys(session_id for session_id, _ in rows)], through, is_more)
+    late = False
+    if oldest < next_one:
+        row = line.execute(
+            "SELECT EXISTS (SELECT FROM acphold.sessions WHERE changed >= %s::text::xid8)"
+            " OR EXISTS (SELECT FROM acphold.gone WHERE changed >= %s::text::xid8)",
+            (str(oldest), str(oldest)),
+        ).fetchone()
+        late = row is not None and row[0]
+    ids = [*dict.fromkeys(session_id for session_id, _ in rows)]
+    return RowChanges(ids, through, is_more, late)
 
 
 _LAST_OF_TURNS: Final = """

@@ -1,0 +1,80 @@
+"""Several machines that serve one journal, each with a network of its own before it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import acphold
+from tests.web.conftest import Served, serving
+from tests.web.network import Network, network
+
+
+@dataclass
+class Node:
+    """A machine: what serves there, and the network by which the others reach it."""
+
+    served: Served
+    net: Network
+
+    def client(self) -> AbstractAsyncContextManager[acphold.RemoteAgent]:
+        return acphold.connect(self.served.url, token=self.served.token())
+
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        os.kill(self.served.process.pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(self.served.process.pid, signal.SIGCONT)
+
+
+@asynccontextmanager
+async def machines(
+    location: str,
+    folder: Path,
+    number: int = 2,
+    *,
+    of_each: Sequence[Mapping[str, str]] = (),
+) -> AsyncIterator[list[Node]]:
+    """None of them sees the sockets of another. `of_each` are variables that only one has."""
+    made: list[Node] = []
+    journal = {"ACPHOLD_JOURNAL": location}
+    with serving(folder / "first", variables=journal) as first:
+        token = first.token("--node")
+    async with AsyncExitStack() as stack:
+        for n in range(number):
+            net = await stack.enter_async_context(network())
+            with socket.create_server(("127.0.0.1", 0)) as free:
+                net.to = free.getsockname()[1]
+            runtime = stack.enter_context(TemporaryDirectory(dir="/tmp"))
+            os.mkdir(f"{runtime}/acphold")
+            os.chmod(f"{runtime}/acphold", 0o755)  # no socket is made where others may enter
+            own = of_each[n] if of_each else {}
+            served = stack.enter_context(
+                serving(
+                    folder / f"node{n}",
+                    *("--listen", f"127.0.0.1:{net.to}"),
+                    *("--url", f"http://localhost:{net.to}"),
+                    *("--node", f"http://localhost:{net.port}"),
+                    variables={
+                        **journal,
+                        "XDG_RUNTIME_DIR": runtime,
+                        "ACPHOLD_NODE_TOKEN": token,
+                        **own,
+                    },
+                )
+            )
+            made.append(Node(served, net))
+        yield made
