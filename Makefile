@@ -96,12 +96,13 @@ interop: $(VENV)/.installed page
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m interop $(PYTEST)
 
 # kill -9 at random in a session that many share, networks that fail, a page that freezes and wakes;
-# `make soak ROUNDS=100` takes some minutes.
+# `make soak ROUNDS=100` takes some minutes, and then an hour for machines that fail.
 soak: ROUNDS ?= 1000
 soak: $(VENV)/.installed page
 	$(BIN)/python -m tests.failures.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.web.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.page.soak $(ROUNDS) $(SEED)
+	$(BIN)/python -m tests.web.nodes_soak 300 $(SEED)
 
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(BENCH)

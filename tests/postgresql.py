@@ -58,6 +58,14 @@ class Server:
             file.write(f"unix_socket_directories = '{self.folder}'\n")
             file.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
 
+    def copy(self, other: Server) -> None:
+        """Make it a standby of one that runs."""
+        given_over(self.folder)
+        of_other = ("-h", str(other.folder), "-U", "owner")
+        self.run("pg_basebackup", "-D", "data", *of_other, "-R", "-X", "stream", "-c", "fast")
+        with (self.folder / "data" / "postgresql.conf").open("a") as file:
+            file.write(f"unix_socket_directories = '{self.folder}'\n")
+
     def start(self) -> None:
         self.run("pg_ctl", "-D", "data", "-l", "log", "-w", "-t", "60", "start")
 

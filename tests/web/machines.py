@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import (
     AbstractAsyncContextManager,
+    AbstractContextManager,
     AsyncExitStack,
     asynccontextmanager,
     contextmanager,
@@ -62,19 +64,31 @@ async def machines(
             os.mkdir(f"{runtime}/acphold")
             os.chmod(f"{runtime}/acphold", 0o755)  # no socket is made where others may enter
             own = of_each[n] if of_each else {}
-            served = stack.enter_context(
-                serving(
-                    folder / f"node{n}",
-                    *("--listen", f"127.0.0.1:{net.to}"),
-                    *("--url", f"http://localhost:{net.to}"),
-                    *("--node", f"http://localhost:{net.port}"),
-                    variables={
-                        **journal,
-                        "XDG_RUNTIME_DIR": runtime,
-                        "ACPHOLD_NODE_TOKEN": token,
-                        **own,
-                    },
+            served = await stack.enter_async_context(
+                beside(
+                    serving(
+                        folder / f"node{n}",
+                        *("--listen", f"127.0.0.1:{net.to}"),
+                        *("--url", f"http://localhost:{net.to}"),
+                        *("--node", f"http://localhost:{net.port}"),
+                        variables={
+                            **journal,
+                            "XDG_RUNTIME_DIR": runtime,
+                            "ACPHOLD_NODE_TOKEN": token,
+                            **own,
+                        },
+                    )
                 )
             )
             made.append(Node(served, net))
         yield made
+
+
+@asynccontextmanager
+async def beside(serves: AbstractContextManager[Served]) -> AsyncIterator[Served]:
+    """Begin and end it in a thread: the networks that it needs for that may be in this loop."""
+    served = await asyncio.to_thread(serves.__enter__)
+    try:
+        yield served
+    finally:
+        await asyncio.to_thread(serves.__exit__, None, None, None)

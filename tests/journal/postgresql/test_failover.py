@@ -1,0 +1,146 @@
+"""A database that fails over to its standby, is full, or closes what is idle: nothing that was
+written is missing, and nothing is doubled."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from shutil import rmtree
+
+import psycopg
+import pytest
+
+from acphold.errors import JournalError, JournalUnavailableError
+from acphold.journal import Journal, Lease
+from acphold.journal.stores import open_journal
+from tests.journal.conversations import begun, entries_of
+from tests.postgresql import Databases, Server
+
+DEADLINE = 90.0
+
+
+@asynccontextmanager
+async def opened(url: str, *, create: bool = False) -> AsyncIterator[Journal]:
+    journal = open_journal(url, create=create)
+    try:
+        yield journal
+    finally:
+        await journal.aclose()
+
+
+async def raws(journal: Journal) -> list[bytes]:
+    return [entry.raw for entry in entries_of(await journal.read("s1", 0))]
+
+
+@contextmanager
+def made() -> Iterator[Server]:
+    """A server that has no files yet; at the end it has ended."""
+    own = Server(Path(tempfile.mkdtemp(prefix="acphold-pg-")))
+    try:
+        yield own
+    finally:
+        if (own.folder / "data" / "postmaster.pid").exists():
+            own.stop()
+        rmtree(own.folder)
+
+
+async def written(journal: Journal, lease: Lease, raw: bytes) -> Lease:
+    """Write an entry, however often that fails; as an owner does, who looks what is there first."""
+    async with asyncio.timeout(DEADLINE):
+        while True:
+            try:
+                await journal.append(lease, [("update", [raw])])
+                return lease
+            except JournalError:
+                try:
+                    lease = await journal.acquire("s1")
+                    if (await raws(journal))[-1:] == [raw]:
+                        return lease
+                except JournalError:
+                    await asyncio.sleep(0.1)
+
+
+@pytest.mark.slow
+async def test_a_database_that_fails_over_to_its_standby_has_all_that_was_written_once() -> None:
+    with made() as first, made() as standby:
+        first.make()
+        first.start()
+        standby.copy(first)
+        standby.start()
+        # What is written is at both, or is not told to be.
+        first.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        first.execute("SELECT pg_reload_conf()")
+        url = f"postgresql://owner@/postgres?host={first.folder},{standby.folder}"
+        async with opened(url, create=True) as journal:
+            lease = await begun(journal)
+
+            async def fail_over() -> None:
+                while len(await raws(journal)) < 20:
+                    pass
+                await asyncio.to_thread(first.stop)
+                await asyncio.to_thread(standby.run, "pg_ctl", "-D", "data", "-w", "promote")
+
+            failing = asyncio.create_task(fail_over())
+            number = 0
+            while number < 40 or not failing.done():
+                lease = await written(journal, lease, b"%d" % number)
+                number += 1
+            await failing
+            assert await raws(journal) == [b"%d" % n for n in range(number)]
+
+
+@pytest.fixture
+def location(databases: Databases) -> Iterator[str]:
+    with databases.new() as url:
+        yield url
+
+
+def execute(url: str, statement: str) -> list[tuple[object, ...]]:
+    """What a statement gives that somebody else executes."""
+    with psycopg.connect(url, autocommit=True) as line:
+        done = line.execute(statement.encode())
+        return done.fetchall() if done.description else []
+
+
+FULL = """
+    CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$
+    BEGIN RAISE EXCEPTION 'could not extend file' USING ERRCODE = '53100'; END $$;
+    CREATE TRIGGER full_disk BEFORE INSERT ON acphold.segments EXECUTE FUNCTION full_disk()
+"""
+
+
+async def test_on_a_full_disk_nothing_is_written_all_is_read_and_with_room_it_goes_on(
+    location: str,
+) -> None:
+    async with opened(location) as journal:
+        lease = await begun(journal)
+        await journal.append(lease, [("update", [b"1"])])
+        execute(location, FULL)
+        for _ in range(3):
+            with pytest.raises(JournalUnavailableError, match="make room on its disk"):
+                await journal.append(lease, [("update", [b"2"])])
+            assert await raws(journal) == [b"1"]
+        execute(location, "DROP TRIGGER full_disk ON acphold.segments")
+        await journal.append(lease, [("update", [b"2"])])
+        assert await raws(journal) == [b"1", b"2"]
+
+
+async def test_connections_that_the_server_closes_as_idle_are_made_anew(location: str) -> None:
+    name = location.partition("@/")[2].partition("?")[0]
+    execute(location, f"ALTER DATABASE {name} SET idle_session_timeout = '50ms'")
+    open_ones = (
+        "SELECT 1 FROM pg_stat_activity"
+        " WHERE datname = current_database() AND application_name = 'acphold'"
+    )
+    async with opened(location) as journal:
+        lease = await begun(journal)
+        for number in range(3):
+            async with asyncio.timeout(DEADLINE):
+                while await asyncio.to_thread(execute, location, open_ones):
+                    pass
+            await journal.append(lease, [("update", [b"%d" % number])])
+        await journal.renew([lease])
+        assert await raws(journal) == [b"0", b"1", b"2"]
