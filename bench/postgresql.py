@@ -33,7 +33,7 @@ from bench.run import Run
 from bench.table import Figure, Goal
 from bench.wire import Wire, session_with
 from tests.postgresql import Server
-from tests.web.test_nodes import machines
+from tests.web.machines import machines
 
 FILE, UNWAITED, WAITED = "SQLite", "PostgreSQL", "PostgreSQL, to the disk"
 WAITED_FILE = "SQLite, to the disk"
