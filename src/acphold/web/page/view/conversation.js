@@ -25,7 +25,7 @@ export function Conversation({ desk, id, seq }) {
   useEffect(() => setSession(desk.look(id)), [id]);
   const row = desk.rows.value.get(id);
   const status = session.status.value;
-  const title = called(session.timeline.state.title ?? row?.title);
+  const title = called(row?.title ?? session.timeline.state.title);
   useEffect(() => {
     document.title = `${title} · acphold`;
   }, [title]);
