@@ -75,11 +75,12 @@ class Post:
         self.listener = listener
         self.breathe_at: float = inf
         self.ending: Turnstile = Turnstile(ENDS_AT_ONCE)
-        self._going_on = Turnstile(GO_ON_AT_ONCE)
+        self._going_on: Turnstile = Turnstile(GO_ON_AT_ONCE)
         self._due: dict[Outbox, None] = {}
         self._is_called = False
         self._round: dict[Outbox, None] = {}  # what was due then leaves before anything else is due
-        self._round_took = self._pause_ends = 0.0
+        self._round_took: float = 0.0
+        self._pause_ends: float = 0.0
         self._resuming: asyncio.TimerHandle | None = None
         self._tasks = EagerTasks()
 
@@ -193,7 +194,7 @@ class Outbox:
         self.session_id = session_id
         self.committing: asyncio.Task[Any] | None = None
         self.failure: AcpholdError | None = None
-        self.is_heard = False
+        self.is_heard: bool = False
         self._post = post
         self._updates: list[bytes] = []
         self._runs: Runs = [(UPDATE, self._updates)]
