@@ -139,7 +139,7 @@ def brought_over(folder: Path, port: int) -> Iterator[None]:
     }
     (folder / "sshd").write_text("".join(f"{key} {value}\n" for key, value in settings.items()))
     Path("/run/sshd").mkdir(exist_ok=True)
-    assert SSHD is not None
+    assert SSHD is not None, "install openssh-server"
     options = ("BatchMode=yes", "StrictHostKeyChecking=no", "UserKnownHostsFile=/dev/null")
     client = ["ssh", "-F", "none", "-N", "-L", f"127.0.0.2:{port}:localhost:{port}"]
     client += ["-p", str(settings["Port"]), "-i", str(folder / "user")]
@@ -168,7 +168,7 @@ def reach(host: str, port: int) -> None:
             return
 
 
-@pytest.mark.skipif(SSHD is None or os.getuid() != 0, reason="it takes an sshd of root's")
+@pytest.mark.skipif(os.getuid() != 0, reason="it takes an sshd of root's")
 async def test_a_port_that_ssh_brings_over_is_a_place_that_can_be_told(tmp_path: Path) -> None:
     with serving(tmp_path, agent=AGENT) as served:
         port = int(served.url.rpartition(":")[2])
