@@ -304,7 +304,7 @@ def paused(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 async def test_what_many_say_soon_after_a_long_commit_is_committed_together_behind_a_pause(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    paused(monkeypatch, 0.001)
+    paused(monkeypatch, 1.0)
     journal = Journal()
     crowd = several(journal, 3)
     for piece in (b"1", b"2", b"3"):
