@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,19 @@ async def test_an_agent_that_does_not_list_within_its_deadline_does_not_hold_up_
         house.agent.hangs_after["session/list"] = 1
         found = [info["sessionId"] for info in await client.sessions()]
         assert found == [session, "theirs"]  # and what it had said by then
+
+
+async def test_who_follows_the_list_is_told_of_a_prompt_right_behind_another(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.hub.rest.DELAY", 600.0)  # as for a client that may come back
+    async with shared(journal) as house, asyncio.timeout(30):
+        client, session = await house.opened()
+        await house.turn(client, session, "one")
+        before = (await house.journal.changes(None)).last
+        await house.turn(client, session, "two")
+        while session not in (await house.journal.changes(before)).session_ids:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
 
 
 async def test_the_agent_is_asked_again_only_for_a_first_page(journal: Path, log: Path) -> None:

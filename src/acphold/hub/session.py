@@ -122,6 +122,7 @@ class Session:
         self._active = 0
         self._last_active = row.updated_at
         self._touched = 0
+        self._touching: asyncio.Task[None] | None = None
         self._followers = 0  # as the journal has it
         self._unseen = row.unseen
         self.is_listed_elsewhere = False
@@ -262,11 +263,13 @@ class Session:
 
         How `agent` was started is noted if the session is its own.
 
-        Not written at every prompt: within a second of the last one `rest` does it, unless the row
-        was changed meanwhile. `title` stands in the list until a turn is over.
+        Not written at every prompt: what comes within a second of the last one is written behind
+        that, all at once. `title` stands in the list until a turn is over.
         """
         self._active = now()
         if self._touched <= self._active <= self._touched + TOUCH_MS:
+            if self._touching is None or self._touching.done():
+                self._touching = asyncio.create_task(self._touch_late(), name="touch")
             return NO_CHANGE
         self._touched = self._active
         shown = UNSET if title is None or not self.untitled else title
@@ -278,6 +281,22 @@ class Session:
             archived=False,
             start=start,
         )
+
+    async def _touch_late(self) -> None:
+        """Who follows the list is told of a prompt that changed no row, however long it is until
+        the session comes to rest."""
+        await asyncio.sleep(TOUCH_MS / 1000)
+        try:
+            await self._move_up()
+        except LeaseLostError as exc:
+            self.lose(exc)
+        except JournalError as exc:  # it is written when the session comes to rest
+            log.info("session %s is not yet first in the list: %s", self.id, exc)
+
+    async def _move_up(self) -> None:
+        if self._active > self._touched:
+            await self._journal.change(self._lease, RowChange(updated_at=self._active))
+            self._touched = self._active
 
     def end_change(self) -> RowChange:
         """What the end of a turn changes in the list: whether anybody has seen it."""
@@ -590,9 +609,7 @@ class Session:
         # then: one that reads nothing is not to keep what was said out of the list and the search.
         apart = {seq for known in self.attachments if known.is_fed for seq in known.kept_apart}
         try:
-            if self._active > self._touched:
-                await self._journal.change(self._lease, RowChange(updated_at=self._active))
-                self._touched = self._active
+            await self._move_up()
             await self._journal.settle(
                 self._lease, self.last_seq, self._rest.end_compaction, apart=apart
             )
@@ -618,6 +635,8 @@ class Session:
     def detach_all(self) -> None:
         """Send nothing more to anybody."""
         self._rest.stop()
+        if self._touching is not None:
+            self._touching.cancel()
         for attachment in tuple(self.attachments):
             self.detach(attachment)
 
