@@ -28,6 +28,8 @@ from acphold.transports.runtime_folder import lock
 from tests.editor import DEADLINE, Editor, editor, introduced, scripted_agent, wrap_command
 from tests.failures.processes import lives, until
 
+pytestmark = pytest.mark.slow
+
 ASK: dict[str, Any] = {
     "toolCall": {"toolCallId": "t1", "title": "Run it"},
     "options": [

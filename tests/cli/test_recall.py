@@ -24,6 +24,8 @@ from mcp import Client, StdioServerParameters, stdio_client
 from tests.cli.conversation import CONVERSATION, Raw, ended, prompt, said, update
 from tests.editor import DEADLINE, introduced, scripted_agent, wrap_command
 
+pytestmark = pytest.mark.slow
+
 HEAD = 'Session aaaa-1: "A title" ["coder" in "/w/web"]'
 """How `read` and `search` name the session of `remember`."""
 

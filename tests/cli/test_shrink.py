@@ -20,6 +20,8 @@ from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, CommandLine
 from tests.cli.conversation import CONVERSATION, ended, prompt, remember, said
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def half_empty(journal: Path, acphold: CommandLine) -> Path:

@@ -23,6 +23,8 @@ from tests.imports.codex_home import Rollout
 from tests.imports.test_opencode import Store
 from tests.imports.told import Json, write_lines
 
+pytestmark = pytest.mark.slow
+
 SECONDS = 60.0
 """What any import here may take; without a bound they take hours, or all memory."""
 

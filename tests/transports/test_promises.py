@@ -21,6 +21,8 @@ from acphold.testing.transports import MakePair
 from acphold.transports.memory import memory_pair
 from acphold.transports.pipes import PipeTransport
 
+pytestmark = pytest.mark.slow
+
 Pair = tuple[Transport, Transport]
 
 
