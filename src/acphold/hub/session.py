@@ -294,9 +294,9 @@ class Session:
             log.info("session %s is not yet first in the list: %s", self.id, exc)
 
     async def _move_up(self) -> None:
-        if self._active > self._touched:
-            await self._journal.change(self._lease, RowChange(updated_at=self._active))
-            self._touched = self._active
+        while (active := self._active) > self._touched:  # one may come while it is written
+            await self._journal.change(self._lease, RowChange(updated_at=active))
+            self._touched = active
 
     def end_change(self) -> RowChange:
         """What the end of a turn changes in the list: whether anybody has seen it."""
