@@ -224,4 +224,4 @@ def _asked(run: Run, device: BrowserContext, server: Server) -> Figure:
         inbox.get_by_role("button", name="Go on").click()
     page.close()
     inbox.close()
-    return Figure("a question, until it is seen on another page", "ms", taken)
+    return Figure("a question, until it is seen on another page", "ms", taken, goals=(Goal(300),))

@@ -169,13 +169,11 @@ class PuppetAgent:
         return None
 
 
-class Onlooker(Talker):
-    """A client over a memory transport, attached to a hub of this process."""
+class InMemory(Talker):
+    """A client over a memory transport."""
 
-    def __init__(self, transport: MemoryTransport, connection: Connection) -> None:
+    def __init__(self, transport: MemoryTransport) -> None:
         super().__init__()
-        self.connection = connection
-        self.left = asyncio.Event()
         self.reads = asyncio.Event()
         self.reads.set()
         self._transport = transport
@@ -210,13 +208,22 @@ class Onlooker(Talker):
         await self._transport.aclose()
 
 
+class Onlooker(InMemory):
+    """One that is attached to a hub of this process."""
+
+    def __init__(self, transport: MemoryTransport, connection: Connection) -> None:
+        super().__init__(transport)
+        self.connection = connection
+        self.left = asyncio.Event()
+
+
 PERMISSION = "session/request_permission"
 
 
 class Person:
     """Answers a permission request, or another one, when told to."""
 
-    def __init__(self, client: Onlooker, method: str = PERMISSION) -> None:
+    def __init__(self, client: InMemory, method: str = PERMISSION) -> None:
         self.asked = asyncio.Event()
         self.times = 0
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()

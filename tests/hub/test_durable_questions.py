@@ -11,6 +11,7 @@ import pytest
 
 from acphold.agents import Asked, Updates
 from acphold.errors import AgentExitedError, MethodNotFoundError, RemoteError
+from acphold.journal import RowChange
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.hub.shared import PERMISSION, Onlooker, Person, Shared, methods, shared
 from tests.owners import die
@@ -82,6 +83,29 @@ async def test_question_and_answer_are_in_the_journal_with_who_answered(journal:
             "client": {"name": "zed", "version": "1.0"},
         }
         assert (await house.journal.summary(session)).open_questions == ()
+
+
+async def test_a_question_and_its_end_move_the_session_up_by_which_other_processes_know_of_them(
+    journal: Path,
+) -> None:
+    async def is_new() -> bool:
+        """Whether the row has another time than the one that it is given now."""
+        found = (await house.journal.session(session)).updated_at
+        await house.journal.change(session, RowChange(updated_at=1))
+        return found != 1
+
+    async with shared(journal) as house, asyncio.timeout(DEADLINE):
+        client = await house.client()
+        person = Person(client)
+        session = await house.at_work(client)
+        await is_new()
+        answer = asking(house, session)
+        await person.asked.wait()
+        assert await is_new()
+        assert not await is_new()
+        person.answer.set_result(selected("allow_once"))
+        await answer
+        assert await is_new()
 
 
 async def test_questions_are_no_part_of_a_replay(journal: Path) -> None:

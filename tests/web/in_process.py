@@ -11,12 +11,15 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlsplit
 
+from msgspec.structs import replace
+
 from acphold.cli.serve import exported
 from acphold.history.times import now_ms
 from acphold.journal import Journal, NewSession, RowChange
 from acphold.journal.access import Scope, new_token
 from acphold.journal.stores import open_journal
 from acphold.server.service import Service
+from acphold.server.stirrings import Stirrings
 from acphold.web.application import Application, application
 from acphold.web.endpoints import Endpoints
 from acphold.web.gate import Gate
@@ -80,6 +83,7 @@ class Site:
     journal: Journal
     gate: Gate
     feed: ListFeed
+    endpoints: Endpoints
     token: str = ""
     notices: Notices | None = None
 
@@ -165,12 +169,14 @@ async def site(
     journal = open_journal(path)
     gate = Gate(journal, origins or (ORIGIN,))
     pairing = Pairing(asyncio.get_running_loop().time)
+    stirrings = Stirrings()
+    stirring = {name: replace(it, stirred=stirrings) for name, it in (services or {}).items()}
     try:
         async with (
-            Endpoints(services or {}, next(iter(services or [""])), journal) as endpoints,
+            Endpoints(stirring, next(iter(stirring or [""])), journal) as endpoints,
             HttpClients(endpoints, gate) as http,
             JournalReader(str(path)) as reader,
-            ListFeed(reader, gate) as feed,
+            ListFeed(reader, gate, stirrings) as feed,
             AsyncExitStack() as more,
         ):
             metrics = Metrics(reader, http, feed)
@@ -184,7 +190,7 @@ async def site(
             app = application(
                 endpoints, gate, pairing, http, pages, feed, metrics, shown, reports, notices
             )
-            found = Site(app, journal, gate, feed, notices=notices)
+            found = Site(app, journal, gate, feed, endpoints, notices=notices)
             found.token = await found.new_token()
             yield found
     finally:

@@ -19,7 +19,12 @@ import acphold
 from acphold.history.times import now_ms
 from acphold.journal import NewSession, RowChange
 from acphold.journal.stores import open_journal
+from acphold.serve_options import ServeOptions
 from acphold.server.neighbours import LiveSession, Process
+from acphold.server.principals import THIS_USER
+from acphold.server.service import Service
+from acphold.transports.memory import memory_pair
+from tests.hub.shared import PERMISSION, InMemory, Person, PuppetAgent
 from tests.web.conftest import Served
 from tests.web.in_process import Site, site
 from tests.web.test_journal_pages import said
@@ -59,6 +64,13 @@ class Watching:
             row = told.get("session", {})
             if row.get("sessionId") == wanted and facts.items() <= row.items():
                 return row
+
+    async def until_state(self, wanted: str, state: str | None) -> None:
+        """The next change in which this goes on in this session; None once it is not live."""
+        while True:
+            live = (await self.until(wanted))["live"]
+            if state == (live and live["state"]):
+                return
 
 
 @asynccontextmanager
@@ -128,8 +140,7 @@ async def test_who_comes_back_is_told_what_was_missed_and_nothing_twice(web: Sit
         if all(row["title"] != "Meanwhile" for row in told["sessions"]):
             await fresh.until("s1", title="Meanwhile")
         async with watching(web, last_event_id=position) as again:
-            event, told = await again.next()
-            assert (event, told["session"]["title"]) == ("change", "Meanwhile")
+            await again.until("s1", title="Meanwhile")  # behind what else is written of s2, if any
             await web.remember("s3", said(3))
             assert (await again.next())[1]["session"]["sessionId"] == "s3"
 
@@ -196,6 +207,53 @@ async def test_only_what_has_changed_is_read(web: Site) -> None:
     some = await web.journal.changes(last, 1)
     assert (some.session_ids, some.more) == (["s3"], True)
     assert (await web.journal.changes(some.last, 1)).session_ids == ["s7"]
+
+
+async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_at_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.server.followed_list.LOOK_SECONDS", 3600.0)
+    monkeypatch.setattr("acphold.server.followed_list.LIVE_SECONDS", 3600.0)
+    agents: list[PuppetAgent] = []
+
+    def make_agent(listener: Any, _: object) -> PuppetAgent:
+        agents.append(PuppetAgent(listener))
+        return agents[0]
+
+    options = ServeOptions(journal=tmp_path / "journal.db")
+    services = {"puppet": Service(make_agent=make_agent, options=options)}
+    async with site(tmp_path, services=services) as web:
+        near, far = memory_pair()
+        client = InMemory(near)
+        tasks = [
+            asyncio.create_task(web.endpoints.attend("puppet", far, THIS_USER)),
+            asyncio.create_task(client.read()),
+        ]
+        await client.introduce(None, {})
+        session = await client.new()
+        (agent,) = agents
+        turn = client.begin_prompt(session, "go")
+        await agent.prompted(session)
+        async with watching(web) as watcher:
+            event, told = await watcher.next()
+            assert (event, told["sessions"][0]["live"]["state"]) == ("snapshot", "running")
+            person = Person(client)
+            asked = asyncio.create_task(
+                agent.ask_client(PERMISSION, sessionId=session, toolCall={}, options=[])
+            )
+            await watcher.until_state(session, "waiting")
+            assert len((await web.get("/inbox")).json["questions"]) == 1
+            person.answer.set_result({"outcome": {"outcome": "cancelled"}})
+            await watcher.until_state(session, "running")
+            assert (await web.get("/inbox")).json == {"questions": []}
+            await asked
+            await agent.end(session)
+            await watcher.until_state(session, "live")
+            await turn
+            await client.call("session/close", {"sessionId": session})
+            await watcher.until_state(session, None)
+        await client.go()
+        await asyncio.wait(tasks)
 
 
 async def test_a_token_of_one_session_is_told_of_that_one_alone(web: Site) -> None:

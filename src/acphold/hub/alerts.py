@@ -10,6 +10,8 @@ Who is attached makes no difference: a window that is open is not a person who l
 asked for when they are needed, so they may change while a session is live. Nothing here waits:
 what is told is handed to `tell`, which must not raise, with what looks up in the journal how the
 question is to be put, where that is not known at once.
+
+Whoever shows what goes on here hears of each question and each turn at once, by `stirred`.
 """
 
 from __future__ import annotations
@@ -105,8 +107,11 @@ NO_ALERTS = Alerts(AlertRules, lambda command, alert, look_up: None)
 class SessionAlerts:
     """What is told of one session; see the module."""
 
-    def __init__(self, alerts: Alerts, session: Session, agent: Agent) -> None:
+    def __init__(
+        self, alerts: Alerts, session: Session, agent: Agent, stirred: Callable[[], object]
+    ) -> None:
         self._alerts = alerts
+        self._stirred = stirred
         self._clock = alerts.clock
         self._session = session
         self._agent = agent
@@ -120,6 +125,7 @@ class SessionAlerts:
 
     def asked(self, question: AskedQuestion, seq: int = 0) -> None:
         """A question to a person is open from now on; `seq` is its entry."""
+        self._stirred()
         rules = self._alerts.rules()
         if rules.on_waiting:
             began = self._clock.time()
@@ -129,6 +135,7 @@ class SessionAlerts:
 
     def closed(self, question_id: str) -> None:
         """Whatever came of it, it is not open any more."""
+        self._stirred()
         timer = self._timers.pop(question_id, None)
         if timer is not None:
             timer.cancel()
@@ -166,12 +173,14 @@ class SessionAlerts:
 
     def turn_began(self, prompt: bytes, before: int) -> None:
         """The agent has this prompt from now on; `before` is the last entry before it."""
+        self._stirred()
         self._turn_began = self._clock.time()
         self._prompt = prompt
         self._before_turn = before
 
     def turn_ended(self, how: Callable[[], TurnOutcome]) -> None:
         """It is over; one that never reached the agent has not begun. `how` is rarely asked."""
+        self._stirred()
         began, self._turn_began = self._turn_began, None
         if began is None:
             return

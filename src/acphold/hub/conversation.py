@@ -72,7 +72,8 @@ REPEATED = kinds_about("choices", "commands", "cost")
 
 
 class Conversation:
-    """See the module. `offered` is what the agent was told that clients can do."""
+    """See the module. `offered` is what the agent was told that clients can do, `stirred` is called
+    when a question or a turn begins or ends."""
 
     def __init__(
         self,
@@ -87,12 +88,13 @@ class Conversation:
         *,
         offered: Callable[[], ClientCapabilities] = ClientCapabilities,
         alerts: Alerts = NO_ALERTS,
+        stirred: Callable[[], object] = lambda: None,
         cut_off: bool = False,
     ) -> None:
         self.session = session
         self.side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, self.side, routes, journal)
-        told_outside = SessionAlerts(alerts, session, agent)
+        told_outside = SessionAlerts(alerts, session, agent, stirred)
         self.questions = Questions(session, self.side, options, told_outside)
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)

@@ -75,7 +75,10 @@ ENDED_HOW = (
 
 
 class Hub:
-    """See the module. Use it as `async with hub.open():`; leaving ends the agent and all turns."""
+    """See the module. Use it as `async with hub.open():`; leaving ends the agent and all turns.
+
+    `stirred` is called when a turn, a question or a session here is begun or over.
+    """
 
     def __init__(
         self,
@@ -84,6 +87,7 @@ class Hub:
         options: ServeOptions,
         *,
         alerts: Alerts = NO_ALERTS,
+        stirred: Callable[[], object] = lambda: None,
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
@@ -97,6 +101,7 @@ class Hub:
         self._release = CommonRelease(journal, self._tasks)
         self._options = options
         self._alerts = alerts
+        self._stirred = stirred
         self._offered = ClientCapabilities()
         self._ownership = ownership = Ownership(self._live, journal, self._conversation)
         self._adoption = Adoption(
@@ -462,6 +467,7 @@ class Hub:
             self._options,
             offered=lambda: self._offered,
             alerts=self._alerts,
+            stirred=self._stirred,
             cut_off=summary.turn != "idle",
         )
 
@@ -511,6 +517,7 @@ class Hub:
             async with self._alone(conversation.id):
                 if self._live.get(conversation.id) is conversation:
                     del self._live[conversation.id]
+                    self._stirred()
                     await conversation.aclose()
 
         # At once: a load right behind it waits for it.

@@ -116,7 +116,9 @@ class Questions:
         meanwhile, and JournalError.
         """
         question = Question(asked)
-        segment = await self._session.publish(QUESTION, [question_entry(question.entry)])
+        segment = await self._session.publish(
+            QUESTION, [question_entry(question.entry)], change=self._session.question_change()
+        )
         question.seq = segment.last_seq
         self._open.append(question)
         self._alerts.asked(question.entry, question.seq)
@@ -173,7 +175,8 @@ class Questions:
                 sent_id=reply.sent_id,
                 message=None if reply.error is None else str(reply.error),
             )
-            await self._session.publish(ANSWER, [entry])
+            change = self._session.question_change()
+            await self._session.publish(ANSWER, [entry], change=change)
             if reply.outcome == "interrupted" and not self._session.attachments:
                 self._missed.append(await self._words_of(question.entry))
         finally:

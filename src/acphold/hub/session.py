@@ -298,6 +298,12 @@ class Session:
             await self._journal.change(self._lease, RowChange(updated_at=active))
             self._touched = active
 
+    def question_change(self) -> RowChange:
+        """What a question and its end change in the list: the session is first in it, and by that
+        who follows the list in another process knows that there is something to look at."""
+        self._active = now()
+        return RowChange(updated_at=self._active)
+
     def end_change(self) -> RowChange:
         """What the end of a turn changes in the list: whether anybody has seen it."""
         if self.attachments or self._unseen:

@@ -1,16 +1,17 @@
 """The list of sessions as it changes, whichever processes change it: what it is, then what is new.
 
 A row is looked at when the journal says that it has changed; what goes on in a live session is
-asked of the process that has it, every second, and whenever a row has changed. So a process that is
-killed is noticed, too, and nothing here depends on a clock that can be set. A row changes where a
-turn begins, and not where it ends: a session of which a turn was seen to have begun is looked at
-once more when its process, asked behind that, says that none runs.
+asked of the process that has it, every second, and whenever a row has changed or something stirs
+in our own. So a process that is killed is noticed, too, and nothing here depends on a clock that
+can be set. A row changes where a turn begins, and not where it ends: a session of which a turn was
+seen to have begun is looked at once more when its process, asked behind that, says that none runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -24,6 +25,9 @@ LOOK_SECONDS: Final = 0.25
 
 LIVE_SECONDS: Final = 1.0
 """Between two looks at the processes."""
+
+APART_SECONDS: Final = 0.05
+"""What is between them at least, however much stirs."""
 
 
 class Snapshot(Struct, frozen=True):
@@ -48,11 +52,15 @@ class Followed(Sessions, Owners, Protocol):
     """What is asked of a journal here."""
 
 
-async def followed(journal: Followed, newest: int) -> AsyncGenerator[Snapshot | Changed, None]:
+async def followed(
+    journal: Followed, newest: int, stirred: asyncio.Event | None = None
+) -> AsyncGenerator[Snapshot | Changed, None]:
     """The list, with so many of the newest sessions, then each change of any, archived or not.
 
-    Goes on until it is closed; raises JournalError.
+    `stirred` is set when something is other in a session of our own process. Goes on until it is
+    closed; raises JournalError.
     """
+    stirred = stirred or asyncio.Event()
     last = (await journal.changes(None)).last
     live = await _live(journal)
     rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
@@ -65,23 +73,28 @@ async def followed(journal: Followed, newest: int) -> AsyncGenerator[Snapshot | 
     loop = asyncio.get_running_loop()
     asking: asyncio.Task[Live] | None = None
     asked = loop.time()
+    looked, is_more = asked - LOOK_SECONDS, False
     begun, asked_about = _begun(snapshot), dict[str, SessionRow]()
     try:
         while True:
-            looked = loop.time()
-            changes = await journal.changes(last)
-            last = changes.last
-            if changes.session_ids:
-                changed = await _changed(journal, changes.session_ids, (), live, live)
+            now = loop.time()
+            written: Sequence[str] = ()
+            if is_more or now >= looked + LOOK_SECONDS:
+                looked = now
+                changes = await journal.changes(last)
+                last, written, is_more = changes.last, changes.session_ids, changes.more
+            if written:
+                changed = await _changed(journal, written, (), live, live)
                 begun |= _begun(changed)
                 if changed.rows or changed.gone:
                     yield changed
-            if asking is None and (changes.session_ids or looked >= asked + LIVE_SECONDS):
-                asked, begun, asked_about = looked, {}, begun
+            if asking is None and (written or stirred.is_set() or now >= asked + LIVE_SECONDS):
+                stirred.clear()
+                asked, begun, asked_about = now, {}, begun
                 asking = asyncio.create_task(_live(journal), name="ask who is live")
             if asking is not None:
                 # What waits for somebody is told as soon as its process has said so.
-                await asyncio.wait([asking], timeout=0 if changes.more else LOOK_SECONDS)
+                await asyncio.wait([asking], timeout=0 if is_more else LOOK_SECONDS)
             if asking is not None and asking.done():
                 before, live, asking = live, asking.result(), None
                 different = _different(before, live)
@@ -96,8 +109,11 @@ async def followed(journal: Followed, newest: int) -> AsyncGenerator[Snapshot | 
                     begun |= _begun(changed)
                     if changed.rows or changed.gone:
                         yield changed
-            if not changes.more:
-                await asyncio.sleep(looked + LOOK_SECONDS - loop.time())
+            if not is_more:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(looked + LOOK_SECONDS):
+                        await stirred.wait()
+                await asyncio.sleep(now + APART_SECONDS - loop.time())
     finally:
         if asking is not None:
             asking.cancel()

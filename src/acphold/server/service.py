@@ -60,7 +60,7 @@ class Service(Struct, frozen=True, kw_only=True):
 
     With a `door`, each connection is let in by that before anything is answered on it. Where it is
     not to `share`, no other process of this user can join its sessions. `address` is the URL at
-    which those of other nodes can, None for nowhere.
+    which those of other nodes can, None for nowhere. `stirred` is called as the hub has it.
     """
 
     make_agent: MakeAgent
@@ -69,6 +69,7 @@ class Service(Struct, frozen=True, kw_only=True):
     share: bool = True
     address: str | None = None
     alerts: Alerts = NO_ALERTS
+    stirred: Callable[[], object] = lambda: None
 
     @property
     def journal(self) -> str:
@@ -82,6 +83,7 @@ class Service(Struct, frozen=True, kw_only=True):
             lambda listener: self.make_agent(listener, journal),
             self.options,
             alerts=self.alerts,
+            stirred=self.stirred,
         )
 
 

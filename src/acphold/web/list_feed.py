@@ -32,6 +32,7 @@ from acphold.server.followed_list import Changed, Snapshot, followed
 from acphold.server.neighbours import live_at_nodes, live_sessions
 from acphold.server.principals import Principal
 from acphold.server.service import served_journal
+from acphold.server.stirrings import Stirrings
 from acphold.web.exchange import Exchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.http_clients import LAST_EVENT_ID
@@ -88,9 +89,10 @@ class ListFeed:
     taken of the journal.
     """
 
-    def __init__(self, reader: JournalReader, gate: Gate) -> None:
+    def __init__(self, reader: JournalReader, gate: Gate, stirrings: Stirrings) -> None:
         self._reader = reader
         self._gate = gate
+        self._stirrings = stirrings
         self._watchers: Counter[str] = Counter()
         self._following: asyncio.Task[None] | None = None
         self._era = ""  # "" while nothing is known
@@ -226,14 +228,15 @@ class ListFeed:
         """In the thread that reads: what is new becomes text there, once for all."""
         journal = served_journal(self._reader.location)
         try:
-            async with aclosing(followed(journal, NEWEST)) as found:
-                async for news in found:
-                    rows = {row.session_id: _row(row, news) for row in news.rows}
-                    away = [row.session_id for row in news.rows if row.archived]
-                    if isinstance(news, Snapshot):
-                        loop.call_soon_threadsafe(self._begin, rows)
-                    else:
-                        loop.call_soon_threadsafe(self._tell, rows, away, news.gone)
+            with self._stirrings.heard() as stirred:
+                async with aclosing(followed(journal, NEWEST, stirred)) as found:
+                    async for news in found:
+                        rows = {row.session_id: _row(row, news) for row in news.rows}
+                        away = [row.session_id for row in news.rows if row.archived]
+                        if isinstance(news, Snapshot):
+                            loop.call_soon_threadsafe(self._begin, rows)
+                        else:
+                            loop.call_soon_threadsafe(self._tell, rows, away, news.gone)
         finally:
             await journal.aclose()
 

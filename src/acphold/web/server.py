@@ -32,6 +32,7 @@ from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import named
 from acphold.server.service import Service, served_journal
+from acphold.server.stirrings import Stirrings
 from acphold.transports.addresses import NODE_TOKEN, OWNERS
 from acphold.transports.urls import origin_of
 from acphold.web.application import Application, application
@@ -184,6 +185,10 @@ async def serve(
             pairing = Pairing(asyncio.get_running_loop().time)
             await _let_this_user_in(gate, tokens, origins)
             kept = KeptSubscriptions(named(services[default].journal))
+            stirrings = Stirrings()
+            services = {
+                name: replace(service, stirred=stirrings) for name, service in services.items()
+            }
             async with (
                 gate.audit.kept(),
                 Endpoints(services, default, tokens, called=called, linger=linger) as endpoints,
@@ -191,7 +196,7 @@ async def serve(
                 _looking(gate.look, TOKENS_SECONDS),
                 _looking(connections.look, LOOK_SECONDS),
                 JournalReader(services[default].journal) as reader,
-                ListFeed(reader, gate) as feed,
+                ListFeed(reader, gate, stirrings) as feed,
                 PushSender() as sender,
                 Notices(reader, gate, sender, kept, _answers_for(origins[0])) as notices,
             ):
