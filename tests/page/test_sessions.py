@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from pathlib import Path
 
@@ -20,6 +21,16 @@ async def choose(page: Page, what: str) -> None:
     """An entry of the session's menu."""
     await page.get_by_label("More").click()
     await page.locator("#session-menu").get_by_text(what, exact=True).click()
+
+
+async def is_left(served: Served, session_id: str) -> None:
+    """Wait until no client has it open; a browser closes what a page had open behind its back."""
+    async with asyncio.timeout(30):
+        while True:
+            listed = await asyncio.to_thread(served.run, "list", "--json")
+            rows = {row["sessionId"]: row for row in map(json.loads, listed.splitlines())}
+            if rows[session_id]["live"]["clients"] == 0:
+                return
 
 
 async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(
@@ -103,6 +114,7 @@ async def test_what_was_done_since_one_looked_is_told_until_one_does(
     await typed(phone, steps({"say": "On it."}, {"until": str(tmp_path / "go")}, {"say": " Done."}))
     await expect(phone.locator(".said")).to_have_text("On it.")
     await phone.close()  # and put away, while it works
+    await is_left(served, session.id)
     project = page.locator("section.project", has=page.get_by_role("heading", name="unseen"))
     await expect(project).to_contain_text("works")
     (tmp_path / "go").touch()
