@@ -135,6 +135,47 @@ async def test_a_long_log_begins_anew_in_the_middle_of_a_flood(
     await journal.aclose()
 
 
+async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_who_appends(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "LOG_BYTES_KEPT", 100_000)
+    monkeypatch.setattr(background, "CHECKPOINT_BYTES", 100_000)
+    journal = SqliteJournal.open(path)
+    lease = await begun(journal)
+    for _ in range(300):
+        await journal.append(lease, [("update", [b"x" * 10_000])])
+    flooded = log_bytes(path)
+    assert flooded > 100_000
+    await journal.attend(lambda db: db.execute("PRAGMA wal_checkpoint(PASSIVE)"))
+    await journal.append(lease, [("update", [b"{}"])])  # the log begins anew with it
+    assert log_bytes(path) == flooded
+    await journal.tidy(0)
+    assert log_bytes(path) <= 100_000
+    (last,) = await journal.read(lease.session_id, lease.next_seq - 2)
+    assert last.raw == b"{}"
+    await journal.aclose()
+
+
+async def test_a_log_in_which_somebody_reads_is_not_given_back_and_nobody_waits_for_that(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "LOG_BYTES_KEPT", 100_000)
+    # As patient as a test can be: whoever waits for the reader hangs.
+    journal = SqliteJournal.open(path, busy_seconds=3600)
+    lease = await begun(journal)
+    await journal.append(lease, [("update", [b"x" * 1_000_000])])
+    reader = sqlite3.connect(path, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM segments").fetchone()
+    await journal.tidy(0)
+    assert log_bytes(path) > 1_000_000
+    reader.execute("COMMIT")
+    reader.close()
+    await journal.tidy(0)
+    assert log_bytes(path) <= 100_000
+    await journal.aclose()
+
+
 # -- a newer release ------------------------------------------------------------------------------
 
 

@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar
 
@@ -27,8 +29,11 @@ PIECE_BYTES: Final = 512 << 10
 """What a piece of work adds to the log, more or less."""
 
 LOG_PAGES_AT_MOST: Final = 16_384
-"""Length of the write-ahead log (64 MiB) from which on appends rest now and then, so that it starts
+"""Length of the write-ahead log (64 MiB) from which on writes rest now and then, so that it starts
 over."""
+
+LOG_BYTES_KEPT: Final = 16 << 20
+"""Size of the log that is kept for the next writes when a burst is over."""
 
 log = logging.getLogger(__name__)
 
@@ -75,11 +80,11 @@ class Background:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing should be appended just now: see `rested`."""
+        """Whether nothing should be written just now: see `rested`."""
         return self._rest is not None
 
     async def rested(self) -> None:
-        """Wait until all of a long log is copied, which is soon; the next append begins it anew."""
+        """Wait until all of a long log is copied, which is soon; the next write begins it anew."""
         if (rest := self._rest) is not None:
             await asyncio.shield(asyncio.wrap_future(rest))
 
@@ -89,6 +94,10 @@ class Background:
         if self._grown > CHECKPOINT_BYTES:
             self._grown = 0
             self._submit(self._checkpoint).add_done_callback(_report)
+
+    async def shorten_log(self) -> None:
+        """Give back to the disk what a burst has made of the log."""
+        await self.run(self._shorten)
 
     async def aclose(self) -> None:
         """Finish what was submitted, then end the thread."""
@@ -139,21 +148,39 @@ class Background:
         """Copy the log into the file, beside whoever reads and writes.
 
         The log starts over with the first write that finds all of it copied. Under a flood none
-        does: so, when it has become long, appends of this process rest during another pass, which
-        is short. Not when somebody else reads in the log, and has kept it from being copied: they
-        would rest in vain.
+        does: so, when it has become long, this process writes nothing during another pass, which
+        is short. Not when somebody else reads in the log, and has kept it from being copied: the
+        writers would rest in vain.
         """
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
-        if pages != copied or pages <= LOG_PAGES_AT_MOST:
+        if pages == copied and pages > LOG_PAGES_AT_MOST:
+            with self._writers_rest(connection):
+                connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    def _shorten(self, connection: Connection) -> None:
+        try:
+            if os.stat(f"{connection.path}-wal").st_size <= LOG_BYTES_KEPT:
+                return
+        except FileNotFoundError:
             return
+        _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        if pages == copied:
+            # The file system takes its time to free so much; where somebody reads on in it, it
+            # stays as it is.
+            with self._writers_rest(connection), connection.at_once():
+                connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    @contextmanager
+    def _writers_rest(self, connection: Connection) -> Iterator[None]:
+        """A block in which the loop's connection writes nothing, while the loop goes on."""
         from concurrent.futures import Future
 
         rest: Future[None] = Future()
         self._rest = rest
         try:
             with connection.alone:
-                pass  # an append that had begun is over
-            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+                pass  # a write that had begun is over
+            yield
         finally:
             self._rest = None
             rest.set_result(None)

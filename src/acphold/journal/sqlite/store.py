@@ -342,8 +342,6 @@ class SqliteJournal:
         return made
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
-        if self._background.rests:
-            await self._background.rested()
         began = perf_counter()
         at = now_ms()
         made = [_segments(append.lease, append.runs, at) for append in appends]
@@ -535,6 +533,7 @@ class SqliteJournal:
             self._background.has_grown(packing.PIECE_BYTES)
             if time.monotonic() >= deadline:
                 break
+        await self._background.shorten_log()
         return await self._look(lambda db: packed_rows.unpacked_sessions(db, before))
 
     async def attend(self, work: Callable[[Connection], T]) -> T:
@@ -635,6 +634,8 @@ class SqliteJournal:
             with writing(file.connection) as connection:
                 return work(connection)
 
+        if self._background.rests:
+            await self._background.rested()
         done = await self._when_free(attempt)
         self._hurried = False
         return done
