@@ -69,6 +69,11 @@ def library() -> Command:
     return [sys.executable, os.fspath(PEERS / "library_agent.py")]
 
 
+def library_server(journal: Path, token: str) -> Command:
+    """A server of an agent on acphold, which lets in whoever brings the token."""
+    return [sys.executable, os.fspath(PEERS / "library_server.py"), os.fspath(journal), token]
+
+
 def mcp_server(how: str, *rest: str) -> Command:
     """An MCP server that costs next to nothing: `good SECONDS`, `silent`, `noise` or `leaves`."""
     return [sys.executable, "-I", "-S", os.fspath(PEERS / "mcp_server.py"), how, *rest]

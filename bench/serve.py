@@ -1,9 +1,13 @@
-"""`acphold serve` beside what the official SDKs serve an agent with, over WebSocket and HTTP.
+"""What serves an agent, over WebSocket and HTTP: ours beside what the official SDKs have for it.
 
-Ours has its agent in a process of its own, and has kept each update before it is sent; theirs have
-the agent in the server, and keep nothing. What that costs whoever does it shows a relay that hands
-on and commits, and does nothing else. Beside the time stands what the server's processor was
-busy: other programs of the machine do not change that.
+    library        an agent of the library, in the server that its author has made of it: the like
+                   of the SDKs' servers, but for the journal, which has each update first
+    behind serve   `acphold serve` with its agent in a process of its own, to which each prompt goes
+                   through a pipe, and back: a relay that hands on and commits, and does nothing
+                   else, shows what that costs whoever does it
+
+Beside the time stands what the server's processor was busy: other programs of the machine do not
+change that.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from statistics import median
-from time import monotonic_ns, perf_counter
+from time import clock_gettime_ns, monotonic_ns, perf_counter
 
 import psutil
 
@@ -29,6 +33,7 @@ from bench.memory import MIB
 from bench.programs import (
     Command,
     bare_socket_relay,
+    library_server,
     python_sdk,
     scripted_agent,
     typescript_server,
@@ -38,7 +43,7 @@ from bench.run import Run
 from bench.table import Figure, Goal
 from bench.wire import FOLDER, Wire, session_with
 
-OURS, STDIO = "serve", "wrap, on pipes"
+LIBRARY, OURS, STDIO = "library", "behind serve", "wrap, on pipes"
 RELAY = "bare relay of frames"
 PYTHON, TYPESCRIPT = "Python SDK's server", "TypeScript SDK's server"
 WATCHERS = (1, 10, 100)
@@ -48,7 +53,8 @@ IDLE = 100
 FIRST = 10
 """Clients who come before those that are counted: with them come what all share."""
 SEQ = b'"acphold/seq":'
-WAYS: dict[str, type[FarWire]] = {"a WebSocket": FarSocket, "HTTP": FarHttp}
+TOKEN = "for the library's server alone"
+WAYS: dict[str, type[FarWire]] = {"WebSocket": FarSocket, "HTTP": FarHttp}
 
 
 class Server:
@@ -68,8 +74,8 @@ class Server:
     @property
     def busy(self) -> float:
         """Microseconds that its processor was busy."""
-        times = self._process.cpu_times()
-        return (times.user + times.system) * 1e6
+        # The clock of a process (clock_getcpuclockid(3) of Linux): its times are in ticks of 10 ms.
+        return clock_gettime_ns(~self._process.pid << 3 | 2) / 1e3
 
     def client(self, kind: type[FarWire]) -> FarWire:
         """A client with an open session in which one turn is over already."""
@@ -96,6 +102,8 @@ def figures(run: Run) -> Iterator[Figure]:
         piped = stack.enter_context(session_with(wrap(scripted_agent(), run.fresh("journal.db"))))
         relay = bare_socket_relay(scripted_agent(), run.fresh("read.db"))
         relayed = stack.enter_context(sdk_server(relay))
+        library = library_server(run.fresh("journal.db"), TOKEN)
+        servers[LIBRARY] = stack.enter_context(sdk_server(library, TOKEN))
         for way, kind in WAYS.items():
             floor = {RELAY: relayed} if kind is FarSocket else {}
             yield from _beside(run, way, kind, servers | floor, piped)
@@ -129,15 +137,17 @@ def _beside(
             STDIO: partial(round_trip, piped, number),
         }
     )
-    peers = [name for name in servers if name != OURS]
-    for what, taken, others in (
-        (f"an update over {way}", to_us, [STDIO, *peers]),
-        (f"a prompt and its answer over {way}", and_back, [STDIO, *peers]),
-        (f"the same, as the server's processor is busy, {way}", busy, [PYTHON, TYPESCRIPT]),
+    floors = [STDIO, *({RELAY} & servers.keys())]
+    for what, taken, floor in (
+        (f"an update, {way}", to_us, floors),
+        (f"a prompt and its answer, {way}", and_back, floors),
+        (f"its processor, {way}", busy, []),
     ):
-        for peer in others:
-            goals = () if peer in (STDIO, RELAY) else (Goal(1.0, ratio=True),)
-            yield Figure(what, "us", taken[OURS], peer, taken[peer], goals)
+        for peer in (PYTHON, TYPESCRIPT):
+            goal = Goal(1.0, ratio=True)
+            yield Figure(f"{what}: {LIBRARY}", "us", taken[LIBRARY], peer, taken[peer], (goal,))
+        for peer in (*floor, PYTHON, TYPESCRIPT):
+            yield Figure(f"{what}: {OURS}", "us", taken[OURS], peer, taken[peer])
     for client in clients.values():
         client.close()
 
@@ -289,11 +299,11 @@ def serving(journal: Path) -> Iterator[Server]:
 
 
 @contextmanager
-def sdk_server(command: Command) -> Iterator[Server]:
-    """What an official SDK serves an agent with."""
+def sdk_server(command: Command, token: str | None = None) -> Iterator[Server]:
+    """What an official SDK serves an agent with; or another program that prints its port."""
     with _started(command) as process:
         assert process.stdout is not None
-        yield Server(f"http://127.0.0.1:{int(process.stdout.readline())}", process.pid)
+        yield Server(f"http://127.0.0.1:{int(process.stdout.readline())}", process.pid, token)
 
 
 @contextmanager

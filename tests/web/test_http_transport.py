@@ -7,6 +7,8 @@ import asyncio
 import pytest
 
 from acphold.rpc.transport import OfferingTransport
+from acphold.web.exchange import Exchange
+from acphold.web.sockets import Message
 from acphold.web.streams import EventStream, HttpTransport, read
 
 LINE = b'{"method":"x"}\n'
@@ -65,6 +67,38 @@ async def test_what_comes_while_a_reader_waits_is_said_in_that_step_and_in_order
     stream.add(b"8")
     assert said == [b"34", b"56"]
     await events.aclose()  # type: ignore[attr-defined]
+
+
+async def test_behind_a_server_of_somebody_elses_events_go_out_in_that_step_and_in_order() -> None:
+    sent = asyncio.Queue[bytes]()
+    room = asyncio.Event()
+    room.set()
+
+    async def send(message: Message) -> None:
+        await room.wait()
+        sent.put_nowait(message.get("body", b""))
+
+    async def receive() -> Message:
+        return await asyncio.get_running_loop().create_future()  # type: ignore[no-any-return]
+
+    exchange = Exchange({"type": "http", "method": "GET"}, receive, send)
+    stream = EventStream(lambda: None)
+    streaming = asyncio.create_task(exchange.stream(stream.open(exchange.say_at_once)))
+    async with asyncio.timeout(10):
+        assert [await sent.get() for _ in range(2)] == [b"", b":\n\n"]
+        stream.add(b"1")
+        assert sent.get_nowait() == b"1"
+        room.clear()
+        for event in (b"2", b"3", b"4"):
+            stream.add(event)
+        assert sent.empty()
+        room.set()
+        said = b""
+        while len(said) < 3:
+            said += await sent.get()
+        assert said == b"234"
+        stream.end()
+        await streaming
 
 
 async def test_what_is_posted_is_taken_in_that_step_by_who_waits_for_it() -> None:

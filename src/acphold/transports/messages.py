@@ -2,16 +2,24 @@
 
 Each text message is one message of JSON-RPC (ACP RFD, Streamable HTTP & WebSocket transport). What
 is read has a line end put behind it, what is sent is cut at its line ends, and beyond this module
-nobody sees a difference to a pipe.
+nobody sees a difference to a pipe. A message goes out in the step that sends it, unless the
+connection has to be waited for.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+import logging
+from typing import Final, Protocol
 
 from acphold.errors import ConnectionLostError
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
+
+log = logging.getLogger(__name__)
+
+AT_ONCE: Final = 16
+"""Messages that are taken before others have their turn on the event loop."""
 
 
 class MessageConnection(Protocol):
@@ -35,11 +43,17 @@ class MessageTransport:
         self._connection = connection
         self._queue = bytearray()
         self._changed = asyncio.Event()
+        self._taken = 0
         self._is_lost = False
-        self._writer = asyncio.create_task(self._write(), name="write messages")
+        self._tasks = EagerTasks()
+        self._is_writing = False
+        self._writer: asyncio.Task[None] | None = None
 
     async def receive(self) -> bytes:
         """The next message, with a line end; b"" once the other side has ended, and ever after."""
+        self._taken += 1
+        if self._taken % AT_ONCE == 0:
+            await asyncio.sleep(0)
         text = await self._connection.receive()
         if text is None:
             return b""
@@ -47,10 +61,13 @@ class MessageTransport:
         return text.encode().replace(b"\n", b" ") + b"\n"
 
     def send(self, data: bytes) -> None:
-        """Queue the messages that `data` has or completes; dropped once the other side has gone."""
-        if not self._is_lost:
-            self._queue += data
-            self._changed.set()
+        """Send the messages that `data` has or completes; dropped once the other side has gone."""
+        if self._is_lost:
+            return
+        self._queue += data
+        if not self._is_writing:
+            self._is_writing = True
+            self._writer = self._tasks.begin(self._write(), "write messages")
 
     @property
     def buffered(self) -> int:
@@ -72,23 +89,27 @@ class MessageTransport:
             pass  # nobody reads it: it is lost
         finally:
             self._lose()
-            self._writer.cancel()
-            await asyncio.wait([self._writer])
+            if self._writer is not None:
+                self._writer.cancel()
+                await asyncio.wait([self._writer])
+            self._tasks.close()
             await self._connection.aclose()
 
     async def _write(self) -> None:
-        """Send what is queued, message by message, until the other side has gone."""
+        """Send what is queued, message by message, until nothing is or the other side has gone."""
         try:
-            while not self._is_lost:
-                while (end := self._queue.find(b"\n")) >= 0:
-                    # It counts as buffered until it was taken.
-                    await self._connection.send(self._queue[:end].decode(errors="replace"))
-                    del self._queue[: end + 1]
-                    self._changed.set()
-                self._changed.clear()
-                await self._changed.wait()
+            while (end := self._queue.find(b"\n")) >= 0:
+                # It counts as buffered until it was taken.
+                await self._connection.send(self._queue[:end].decode(errors="replace"))
+                del self._queue[: end + 1]
+                self._changed.set()
         except ConnectionLostError:
             self._lose()
+        except Exception:  # of a connection that is not ours: whoever sends is not to pay for it
+            log.exception("a connection takes no messages, and is given up")
+            self._lose()
+        finally:
+            self._is_writing = False
 
     async def _queue_below(self, limit: int) -> None:
         while len(self._queue) >= limit and not self._is_lost:

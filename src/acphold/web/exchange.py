@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from msgspec.json import encode
 
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.web.connections import STATE, Connection
 from acphold.web.gate import Came, Headers, RefusedError
 from acphold.web.sockets import POLICY, Receive, Scope, Send
@@ -31,6 +32,8 @@ class Exchange:
         }
         self.connection: Connection | None = scope.get("state", {}).get(STATE)
         self.path: str = scope.get("path", "").removeprefix(scope.get("root_path", ""))
+        self._tasks = EagerTasks()
+        self._sending: asyncio.Task[None] | None = None
 
     @property
     def peer(self) -> str:
@@ -107,12 +110,24 @@ class Exchange:
         try:
             await asyncio.wait({streaming, gone}, return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for task in (streaming, gone):
+            tasks = [it for it in (streaming, gone, self._sending) if it is not None]
+            for task in tasks:
                 task.cancel()
-            await asyncio.wait({streaming, gone})
-            for task in (streaming, gone):
+            await asyncio.wait(tasks)
+            self._tasks.close()
+            for task in tasks:
                 if not task.cancelled() and (exc := task.exception()):  # its head is sent already
                     log.info("%s: the stream has ended: %s", self.path, exc)
+
+    def say_at_once(self, events: bytes) -> bool:
+        """Send events of a stream in this step; False where they would have to wait."""
+        if self.connection is not None:
+            write = self.connection.write_more
+            return write is not None and write(events)
+        if self._sending is not None and not self._sending.done():
+            return False
+        self._sending = self._tasks.begin(self._more(events), "events at once")
+        return True
 
     async def _gone(self) -> None:
         while (message := await self.receive())["type"] != "http.disconnect":
@@ -129,6 +144,8 @@ class Exchange:
         # So that proxies, and clients that wait for the first byte, know that it is there.
         await self._more(b":\n\n")
         async for event in events:
+            if self._sending is not None:  # those came before
+                await asyncio.wait([self._sending])
             await self._more(event)
         await self.send({"type": "http.response.body", "body": b""})
 

@@ -121,9 +121,8 @@ class HttpClients:
         if admitted.principal.session_id not in (None, session_id) and session_id is not None:
             raise RefusedError(404, "there is no such session")
         position = exchange.headers.get(LAST_EVENT_ID, "")
-        at_once = None if exchange.connection is None else exchange.connection.write_more
         after = int(position) if position.isdecimal() else None
-        events = transport.stream(session_id, after, at_once)
+        events = transport.stream(session_id, after, exchange.say_at_once)
         if events is None:
             raise RefusedError(429, "too many streams")
         await exchange.stream(events)

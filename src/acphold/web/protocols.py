@@ -22,8 +22,8 @@ from uvicorn.server import ServerState
 from websockets.frames import Frame
 from websockets.http11 import Request
 
+from acphold.transports.messages import AT_ONCE
 from acphold.web.connections import PATIENCE, RATE, STATE, Connection, Connections
-from acphold.web.sockets import AT_ONCE
 
 READ: Final = 16 << 10
 """Bytes that are read of one connection before others have their turn."""

@@ -11,9 +11,10 @@ from collections.abc import Callable
 from typing import Final
 
 from acphold.errors import ConnectionLostError
+from acphold.transports.messages import AT_ONCE
 from acphold.transports.pipes import FLUSH_SECONDS
 from acphold.web.protocols import SocketProtocol
-from acphold.web.sockets import AT_ONCE, NORMAL
+from acphold.web.sockets import NORMAL
 
 PIECE: Final = 256 << 10
 """Bytes of a long message that are handed on before others have their turn on the event loop."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Awaitable, Callable, MutableMapping
 from contextlib import suppress
 from typing import Any, Final
@@ -20,10 +19,6 @@ GOING_AWAY: Final = 1001
 """Codes with which a connection is closed; RFC 6455, 7.4.1."""
 
 
-AT_ONCE: Final = 16
-"""Messages that are taken before others have their turn on the event loop."""
-
-
 class AsgiSocket:
     """One that was accepted. What is binary in it is passed over, as the transport's text says."""
 
@@ -31,13 +26,9 @@ class AsgiSocket:
         self._receive = receive
         self._send = send
         self._is_open = True
-        self._taken = 0
 
     async def receive(self) -> str | None:
         while self._is_open:
-            self._taken += 1
-            if self._taken % AT_ONCE == 0:
-                await asyncio.sleep(0)
             message = await self._receive()
             if message["type"] == "websocket.disconnect":
                 self._is_open = False
