@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from itertools import count
@@ -34,6 +34,7 @@ SETTINGS = {
     "autovacuum": "off",
     "max_wal_size": "1GB",
 }
+PORT = "5432"
 TEMPLATE = "acphold_template"
 
 
@@ -49,11 +50,15 @@ class Server:
         if version in IN_PACKAGE:
             self.programs = Path(spec.origin).parent / IN_PACKAGE[version] / "bin"
         self._settings = {**SETTINGS, **settings}
+        self.port = settings.get("port", PORT)
 
     def make(self) -> None:
         """Make its files; it does not run yet."""
         given_over(self.folder)
         self.run("initdb", "-D", "data", "-U", "owner", "-A", "trust", "-E", "UTF8", "--no-locale")
+        self._set()
+
+    def _set(self) -> None:
         with (self.folder / "data" / "postgresql.conf").open("a") as file:
             file.write(f"unix_socket_directories = '{self.folder}'\n")
             file.writelines(f"{name} = '{value}'\n" for name, value in self._settings.items())
@@ -61,10 +66,9 @@ class Server:
     def copy(self, other: Server) -> None:
         """Make it a standby of one that runs."""
         given_over(self.folder)
-        of_other = ("-h", str(other.folder), "-U", "owner")
+        of_other = ("-h", str(other.folder), "-p", other.port, "-U", "owner")
         self.run("pg_basebackup", "-D", "data", *of_other, "-R", "-X", "stream", "-c", "fast")
-        with (self.folder / "data" / "postgresql.conf").open("a") as file:
-            file.write(f"unix_socket_directories = '{self.folder}'\n")
+        self._set()
 
     def start(self) -> None:
         self.run("pg_ctl", "-D", "data", "-l", "log", "-w", "-t", "60", "start")
@@ -94,12 +98,86 @@ class Server:
         return ""
 
     def url(self, database: str = "postgres", user: str = "owner") -> str:
-        return f"postgresql://{user}@/{database}?host={self.folder}"
+        port = f"&port={self.port}" if self.port != PORT else ""
+        return f"postgresql://{user}@/{database}?host={self.folder}{port}"
 
     def execute(self, statement: str, database: str = "postgres") -> None:
         """Execute a statement that is no part of a transaction."""
         with psycopg.connect(self.url(database), autocommit=True) as line:
             line.execute(statement.encode())
+
+
+class Pair:
+    """A server and its standby, which reach each other by their sockets, and listen at `address`.
+
+    What is written is at both, or is not told to be: of two that fail one after the other nothing
+    is lost, as long as each is whole again before.
+    """
+
+    def __init__(self, folders: Sequence[Path], address: str, ports: Sequence[str]) -> None:
+        self._servers = [
+            Server(
+                folder,
+                listen_addresses=address,
+                port=port,
+                synchronous_standby_names="*",
+                wal_retrieve_retry_interval="200ms",
+            )
+            for folder, port in zip(folders, ports, strict=True)
+        ]
+
+    @property
+    def port(self) -> int:
+        """Where the one is that takes writes."""
+        return int(self._servers[0].port)
+
+    def start(self, *allowed: str) -> None:
+        """Make both, and start them; those at these addresses may come in."""
+        first, second = self._servers
+        first.make()
+        with (first.folder / "data" / "pg_hba.conf").open("a") as file:
+            file.writelines(f"host all all {address} trust\n" for address in allowed)
+        first.start()
+        second.copy(first)
+        second.start()
+        self._until_whole()
+
+    def restart(self) -> None:
+        """The one that takes writes crashes, and is started again."""
+        self._servers[0].stop()
+        self._servers[0].start()
+        self._until_whole()
+
+    def fail_over(self, moved: Callable[[], None]) -> None:
+        """It crashes, and the other one takes its place; `moved` is called as soon as it has."""
+        failed, taking = self._servers
+        failed.stop()
+        taking.run("pg_ctl", "-D", "data", "-w", "promote")
+        self._servers.reverse()
+        moved()
+        shutil.rmtree(failed.folder / "data")
+        failed.copy(taking)
+        failed.start()
+        self._until_whole()
+
+    def stop(self) -> None:
+        for server in self._servers:
+            if (server.folder / "data" / "postmaster.pid").exists():
+                server.stop()
+
+    def _until_whole(self) -> None:
+        """The standby has all that the other one has."""
+        deadline = time.monotonic() + 60
+        with psycopg.connect(self._servers[0].url(), autocommit=True) as line:
+            while (
+                line.execute(
+                    "SELECT FROM pg_stat_replication"
+                    " WHERE sync_state = 'sync' AND replay_lsn >= pg_current_wal_flush_lsn()"
+                ).rowcount
+                != 1
+            ):
+                assert time.monotonic() < deadline, "waited in vain"
+                time.sleep(0.02)
 
 
 class Databases:

@@ -29,10 +29,11 @@ class Authority(NamedTuple):
         return ("--tls-cert", str(self.certificate), "--tls-key", str(self.key))
 
 
-def new_authority(folder: Path, name: str) -> Authority:
-    """One that is good for a day."""
+def new_authority(folder: Path, name: str, *addresses: str) -> Authority:
+    """One that is good for a day; it has signed for other addresses, too."""
     now = datetime.datetime.now(datetime.UTC)
-    names = [x509.DNSName(name), *(x509.IPAddress(ip_address(it)) for it in ("127.0.0.1", "::1"))]
+    numbers = ("127.0.0.1", "::1", *addresses)
+    names = [x509.DNSName(name), *(x509.IPAddress(ip_address(it)) for it in numbers)]
 
     def signed(
         subject: str,

@@ -74,10 +74,12 @@ def serving(
     *options: str,
     agent: tuple[str, ...] = AGENT,
     variables: Mapping[str, str] | None = None,
+    inside: Sequence[str] = (),
 ) -> Iterator[Served]:
-    """Serve for the block; without an agent, those of the settings or of PATH."""
+    """Serve for the block; without an agent, those of the settings or of PATH. `inside` are words
+    before the command, which go on as it."""
     with TemporaryDirectory(prefix="run-", dir="/tmp") as short:  # a socket's path is no long one
-        yield from _served(folder, short, options, agent, variables or {})
+        yield from _served(folder, short, options, agent, variables or {}, inside)
 
 
 def _served(
@@ -86,6 +88,7 @@ def _served(
     options: Sequence[str],
     agent: Sequence[str],
     variables: Mapping[str, str],
+    inside: Sequence[str],
 ) -> Iterator[Served]:
     env = {
         **os.environ,
@@ -94,7 +97,7 @@ def _served(
         "XDG_RUNTIME_DIR": short,
         **variables,
     }
-    words = [*ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", *options]
+    words = [*inside, *ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", *options]
     words += ["--", *agent] if agent else []
     process, told = started(words, env)
     served = Served(told["url"], told["pair"], folder, env, process, words, told["agents"])

@@ -60,9 +60,6 @@ async def machines(
             net = await stack.enter_async_context(network())
             with socket.create_server(("127.0.0.1", 0)) as free:
                 net.to = free.getsockname()[1]
-            runtime = stack.enter_context(TemporaryDirectory(dir="/tmp"))
-            os.mkdir(f"{runtime}/acphold")
-            os.chmod(f"{runtime}/acphold", 0o755)  # no socket is made where others may enter
             own = of_each[n] if of_each else {}
             served = await stack.enter_async_context(
                 beside(
@@ -73,7 +70,7 @@ async def machines(
                         *("--node", f"http://localhost:{net.port}"),
                         variables={
                             **journal,
-                            "XDG_RUNTIME_DIR": runtime,
+                            **stack.enter_context(without_sockets()),
                             "ACPHOLD_NODE_TOKEN": token,
                             **own,
                         },
@@ -82,6 +79,15 @@ async def machines(
             )
             made.append(Node(served, net))
         yield made
+
+
+@contextmanager
+def without_sockets() -> Iterator[dict[str, str]]:
+    """The variables of a machine on which nobody is met at a socket."""
+    with TemporaryDirectory(dir="/tmp") as runtime:
+        os.mkdir(f"{runtime}/acphold")
+        os.chmod(f"{runtime}/acphold", 0o755)  # no socket is made where others may enter
+        yield {"XDG_RUNTIME_DIR": runtime}
 
 
 @asynccontextmanager

@@ -8,8 +8,25 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
+from typing import Protocol
 
 from tests.web.conftest import Served, serving
+
+
+class Way(Protocol):
+    """What leads from one machine to others, and fails."""
+
+    def cut(self) -> None:
+        """Fail for an instant."""
+
+    def go_down(self) -> None:
+        """Fail."""
+
+    def stall(self) -> None:
+        """Carry nothing, and say nothing."""
+
+    def come_up(self) -> None:
+        """Be whole again."""
 
 
 class Network:
@@ -45,8 +62,9 @@ class Network:
         self.cut()
 
     def come_up(self) -> None:
-        """Let whoever comes through again."""
+        """Let whoever comes through again, and carry on."""
         self._is_up = True
+        self.passes.set()
 
     def stall(self) -> None:
         """Carry nothing, and end nothing."""

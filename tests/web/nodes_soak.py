@@ -1,13 +1,19 @@
 """Machines that fail at random: `python -m tests.web.nodes_soak ROUNDS [SEED]`.
 
-Three of them share a database. Each reaches it, and the others reach it, through a network of its
-own, which is cut, goes down for a moment, or carries nothing for a moment: to the database, to the
-others, or both. A machine is stopped for a moment, or killed and started again; the database is
-started again. The clock of one of them is wrong by an hour.
+Three of them share a database, which has a standby. Half of the rounds they are all on loopback:
+each reaches the database, and the others reach it, through a network of its own, whose connections
+are cut, or which goes down, or carries nothing, for a moment. In the other half each is in a
+network namespace of its own, and unplugged from the others, or from the database, or what is for it
+is thrown away: nobody is told of that. Both may happen at once. A machine is stopped for a moment,
+or killed and started again; the database is started again, or its standby takes its place. The
+clock of one machine is wrong by an hour.
 
 Each round is a prompt at one of them, during which that happens. Then the turn has to end there,
 whole or with an error. The same session is open at all three. Behind each round, what any client
 was shown has to be in the journal; a prompt is in it once at most, and so is its answer.
+
+Owners tell more often that they are there than in use, so that a round is short; who is silent, and
+until when a machine trusts that it is not, follows from that as it does in use.
 """
 
 from __future__ import annotations
@@ -18,20 +24,23 @@ import signal
 import socket
 import sys
 import tempfile
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from shutil import rmtree
-from typing import Final
+from typing import Final, NamedTuple
 
 import acphold
 from acphold.errors import AcpholdError
-from tests.postgresql import Server
-from tests.web.machines import Node, machines
-from tests.web.network import Network, network
+from tests.postgresql import Pair
+from tests.web import namespaces
+from tests.web.certificates import new_authority
+from tests.web.conftest import Served, serving
+from tests.web.machines import beside, machines, without_sockets
+from tests.web.network import Way, network
 
 ROUND_SECONDS: Final = 150.0
-"""An owner has to be silent for half a minute before another machine takes its session."""
 
 MACHINES: Final = 3
 
@@ -39,12 +48,28 @@ OF_SESSION: Final = 15
 """Rounds of one session; then there is a new one."""
 
 WEIGHTS: Final = {
-    **{"none": 2, "kill": 2, "stop": 4, "stop for long": 1},
-    **{"others: cut": 5, "others: down": 3, "others: stall": 3},
-    **{"database: cut": 5, "database: down": 3, "database: stall": 2},
-    **{"both: cut": 3, "both: down": 2, "restart": 1},
+    **{"none": 2, "kill": 3, "stop": 4, "stop for long": 2},
+    **{"others: cut": 5, "others: down": 4, "others: stall": 4},
+    **{"database: cut": 5, "database: down": 4, "database: stall": 3},
+    **{"both: cut": 3, "both: down": 3, "both: stall": 2, "restart": 2, "promotion": 2},
 }
 """How often each of them happens."""
+
+STOPPED: Final = 18.0
+"""Longer than an owner has to be silent for another machine to take its session."""
+
+AWAY: Final = 10.0
+"""Longer than a machine that does not reach the database trusts that its sessions are its own."""
+
+OFTEN: Final = """
+import sys
+
+if "serve" in sys.orig_argv:
+    from acphold.journal import owners
+
+    owners.RENEW_SECONDS, owners.SILENT_SECONDS = 4.0, 12.0
+"""
+"""What each Python of a machine runs at its start: a third of what is in use, and a little more."""
 
 WRONG_CLOCK: Final = """
 import time
@@ -55,19 +80,112 @@ def ahead(clock, unit):
 time.time = ahead(time.time, 1)
 time.time_ns = ahead(time.time_ns, 10**9)
 """
-"""What each Python of one machine runs at its start."""
+"""What each one of the last machine runs, too."""
 
-DATABASE: Final = "postgresql://owner@127.0.0.1:{}/postgres"
+NETWORKS: Final = {"clients": "10.77.0.{}", "others": "10.78.0.{}", "database": "10.79.0.{}"}
+"""Where machines are that are in namespaces, each with its number in place of the last."""
+
+OURS: Final = 100
+"""The number of who is in none: the clients and the database."""
+
+PORT: Final = 8260
+
+
+class Machine(NamedTuple):
+    """A machine, and by what the others reach it and it reaches the database."""
+
+    served: Served
+    others: Way
+    database: Way
+
+
+class Database(NamedTuple):
+    """The database, and who has to be told when another server takes its place."""
+
+    pair: Pair
+    ports: tuple[str, str]
+    on_moved: list[Callable[[], None]]
+
+    def url(self, host: str, *ports: object) -> str:
+        hosts = ",".join(f"{host}:{port}" for port in ports)
+        return f"postgresql://owner@{hosts}/postgres?target_session_attrs=read-write"
+
+
+Surroundings = Callable[[Database, Path], AbstractAsyncContextManager[list[Machine]]]
+
+
+@asynccontextmanager
+async def on_loopback(database: Database, folder: Path) -> AsyncIterator[list[Machine]]:
+    """Three machines whose connections go through us."""
+    async with AsyncExitStack() as stack:
+        ways = [await stack.enter_async_context(network()) for _ in range(MACHINES)]
+
+        def moved() -> None:
+            for way in ways:
+                way.to = database.pair.port
+
+        moved()
+        database.on_moved.append(moved)
+        each = [
+            {"ACPHOLD_JOURNAL": database.url("127.0.0.1", way.port), **begins(folder, number)}
+            for number, way in enumerate(ways)
+        ]
+        here = database.url("127.0.0.1", *database.ports)
+        nodes = await stack.enter_async_context(machines(here, folder, MACHINES, of_each=each))
+        yield [Machine(node.served, node.net, way) for node, way in zip(nodes, ways, strict=True)]
+
+
+@asynccontextmanager
+async def apart(database: Database, folder: Path) -> AsyncIterator[list[Machine]]:
+    """Three machines in namespaces, which speak TLS, as it has to be between machines."""
+    namespaces.switches({name: at.format(OURS) for name, at in NETWORKS.items()})
+    journal = database.url(NETWORKS["database"].format(OURS), *database.ports)
+    with serving(folder / "first", variables={"ACPHOLD_JOURNAL": journal}) as first:
+        token = first.token("--node")
+    addresses = [
+        {name: at.format(number) for name, at in NETWORKS.items()}
+        for number in range(1, MACHINES + 1)
+    ]
+    authority = new_authority(folder, "localhost", *(it for at in addresses for it in at.values()))
+    async with AsyncExitStack() as stack:
+        made: list[Machine] = []
+        for number, at in enumerate(addresses):
+            inside, plugs = stack.enter_context(namespaces.namespace(number, at))
+            served = serving(
+                folder / f"node{number}",
+                *("--listen", f"0.0.0.0:{PORT}", "--url", f"https://{at['clients']}:{PORT}"),
+                *("--node", f"https://{at['others']}:{PORT}", *authority.options),
+                variables={
+                    "ACPHOLD_JOURNAL": journal,
+                    "ACPHOLD_NODE_TOKEN": token,
+                    "SSL_CERT_FILE": str(authority.ca),
+                    **begins(folder, number),
+                    **stack.enter_context(without_sockets()),
+                },
+                inside=inside,
+            )
+            runs = await stack.enter_async_context(beside(served))
+            made.append(Machine(runs, plugs["others"], plugs["database"]))
+        yield made
+
+
+def begins(folder: Path, number: int) -> dict[str, str]:
+    """The variable by which the Pythons of a machine begin as they are to."""
+    with_path = folder / f"begins{number}"
+    with_path.mkdir()
+    is_last = number == MACHINES - 1
+    (with_path / "sitecustomize.py").write_text(OFTEN + (WRONG_CLOCK if is_last else ""))
+    return {"PYTHONPATH": str(with_path)}
 
 
 class Cluster:
-    """The machines, the networks by which each reaches the database, and the database."""
+    """The machines and the database, and what fails of them."""
 
-    def __init__(self, nodes: list[Node], ways: list[Network], server: Server, seed: int) -> None:
+    def __init__(self, nodes: list[Machine], database: Database, ca: Path, seed: int) -> None:
         self.nodes = nodes
+        self.ca = ca
         self.told: dict[str, int] = {}
-        self._ways = ways
-        self._server = server
+        self._database = database
         self._choose = random.Random(seed)
 
     def one(self) -> int:
@@ -78,65 +196,64 @@ class Cluster:
         """Something fails somewhere in a turn, and is whole again; what it was."""
         (kind,) = self._choose.choices([*WEIGHTS], [*WEIGHTS.values()])
         at = self.one()
-        node, way = self.nodes[at], self._ways[at]
+        node = self.nodes[at]
         self.told[kind] = self.told.get(kind, 0) + 1
         await asyncio.sleep(self._choose.random() ** 2 / 3)
         where, _, how = kind.partition(": ")
-        nets = {"others": [node.net], "database": [way], "both": [node.net, way]}.get(where, [])
+        both = {"others": [node.others], "database": [node.database]}
+        ways = both.get(where, [node.others, node.database] if where == "both" else [])
         match kind:
             case "kill":
                 await asyncio.to_thread(node.served.start_again)
             case "stop" | "stop for long":
                 node.served.process.send_signal(signal.SIGSTOP)
-                await self._a_moment(2.0 if kind == "stop" else 45.0)
+                await self._a_moment(2.0 if kind == "stop" else STOPPED)
                 node.served.process.send_signal(signal.SIGCONT)
             case "restart":
-                await asyncio.to_thread(self._server.stop, "immediate")
-                await asyncio.to_thread(self._server.start)
-        for net in nets:
+                await asyncio.to_thread(self._database.pair.restart)
+            case "promotion":
+                await asyncio.to_thread(self._database.pair.fail_over, self._moved)
+        for way in ways:
             match how:
                 case "cut":
-                    net.cut()
+                    way.cut()
                 case "down":
-                    net.go_down()
+                    way.go_down()
                 case "stall":
-                    net.stall()
+                    way.stall()
         if how in ("down", "stall"):
-            await self._a_moment(8.0)
-        for net in nets:
-            if how == "stall":
-                net.cut()
-                net.passes.set()
-            net.come_up()
+            await self._a_moment(AWAY)
+        for way in ways:
+            if how == "stall" and self._choose.random() < 0.5:
+                way.cut()
+            way.come_up()
         return f"{kind} at {at}"
+
+    def _moved(self) -> None:
+        for moved in self._database.on_moved:
+            moved()
 
     async def _a_moment(self, seconds: float) -> None:
         await asyncio.sleep(self._choose.random() * seconds)
 
 
 @asynccontextmanager
-async def cluster(seed: int) -> AsyncIterator[Cluster]:
+async def cluster(surroundings: Surroundings, seed: int) -> AsyncIterator[Cluster]:
     """All of it, in folders of its own."""
     async with AsyncExitStack() as stack:
-        folders = [Path(tempfile.mkdtemp(prefix="acphold-")) for _ in range(2)]
+        folders = [Path(tempfile.mkdtemp(prefix="acphold-")) for _ in range(3)]
         for folder in folders:
             stack.callback(rmtree, folder, ignore_errors=True)
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
-        server = Server(folders[0], listen_addresses="127.0.0.1", port=str(port))
-        server.make()
-        server.start()
-        stack.callback(server.stop)
-        ways = [await stack.enter_async_context(network()) for _ in range(MACHINES)]
-        for way in ways:
-            way.to = port
-        each = [{"ACPHOLD_JOURNAL": DATABASE.format(way.port)} for way in ways]
-        (folders[1] / "sitecustomize.py").write_text(WRONG_CLOCK)
-        each[-1]["PYTHONPATH"] = str(folders[1])
-        nodes = await stack.enter_async_context(
-            machines(DATABASE.format(port), folders[1], MACHINES, of_each=each)
-        )
-        yield Cluster(nodes, ways, server, seed)
+        with (
+            socket.create_server(("127.0.0.1", 0)) as one,
+            socket.create_server(("127.0.0.1", 0)) as other,
+        ):
+            ports = (str(one.getsockname()[1]), str(other.getsockname()[1]))
+        database = Database(Pair(folders[:2], "*", ports), ports, [])
+        stack.callback(database.pair.stop)
+        database.pair.start(NETWORKS["database"].format("0/24"))
+        nodes = await stack.enter_async_context(surroundings(database, folders[2]))
+        yield Cluster(nodes, database, folders[2] / "ca.pem", seed)
 
 
 class Session:
@@ -152,8 +269,10 @@ class Session:
         self._agents: list[acphold.RemoteAgent] = []
         self._open: list[acphold.RemoteSession] = []
 
-    def _client(self, node: Node) -> AbstractAsyncContextManager[acphold.RemoteAgent]:
-        return acphold.connect(node.served.url, token=self._token)
+    def _client(self, node: Machine) -> AbstractAsyncContextManager[acphold.RemoteAgent]:
+        url = node.served.url
+        ca = self._cluster.ca if url.startswith("https") else None
+        return acphold.connect(url, token=self._token, ca=ca)
 
     async def begin(self, stack: AsyncExitStack) -> None:
         """Make it at one machine, and open it at each."""
@@ -224,27 +343,39 @@ def _count(session: acphold.RemoteSession, number: int) -> tuple[int, int]:
     return shown.count(f"quick: round {number}.") - answers, answers
 
 
-async def soak(rounds: int, seed: int) -> dict[str, int]:
+async def soak(rounds: int, seed: int, everywhere: Sequence[Surroundings]) -> dict[str, int]:
     """So many rounds; raises AssertionError for the first thing that is lost or doubled."""
-    async with cluster(seed) as made:
-        for first in range(0, rounds, OF_SESSION):
-            async with AsyncExitStack() as stack:
-                folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-                session = Session(made, folder)
-                await session.begin(stack)
-                for number in range(first, min(first + OF_SESSION, rounds)):
-                    await session.round(number)
-                    print(number + 1, session.last, flush=True)  # noqa: T201
-        return made.told
+    told: dict[str, int] = {}
+    for place, surroundings in enumerate(everywhere):
+        begin, end = (rounds * it // len(everywhere) for it in (place, place + 1))
+        async with cluster(surroundings, seed + place) as made:
+            for first in range(begin, end, OF_SESSION):
+                async with AsyncExitStack() as stack:
+                    folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+                    session = Session(made, folder)
+                    await session.begin(stack)
+                    for number in range(first, min(first + OF_SESSION, end)):
+                        since = time.monotonic()
+                        await session.round(number)
+                        took = time.monotonic() - since
+                        print(f"{number + 1} {session.last} ({took:.0f} s)", flush=True)  # noqa: T201
+            for kind, often in made.told.items():
+                told[kind] = told.get(kind, 0) + often
+    return told
 
 
 def main() -> int:
     """Run it, and say what happened."""
+    why_not = namespaces.go_inside()
     rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 300
     seed = int(sys.argv[2]) if len(sys.argv) > 2 else random.randrange(10**6)
-    print(f"{rounds} rounds of machines that fail, seed {seed}", flush=True)  # noqa: T201
-    told = asyncio.run(soak(rounds, seed))
-    print(f"0 lost, 0 answered twice; {told}")  # noqa: T201
+    where = "half of them in network namespaces"
+    if why_not:
+        where = f"all of them on loopback, for network namespaces cannot be made here: {why_not}"
+    print(f"{rounds} rounds of machines that fail, {where}; seed {seed}", flush=True)  # noqa: T201
+    everywhere = [on_loopback] if why_not else [on_loopback, apart]
+    told = asyncio.run(soak(rounds, seed, everywhere))
+    print(f"{where}: 0 lost, 0 answered twice; {told}")  # noqa: T201
     return 0
 
 
