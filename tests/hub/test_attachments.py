@@ -484,12 +484,11 @@ async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_
         await house.agent.say(session.id, "1 ")
         done: list[str] = []
         old.when_reached(session.last_seq, lambda: done.append("acted"))
-        waiting = asyncio.create_task(old.reached(session.last_seq))
-        await asyncio.sleep(0)
+        reached = asyncio.Event()
+        old.when_reached(session.last_seq, reached.set)
         assert not done
-        assert not waiting.done()
         new.open()
-        await asyncio.wait_for(waiting, 20)
+        await asyncio.wait_for(reached.wait(), 20)
         assert done == ["acted"]
 
 

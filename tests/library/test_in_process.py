@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +23,9 @@ from acphold.schema import (
     SetSessionModeRequest,
 )
 from acphold.testing import WatchedSession, connect
+from acphold.transports.memory import memory_pair
 from tests.library.test_turn import agent_that
+from tests.served import Guest
 
 
 def choosing() -> acphold.Agent:
@@ -317,6 +320,37 @@ async def test_extension_methods_and_notifications_go_both_ways() -> None:
         assert (await session.prompt("go")).text == "{'got': 2}"
         assert client.notified == [("_test/told", {"n": 1, "sessionId": session.id})]
     assert heard == [{"x": 1}]
+
+
+async def test_what_a_client_is_asked_comes_behind_what_was_said_before(tmp_path: Path) -> None:
+    async def work(turn: acphold.Turn) -> None:
+        await turn.say("1")
+        await turn.session.call("_test/asked")
+        await turn.say("2")
+        await turn.files.read("a file")
+        await turn.say("3")
+
+    here, there = memory_pair()
+    serving = asyncio.create_task(agent_that(work).serve(there, journal=tmp_path / "journal.db"))
+    client = Guest(here, serving)
+    client.answers |= {
+        "_test/asked": lambda _: {},
+        "fs/read_text_file": lambda _: {"content": ""},
+    }
+    reading = asyncio.create_task(client.read())
+    await client.initialize(fs={"readTextFile": True})
+    await client.talk("go", cwd=tmp_path)
+    asked = [message["method"] for message in client.messages if "method" in message]
+    first = asked.index("_test/asked")
+    assert asked[first - 1 : first + 4] == [
+        "session/update",
+        "_test/asked",
+        "session/update",
+        "fs/read_text_file",
+        "session/update",
+    ]
+    await client.leave()
+    await reading
 
 
 async def test_a_slow_notification_handler_holds_nobody_up() -> None:

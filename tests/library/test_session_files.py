@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 import acphold
-from acphold.agents import Asked, Event
+from acphold.agents import Asked, Event, Updates
 from acphold.errors import (
     FileAccessError,
     InvalidParamsError,
@@ -17,6 +18,7 @@ from acphold.errors import (
     RemoteError,
 )
 from acphold.library.client_side import ClientSide
+from acphold.library.outbox import Outbox, Post
 from acphold.library.session_files import Folders, SessionFiles
 from acphold.schema import ClientCapabilities, FileSystemCapabilities
 from acphold.testing import connect
@@ -104,6 +106,9 @@ class Editor:
 
     async def hear(self, event: Event) -> None: ...
 
+    async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
+        return [True for _ in said]
+
     async def answer(self, asked: Asked) -> bytes:
         raise self.error
 
@@ -113,7 +118,9 @@ def files_of(work: Path, answer: Exception, *, served: bool = True) -> SessionFi
     can = ClientCapabilities(
         fs=FileSystemCapabilities(read_text_file=served, write_text_file=served)
     )
-    return SessionFiles(ClientSide("s", Editor(answer), can, None), Folders(str(work), ()))
+    editor = Editor(answer)
+    side = ClientSide("s", editor, can, None, Outbox("s", Post(editor)))
+    return SessionFiles(side, Folders(str(work), ()))
 
 
 @pytest.mark.parametrize(

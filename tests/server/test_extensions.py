@@ -119,7 +119,6 @@ async def test_unknown_notifications_pass_from_the_client(journal: Path, log: Pa
         assert len(client.messages) == 2  # and nothing answers a notification
 
 
-@pytest.mark.of_a_file
 async def test_unknown_notifications_pass_from_the_agent_in_their_place_among_updates(
     journal: Path,
 ) -> None:

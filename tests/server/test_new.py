@@ -225,7 +225,6 @@ async def test_updates_around_the_agents_answer_to_new_follow_ours(
         assert min(places) > answer
 
 
-@pytest.mark.of_a_file
 async def test_notifications_and_requests_around_the_answer_to_new_follow_ours(
     journal: Path,
 ) -> None:

@@ -256,11 +256,13 @@ class Attachment:
         return [line + b"\n" for line in lines[:-1].split(b"\n")]
 
     def when_reached(self, seq: int, act: Callable[[], None]) -> None:
-        """Do `act` as soon as all up to `seq` has been sent, before anything behind it is.
+        """Do `act` as soon as all up to `seq` has been sent, and behind all that is due already.
 
         At once when it has been, and when this client gets no more.
         """
         last = self._last
+        if last._due:
+            seq = max(seq, last._due[-1][0])
         if last.state is CLOSED or last._is_behind(seq):
             act()
         else:
@@ -277,29 +279,33 @@ class Attachment:
             last = last._heir
         return last
 
-    async def reached(self, seq: int) -> None:
-        """Wait until all up to `seq` has been sent, or nothing is sent any more."""
-        reached = asyncio.Event()
-        due = (seq, reached.set)
-        self.when_reached(*due)
-        try:
-            await reached.wait()
-        finally:
-            if due in self._last._due:
-                self._last._due.remove(due)
+    def forget(self, act: Callable[[], None]) -> None:
+        """What was to be done when something is reached is not to be done any more."""
+        due = self._last._due
+        for each in due:
+            if each[1] is act:
+                due.remove(each)
+                return
+
+    @property
+    def lags(self) -> bool:
+        """Whether it is open, and not all that was committed has been sent."""
+        return self.state is READING
 
     def tell(self, method: str, params: bytes) -> None:
         """Pass a notification on, behind the updates that came before it."""
-        seq = self._source.last_seq
-        if self._is_behind(seq):
-            has_room = self.client.buffered <= LAG
-        else:
-            has_room = len(self._due) < DUE and self._due_bytes < DUE_BYTES
-        if has_room:
+        if self.has_room:
             self._due_bytes += len(params)
-            self.when_reached(seq, partial(self._tell, method, params))
+            self.when_reached(self._source.last_seq, partial(self._tell, method, params))
         else:
             log.warning("session %s: %s dropped: a client lags", self._source.id, method)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether one notification more can be sent, or kept until the updates before it are."""
+        if self._is_behind(self._source.last_seq):
+            return self.client.buffered <= LAG
+        return len(self._due) < DUE and self._due_bytes < DUE_BYTES
 
     def tell_last(self, update: bytes) -> None:
         """Send an update that is in no journal."""

@@ -9,7 +9,7 @@ that shows sub-agents, and that of the session for any other.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -27,6 +27,7 @@ from acphold.errors import (
 from acphold.history.decisions import Outcome
 from acphold.history.entries import sent_id
 from acphold.hub.attachment import LAG, Attachment, Client
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import (
     CREATE_ELICITATION,
     READ_TEXT_FILE,
@@ -75,14 +76,18 @@ class ClientRequest:
     go on over another connection, "" for what is not asked again there.
     """
 
-    def __init__(self, asked: Asked, seq: int = 0, only: Client | None = None) -> None:
+    def __init__(
+        self, asked: Asked, tasks: EagerTasks, seq: int = 0, only: Client | None = None
+    ) -> None:
         self.asked = asked
         self.seq = seq
         self.known_as = ""
         self.reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
         self.changed = asyncio.Event()
         self._only = only
-        self._tasks: dict[Client, asyncio.Task[None]] = {}
+        self._begin = tasks.begin
+        self._due: dict[Client, tuple[Attachment, Callable[[], None]]] = {}
+        self._tasks: dict[Client, asyncio.Task[None] | None] = {}  # None for what is over
 
     def suits(self, attachment: Attachment) -> bool:
         """Whether this client may answer, and can."""
@@ -95,14 +100,20 @@ class ClientRequest:
         """Ask this client too, if it suits and has not been asked."""
         self.changed.set()
         client = attachment.client
-        if client not in self._tasks and self.suits(attachment):
-            task = asyncio.create_task(self._ask(attachment), name=f"ask {self.asked.method}")
-            self._tasks[client] = task
+        if client in self._due or client in self._tasks or not self.suits(attachment):
+            return
+
+        def ask() -> None:  # in the step in which it is due: what comes behind it is told behind it
+            del self._due[client]
+            self._tasks[client] = None
+            self._tasks[client] = self._begin(self._ask(attachment), f"ask {self.asked.method}")
+
+        self._due[client] = (attachment, ask)
+        attachment.when_reached(self.seq, ask)
 
     async def _ask(self, attachment: Attachment) -> None:
         client = attachment.client
         try:
-            await attachment.reached(self.seq)
             if client.buffered > LAG:
                 await client.drain()  # one that reads nothing is not sent more and more questions
             params = self.asked.params
@@ -116,7 +127,7 @@ class ClientRequest:
         except RemoteError as exc:
             # One client cannot answer: that is the answer only if nobody else is being asked.
             self._tasks.pop(client, None)
-            if all(task.done() for task in self._tasks.values()):
+            if not self._due and all(it is None or it.done() for it in self._tasks.values()):
                 self.end(Reply("refused", error=exc, client=client))
         else:
             own_id, result = _sent(result)
@@ -125,6 +136,9 @@ class ClientRequest:
     def withdraw(self, client: Client) -> None:
         """This client is gone or no longer asked."""
         self.changed.set()
+        if (due := self._due.pop(client, None)) is not None:
+            attachment, ask = due
+            attachment.forget(ask)
         task = self._tasks.pop(client, None)
         if task is not None:
             task.cancel()
@@ -139,7 +153,10 @@ class ClientRequest:
 
     async def aclose(self) -> None:
         """Tell whoever still thinks about it that it is over."""
-        asked = [task for task in self._tasks.values() if not task.done()]
+        for attachment, ask in self._due.values():
+            attachment.forget(ask)
+        self._due.clear()
+        asked = [task for task in self._tasks.values() if task is not None and not task.done()]
         for task in asked:
             task.cancel()
         if asked:

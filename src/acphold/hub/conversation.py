@@ -95,7 +95,7 @@ class Conversation:
         self.side = AgentSession(agent, routes, session.id, setup)
         self.children = Children(session, self.side, routes, journal)
         told_outside = SessionAlerts(alerts, session, agent, stirred)
-        self.questions = Questions(session, self.side, options, told_outside)
+        self.questions = Questions(session, self.side, options, told_outside, tasks)
         self.interjections = Interjections()
         self.restoration = Restoration(session, self.side, journal, cut_off=cut_off)
         self.terminals = TerminalTexts(session)
@@ -180,6 +180,10 @@ class Conversation:
                 await self.failed(exc)
             return
         about = self.children.asked(Asked(event.method, event.params))
+        try:
+            await self.session.come_behind()
+        except JournalError as exc:  # what it would have come behind will never be told
+            await self.failed(exc)
         self.session.tell(event.method, about.params, about_child=bool(about.child))
 
     async def _hear_others(self, kind: str, raws: Sequence[bytes]) -> None:
@@ -265,6 +269,7 @@ class Conversation:
                 answer = await self.questions.decide(asked)
                 self.turns.story("answered: %s", asked.method)
                 return answer
+            await self.session.come_behind()  # as a question does, which is committed itself
             running = self.turns.running
             client = None if running is None else running.author.client
             if asked.method.startswith(SERVICES):

@@ -33,6 +33,7 @@ from acphold.hub.annotations import first_line_of, notice
 from acphold.hub.attachment import Attachment, Client
 from acphold.hub.client_request import DECISIONS, ClientRequest, Reply
 from acphold.hub.session import Session
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema import REQUEST_PERMISSION
 from acphold.serve_options import ServeOptions
 
@@ -57,11 +58,15 @@ UNANSWERED_HOW = "It ended before anybody answered; a new prompt has it go on. I
 class Question(ClientRequest):
     """A question to a person; `informed` are the clients that were told they cannot show it."""
 
-    def __init__(self, asked: Asked) -> None:
-        super().__init__(asked)
+    def __init__(self, asked: Asked, tasks: EagerTasks) -> None:
+        super().__init__(asked, tasks)
         self.entry = AskedQuestion(uuid4().hex[:16], asked.method, asked.params)
         self.known_as = self.entry.id
         self.informed: set[Client] = set()
+
+    def put_to(self, attachment: Attachment) -> None:
+        if self.seq:  # it is in the journal
+            super().put_to(attachment)
 
     def withdraw(self, client: Client) -> None:
         self.informed.discard(client)
@@ -72,12 +77,18 @@ class Questions:
     """The open questions of one session."""
 
     def __init__(
-        self, session: Session, side: AgentSession, options: ServeOptions, alerts: SessionAlerts
+        self,
+        session: Session,
+        side: AgentSession,
+        options: ServeOptions,
+        alerts: SessionAlerts,
+        tasks: EagerTasks,
     ) -> None:
         self._session = session
         self._side = side
         self._options = options
         self._alerts = alerts
+        self._tasks = tasks
         self._open: list[ClientRequest] = []
         self._missed: list[str] = []
 
@@ -88,7 +99,11 @@ class Questions:
 
     @property
     def waiting(self) -> Sequence[Question]:
-        """The questions to people that are open, oldest first."""
+        """The questions to people that are open and in the journal, oldest first."""
+        return [question for question in self._questions if question.seq]
+
+    @property
+    def _questions(self) -> Sequence[Question]:
         return [asked for asked in self._open if isinstance(asked, Question)]
 
     # -- asking ---------------------------------------------------------------------------
@@ -99,7 +114,7 @@ class Questions:
         Waits while nobody is there. Raises RemoteError when all who could answer refused,
         ConnectionLostError when `only` has gone.
         """
-        request = ClientRequest(asked, only=only)
+        request = ClientRequest(asked, self._tasks, self._session.last_seq, only)
         self._open.append(request)
         try:
             for attachment in self._session.attachments:
@@ -115,16 +130,21 @@ class Questions:
         Raises RemoteError when all who could answer refused, AgentError when the agent ended
         meanwhile, and JournalError.
         """
-        question = Question(asked)
-        segment = await self._session.publish(
-            QUESTION, [question_entry(question.entry)], change=self._session.question_change()
-        )
+        question = Question(asked, self._tasks)
+        self._open.append(question)  # a cancellation finds it from here on
+        try:
+            segment = await self._session.publish(
+                QUESTION, [question_entry(question.entry)], change=self._session.question_change()
+            )
+        except BaseException:
+            self._open.remove(question)
+            question.changed.set()
+            raise
         question.seq = segment.last_seq
-        self._open.append(question)
         self._alerts.asked(question.entry, question.seq)
         timer = None
         try:
-            for attachment in self._session.attachments:
+            for attachment in () if question.reply.done() else self._session.attachments:
                 question.put_to(attachment)
             if (seconds := self._options.answer_timeout) is not None:
                 expired = Reply("expired", refusal(asked, "expired"))
@@ -214,7 +234,7 @@ class Questions:
 
     def cancel(self) -> None:
         """The turn is cancelled: what people were asked ends as cancelled, at once."""
-        for question in self.waiting:
+        for question in self._questions:
             question.end(Reply("cancelled", refusal(question.asked, "cancelled")))
 
     def abandon(self, error: AcpholdError) -> None:
@@ -232,7 +252,7 @@ class Questions:
         self.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                while waiting := self.waiting:
+                while waiting := self._questions:
                     waiting[0].changed.clear()
                     await waiting[0].changed.wait()
 

@@ -51,7 +51,7 @@ class Relay:
         params = await self._for_agent(params, session_id)
         exchange = Exchange(self._agent, method, params, None)
         async with self._router.asked_by(asker, exchange) as answer:
-            reply(answer)
+            await self._router.behind_all(asker.client, lambda: reply(answer))
 
     async def tell(
         self, method: str, params: bytes, session_id: str | None, client: Client

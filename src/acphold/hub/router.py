@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
 from contextvars import ContextVar
+from functools import partial
 from typing import NamedTuple, assert_never
 from weakref import WeakSet
 
@@ -20,11 +21,11 @@ import msgspec
 from msgspec import Struct
 
 from acphold.agents import Answered, Asked, Call, Event, Exchange, Notified, Unheard, Updates
-from acphold.errors import ConnectionLostError, InvalidParamsError
+from acphold.errors import ConnectionLostError, InvalidParamsError, JournalError
 from acphold.history.raw_update import members as members_of
 from acphold.history.raw_update import string
 from acphold.hub.annotations import left_out
-from acphold.hub.attachment import LAG, Client
+from acphold.hub.attachment import LAG, Attachment, Client
 from acphold.hub.client_request import can_answer, unanswerable
 from acphold.hub.common_commit import publish_together
 from acphold.hub.conversation import Conversation
@@ -139,11 +140,41 @@ class Router:
         else:
             clients = self._concerned(self._asker())
             await self._make_room(clients)
+            await self._come_behind(clients)
             for client in clients:
-                if client.buffered > LAG:
+                lagging = self._lagging(client)
+                if client.buffered > LAG or not all(each.has_room for each, _ in lagging):
                     log.warning("%s dropped: a client lags", event.method)
                 else:
-                    client.tell(event.method, event.params)
+                    when_all_reached(lagging, partial(client.tell, event.method, event.params))
+
+    async def _come_behind(self, clients: Sequence[Client]) -> None:
+        """Wait until what was said before, in whatever they have open, is in the journal.
+
+        It is in no session, so nobody is told here of what could not be committed.
+        """
+        for conversation in tuple(self._conversations.values()):
+            session = conversation.session
+            if any(each.client in clients for each in session.attachments):
+                with suppress(JournalError):
+                    await session.come_behind()
+
+    def _lagging(self, client: Client) -> list[tuple[Attachment, int]]:
+        """Where this client has not been sent all that was committed, and up to where that is.
+
+        What it is only now opening is not waited for: that may wait for this.
+        """
+        sessions = [each.session for each in self._conversations.values()]
+        found = [(session.find(client), session.last_seq) for session in sessions]
+        return [(each, seq) for each, seq in found if each is not None and each.lags]
+
+    async def behind_all(self, client: Client, act: Callable[[], None]) -> None:
+        """Do `act` behind all that the agent has said until now in what this client has open.
+
+        What has to be committed is waited for; what only has to be sent is not.
+        """
+        await self._come_behind([client])
+        when_all_reached(self._lagging(client), act)
 
     async def _make_room(self, clients: Sequence[Client]) -> None:
         """A client that alone is slow slows the agent, but not for long; one of several lags."""
@@ -198,6 +229,9 @@ class Router:
         client = next((known for known in clients if can_answer(known, asked)), None)
         if client is None:
             raise unanswerable(asked, (known.offer.capabilities for known in clients))
+        reached = asyncio.Event()
+        await self.behind_all(client, reached.set)
+        await reached.wait()
         try:
             return await client.ask(asked.method, params)
         except ConnectionLostError:
@@ -222,6 +256,16 @@ class Router:
     def _find(self, agent_session: str | None) -> Conversation | None:
         session_id = self._routes.find(agent_session)
         return None if session_id is None else self._conversations.get(session_id)
+
+
+def when_all_reached(places: Sequence[tuple[Attachment, int]], act: Callable[[], None]) -> None:
+    """Do `act` when each of these has been sent all up to there, before anything behind that of
+    the last is."""
+    if places:
+        (first, seq), *others = places
+        first.when_reached(seq, partial(when_all_reached, others, act))
+    else:
+        act()
 
 
 class _Named(Struct):

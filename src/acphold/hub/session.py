@@ -170,6 +170,13 @@ class Session:
         """Whether anything is held."""
         return bool(self._held)
 
+    async def come_behind(self) -> None:
+        """Wait until what is being published is in the journal, and what is held: for what is in no
+        journal, and is told behind that all the same. Raises JournalError."""
+        async with self.writing:  # which is given to those who wait for it in their order
+            if self._held:
+                await self._publish()
+
     async def release(self, first: Callable[[], None] | None = None) -> None:
         """Publish what is held, if nothing else was published since; raises JournalError.
 

@@ -20,6 +20,7 @@ from acphold.schema import Method, decode, encode
 
 if TYPE_CHECKING:
     from acphold.agents.interface import Listener
+    from acphold.library.outbox import Outbox
     from acphold.schema import ClientCapabilities, Implementation
 
 P = TypeVar("P")
@@ -32,7 +33,8 @@ UNANSWERED = (MethodNotFoundError, ConnectionLostError)
 class ClientSide:
     """Whoever is on the other end of session `session_id`.
 
-    `capabilities` and `info` are what the client said of itself at `initialize`.
+    `capabilities` and `info` are what the client said of itself at `initialize`. What leaves here
+    leaves behind what the author said in the session before, which is in `outbox`.
     """
 
     def __init__(
@@ -41,11 +43,13 @@ class ClientSide:
         listener: Listener,
         capabilities: ClientCapabilities,
         info: Implementation | None,
+        outbox: Outbox,
     ) -> None:
         self.session_id = session_id
         self.capabilities = capabilities
         self.info = info
         self._listener = listener
+        self._outbox = outbox
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         """The client's answer.
@@ -61,6 +65,7 @@ class ClientSide:
 
     async def ask_raw(self, method: str, params: bytes) -> bytes:
         """Like `ask`, JSON in and out."""
+        await self._outbox.leave()
         try:
             return await self._listener.answer(Asked(method, params))
         except RemoteError as exc:
@@ -70,4 +75,5 @@ class ClientSide:
 
     async def notify(self, method: str, params: bytes) -> None:
         """Send a notification that is no update."""
+        await self._outbox.leave()
         await self._listener.hear(Notified(method, params))

@@ -269,7 +269,13 @@ class InProcessAgent:
         client = decode(InitializeRequest, introduction).value
         outbox = Outbox(session_id, self._post)
         opened = OpenSession(
-            ClientSide(session_id, self._listener, client.client_capabilities, client.client_info),
+            ClientSide(
+                session_id,
+                self._listener,
+                client.client_capabilities,
+                client.client_info,
+                outbox,
+            ),
             setup.cwd,
             setup.additional_directories,
             agent=definition.name,

@@ -276,10 +276,14 @@ class Outbox:
 
         Cancelling this cancels no commit.
         """
+        await self.leave()
+        self._raise()
+
+    async def leave(self) -> None:
+        """`flush` for who does not mind what came of it: whoever says something next is told."""
         self.begin()
         if self.committing is not None:
             await asyncio.wait([self.committing])
-        self._raise()
 
     async def finish(self) -> None:
         """`flush` at the end of a turn, in a task that nobody cancels: its answer comes next.

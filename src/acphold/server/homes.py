@@ -10,6 +10,7 @@ next home; the others are refused with what to do.
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Protocol
 
 import msgspec
@@ -141,14 +142,15 @@ class LocalHome:
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
             return
         # What was said in the turn is on its way to this client, and comes before its end.
-        await conversation.session.attachment_of(self._client).reached(ended.seq)
+        answer: bytes | Exception = ended.raw
         end = members(ended.raw)
         if "error" in end:
             error = msgspec.json.decode(end["error"], type=_Failed)
-            raise RemoteError(error.code, error.message)
-        if "stopReason" not in end:
-            raise InterruptedTurnError
-        request.answer(ended.raw)
+            answer = RemoteError(error.code, error.message)
+        elif "stopReason" not in end:
+            answer = InterruptedTurnError()
+        attachment = conversation.session.attachment_of(self._client)
+        attachment.when_reached(ended.seq, partial(request.reply, answer))
 
     def _may_give_up(self, conversation: Conversation, request: Request, turn: Turn) -> None:
         def give_up() -> None:
