@@ -84,6 +84,7 @@ class Site:
     gate: Gate
     feed: ListFeed
     endpoints: Endpoints
+    stirrings: Stirrings
     token: str = ""
     notices: Notices | None = None
 
@@ -162,6 +163,7 @@ async def site(
     services: Mapping[str, Service] | None = None,
     page: PageFiles | None = None,
     sender: Sender | None = None,
+    hold: float = 0.0,
 ) -> AsyncIterator[Site]:
     """The application for the block, with a journal of its own in the folder; of the services the
     first is the default one."""
@@ -185,12 +187,12 @@ async def site(
             notices = None
             if sender is not None:
                 kept = KeptSubscriptions(str(path))
-                notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", hold=0.0)
+                notices = Notices(reader, gate, sender, kept, "mailto:a@b.c", stirrings, hold=hold)
                 await more.enter_async_context(notices)
             app = application(
                 endpoints, gate, pairing, http, pages, feed, metrics, shown, reports, notices
             )
-            found = Site(app, journal, gate, feed, endpoints, notices=notices)
+            found = Site(app, journal, gate, feed, endpoints, stirrings, notices=notices)
             found.token = await found.new_token()
             yield found
     finally:

@@ -11,6 +11,7 @@ import ssl
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from subprocess import check_output
 from typing import Any
@@ -182,9 +183,12 @@ class PushService:
     def __init__(self) -> None:
         self.came: list[tuple[str, dict[str, Any]]] = []
         self.status = 201
+        self.hanging: set[str] = set()
         self.changed = asyncio.Event()
 
     async def send(self, order: Order) -> Outcome:
+        if order.to.endpoint in self.hanging:
+            await asyncio.Event().wait()
         if self.status == 201:
             self.came.append((order.to.endpoint, json.loads(order.payload)))
         self.changed.set()
@@ -210,9 +214,11 @@ def _quick(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @asynccontextmanager
-async def telling(folder: Path) -> AsyncIterator[tuple[Site, PushService, Notices]]:
+async def telling(
+    folder: Path, hold: float = 0.0
+) -> AsyncIterator[tuple[Site, PushService, Notices]]:
     service = PushService()
-    async with site(folder, sender=service) as web:
+    async with site(folder, sender=service, hold=hold) as web:
         assert web.notices is not None
         yield web, service, web.notices
 
@@ -270,6 +276,111 @@ async def test_who_is_there_is_not_told_before_they_have_gone_and_a_window_alone
         assert service.came == []
         monkeypatch.setattr(module, "ATTENDED_SECONDS", 0.0)
         await service.until(1)
+
+
+async def test_what_stirs_here_is_told_when_it_has_been_held_and_no_look_is_waited_for(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
+    async with telling(tmp_path, hold=0.01) as (web, service, _):
+        await web.remember("s1", asked("q1"), settled=False)
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        live["s1"] = waits("s1", "q1")
+        web.stirrings()
+        (told,) = await service.until(1)
+        assert told["sessionId"] == "s1"
+
+
+async def test_a_device_is_looked_at_for_a_minute_behind_its_last_input_or_until_it_says_otherwise(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    async with telling(tmp_path) as (web, service, notices):
+        desk, phone = await web.new_token(*SCOPES), await web.new_token(*SCOPES)
+        attended = partial(web.post, "/notices/attended")
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        for number, over in enumerate(("one device leaves", "the other was left a minute ago")):
+            assert (await attended(desk, secondsAgo=0.5)).status == 200
+            assert (await attended(phone)).status == 200
+            await web.remember(f"s{number}", asked(f"q{number}"), settled=False)
+            live[f"s{number}"] = waits(f"s{number}", f"q{number}")
+            gone = await web.get("/notices/attended", phone, method="DELETE")
+            assert gone.status == 200
+            await notices._look()
+            assert len(service.came) == number, over
+            if number:
+                assert (await attended(desk, secondsAgo=60.0)).status == 200
+            else:
+                await web.get("/notices/attended", desk, method="DELETE")
+            await service.until(number + 1)
+        for ago in (-1, "x", None):
+            assert (await attended(desk, secondsAgo=ago)).status == 400
+
+
+async def test_what_is_answered_is_withdrawn_whoever_is_there_and_the_rest_told_when_they_go(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    async with telling(tmp_path) as (web, service, _):
+        for number in (1, 2):
+            await web.remember(f"s{number}", asked(f"q{number}"), settled=False)
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        live["s1"] = waits("s1", "q1")
+        await service.until(1)
+        token = await web.new_token(*SCOPES)
+        assert (await web.post("/notices/attended", token)).status == 200
+        live["s2"] = waits("s2", "q2")
+        del live["s1"]
+        *_, last = await service.until(2)
+        assert last == {"count": 0}
+        await web.get("/notices/attended", token, method="DELETE")
+        *_, last = await service.until(3)
+        assert (last["count"], last["sessionId"]) == (1, "s2")
+
+
+async def test_a_push_service_that_hangs_keeps_back_no_notice_of_another(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    async with telling(tmp_path) as (web, service, _):
+        await web.remember("s1", asked("q1"), settled=False)
+        hanging = Browser("https://push.example.com/send/hangs")
+        service.hanging.add(hanging.subscription.endpoint)
+        assert (await web.post("/notices", **hanging.json)).status == 200
+        token = await web.new_token(*SCOPES)
+        assert (await web.post("/notices", token, **Browser().json)).status == 200
+        live["s1"] = waits("s1", "q1")
+        await service.until(1)
+        live.clear()
+        await service.until(2)
+
+
+async def test_what_was_answered_while_no_server_ran_is_withdrawn_by_the_next_and_the_rest_stays(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+) -> None:
+    token = ""
+    async with telling(tmp_path) as (web, service, _):
+        for number in (1, 2):
+            await web.remember(f"s{number}", asked(f"q{number}"), settled=False)
+            live[f"s{number}"] = waits(f"s{number}", f"q{number}")
+        token = web.token
+        assert (await web.post("/notices", **Browser().json)).status == 200
+        (both,) = await service.until(1)
+        assert both["count"] == 2
+        # What has arrived is kept behind the answer of the push service.
+        while not KeptSubscriptions(str(tmp_path / "journal.db")).told:  # noqa: ASYNC110
+            await asyncio.sleep(0)
+    del live["s1"]
+    async with telling(tmp_path) as (web, service, _):
+        (one,) = await service.until(1)
+        assert (one["count"], one["sessionId"], one["isNews"]) == (1, "s2", False)
+        live.clear()
+        *_, none = await service.until(2)
+        assert none == {"count": 0}
+        assert (await web.get("/notices", token)).json["isOn"] is True
 
 
 @pytest.mark.parametrize("sees", [{"session_id": "s2"}, {"tenant": "rita"}], ids=str)

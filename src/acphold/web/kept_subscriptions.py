@@ -1,4 +1,5 @@
-"""The browsers that are to be told of what waits, and the key that tells them that it is us.
+"""The browsers that are to be told of what waits, and the key that tells them that it is us; and
+what each of them shows, so that a server which is started anew takes it away.
 
 In a file that nobody else may read, in the user's folder for state, one for each journal: it is of
 no use without the tokens in that, by whose ids the browsers stand there.
@@ -8,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from contextlib import suppress
 from hashlib import blake2b
 from typing import Final
@@ -30,11 +32,13 @@ MOST: Final = 256
 class _Kept(Struct):
     key: str
     browsers: dict[str, Subscription] = {}
+    told: dict[str, frozenset[str]] = {}
 
 
 class KeptSubscriptions:
-    """See the module; `browsers` are by the id of their token, one for each. Methods that change it
-    raise OSError where it cannot be written."""
+    """See the module; `browsers` are by the id of their token, one for each, and so are the ids of
+    the questions that they have been `told`. Methods that change it raise OSError where it cannot
+    be written."""
 
     def __init__(self, journal: str) -> None:
         name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
@@ -54,12 +58,17 @@ class KeptSubscriptions:
         """A copy."""
         return {} if self._kept is None else dict(self._kept.browsers)
 
+    @property
+    def told(self) -> dict[str, frozenset[str]]:
+        """A copy."""
+        return {} if self._kept is None else dict(self._kept.told)
+
     def put(self, token: str, found: Subscription) -> None:
         """The browser with this token is told from now on."""
         browsers = {**self.browsers, token: found}
         if len(browsers) > MOST:
             raise OSError(f"more than {MOST} browsers")
-        self._change(browsers)
+        self._change(browsers, {**self.told, token: frozenset()})
 
     def remove(self, token: str) -> None:
         """It is told no more."""
@@ -67,8 +76,18 @@ class KeptSubscriptions:
         if browsers.pop(token, None) is not None:
             self._change(browsers)
 
-    def _change(self, browsers: dict[str, Subscription]) -> None:
-        changed = _Kept(self.key, browsers)
+    def note(self, token: str, questions: frozenset[str]) -> None:
+        """This is what the browser with this token shows."""
+        self._change(self.browsers, {**self.told, token: questions})
+
+    def _change(
+        self,
+        browsers: dict[str, Subscription],
+        told: Mapping[str, frozenset[str]] | None = None,
+    ) -> None:
+        told = self.told if told is None else told
+        shown = {token: ids for token, ids in told.items() if ids and token in browsers}
+        changed = _Kept(self.key, browsers, shown)
         self._write(changed)
         self._kept = changed
 

@@ -3,14 +3,19 @@
     GET /notices             {"key", "isOn"}: the key to subscribe with; whether this token is told
     POST /notices            {"endpoint", "keys": {"p256dh", "auth"}}: tell this browser
     DELETE /notices          tell it no more
-    POST /notices/attended   somebody looks and types, now
+    POST /notices/attended   {"secondsAgo"}: somebody looks, and typed so long ago
+    DELETE /notices/attended they look no more
 
 A question that has been open for HOLD_SECONDS is told to every browser whose token may see it,
 unless a client of the same person was attended within ATTENDED_SECONDS: the page says so while it
-has the focus and gets input. A window that is open says nothing, and neither does anything that has
-broken, so what fails, fails towards telling. Nobody is told twice of a question; several that wait
-are one notice, which is replaced when one of them is answered, and withdrawn with the last. It
+has the focus and gets input, and when it has lost the focus. A window that is open says nothing,
+and neither does anything that has broken, so what fails, fails towards telling. Nobody is told
+twice of a question; several that wait are one notice, which is replaced when one of them is
+answered, and withdrawn with the last, whoever is there and though the server was started anew. It
 opens a question, and never answers it.
+
+What waits is looked at every second, when something stirs in this process, and when a question has
+been open for long enough. A push service that is slow keeps back its own browsers, and no others.
 
 A message says what is asked in a few words, which the browser alone can read. A browser whose token
 is revoked, or over, is told no more.
@@ -21,16 +26,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Final, Protocol
+from typing import Annotated, Final, Protocol
 
-from msgspec import MsgspecError, Struct
+from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder, encode
 
 from acphold.errors import ForbiddenError, JournalError
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import LIST_SESSIONS
 from acphold.server.inbox import InboxQuestion, Whose, open_questions
+from acphold.server.stirrings import Stirrings
 from acphold.web.exchange import Exchange
 from acphold.web.gate import Admitted, Gate, RefusedError
 from acphold.web.journal_reader import JournalReader
@@ -57,6 +64,10 @@ ATTENDED_SECONDS: Final = 60.0
 """How long somebody counts as there who was there."""
 
 LOOK_SECONDS: Final = 1.0
+"""Between two looks at what waits."""
+
+STIRRED_SECONDS: Final = 0.1
+"""What is between them at least, however much stirs."""
 
 APART_SECONDS: Final = 5.0
 """Between two messages to one browser: what comes in between is one."""
@@ -86,6 +97,10 @@ class _Asked(Struct):
     keys: _Keys
 
 
+class _Attended(Struct):
+    secondsAgo: Annotated[float, Meta(ge=0)] = 0.0
+
+
 class Sender(Protocol):
     """What sends messages: `web.push_sender.PushSender`."""
 
@@ -110,6 +125,7 @@ class Notices:
         sender: Sender,
         kept: KeptSubscriptions,
         subject: str,
+        stirrings: Stirrings,
         *,
         hold: float = HOLD_SECONDS,
     ) -> None:
@@ -118,10 +134,14 @@ class Notices:
         self._sender = sender
         self._kept = kept
         self._subject = subject
+        self._stirrings = stirrings
         self._hold = hold
-        self._told: dict[str, _Told] = {}
+        # What waited when we were started is found first: it is not taken away to be told again.
+        again = self._now() + hold + LOOK_SECONDS
+        self._told = {token: _Told(questions, again) for token, questions in kept.told.items()}
+        self._sending: dict[str, asyncio.Task[None]] = {}
         self._seen: dict[str, float] = {}
-        self._attended: dict[str | None, float] = {}
+        self._attended: dict[tuple[str | None, str], float] = {}
         self._number = 0
         self._watching: asyncio.Task[None] | None = None
         self._subscribed = asyncio.Event()
@@ -139,8 +159,10 @@ class Notices:
         trace: TracebackType | None,
     ) -> None:
         assert self._watching is not None
-        self._watching.cancel()
-        await asyncio.wait([self._watching])
+        ending = [self._watching, *self._sending.values()]
+        for task in ending:
+            task.cancel()
+        await asyncio.wait(ending)
 
     # -- the addresses --------------------------------------------------------------------
 
@@ -153,10 +175,16 @@ class Notices:
             raise RefusedError(403, str(exc)) from None
         match exchange.method, exchange.path:
             case "POST", path if path == ATTENDED:
-                await exchange.body(LARGEST)
+                try:
+                    said = Decoder(_Attended).decode(await exchange.body(LARGEST) or b"{}")
+                except (MsgspecError, UnicodeDecodeError, RecursionError):
+                    raise RefusedError(400, 'how long ago is wanted: {"secondsAgo": 0}') from None
                 # Who cannot answer, or sees one session, is not the one who is waited for.
                 if "answer" in who.scopes and who.session_id is None:
-                    self._attended[who.tenant] = self._now()
+                    self._attended[who.tenant, admitted.token] = self._now() - said.secondsAgo
+                await exchange.answer(200, {})
+            case "DELETE", path if path == ATTENDED:
+                self._attended.pop((who.tenant, admitted.token), None)
                 await exchange.answer(200, {})
             case _, path if path != NOTICES:
                 raise RefusedError(404, "there is nothing at this address")
@@ -209,20 +237,28 @@ class Notices:
 
     async def _watch(self) -> None:
         """Look at what waits while there is a browser to tell."""
-        while True:
-            if not self._kept.browsers:
-                self._subscribed.clear()
-                await self._subscribed.wait()
-            try:
-                await self._look()
-            except JournalError as exc:
-                log.warning("what waits cannot be read: %s", exc)
-            except Exception:  # nobody awaits this task, and people wait for what it tells
-                log.exception("notices were given up for a moment")
-            await asyncio.sleep(LOOK_SECONDS)
+        with self._stirrings.heard() as stirred:
+            while True:
+                if not self._kept.browsers:
+                    self._subscribed.clear()
+                    await self._subscribed.wait()
+                stirred.clear()
+                began = self._now()
+                try:
+                    await self._look()
+                except JournalError as exc:
+                    log.warning("what waits cannot be read: %s", exc)
+                except Exception:  # nobody awaits this task, and people wait for what it tells
+                    log.exception("notices were given up for a moment")
+                due = [at + self._hold for at in self._seen.values() if at + self._hold > began]
+                with suppress(TimeoutError):
+                    async with asyncio.timeout_at(min([*due, began + LOOK_SECONDS])):
+                        await stirred.wait()
+                soonest = min(STIRRED_SECONDS, LOOK_SECONDS)
+                await asyncio.sleep(began + soonest - self._now())
 
     async def _look(self) -> None:
-        live = await self._reader.live()
+        live = await self._reader.live_now()
         waits = any(session.waiting for session, _ in live.values())
         found = await self._reader.ask(lambda it: open_questions(it, live)) if waits else []
         now = self._now()
@@ -235,36 +271,55 @@ class Notices:
                 continue
             whose = Whose(good.tenant, good.session_id)
             theirs = [each for each in due if whose.has(each.row)]
-            await self._tell(token, browser, theirs, good.tenant)
+            self._tell(token, browser, theirs, good.tenant)
 
-    async def _tell(
+    def _tell(
         self, token: str, browser: Subscription, due: Sequence[InboxQuestion], tenant: str | None
     ) -> None:
-        """Tell one browser, if there is news for it."""
+        """Begin to tell one browser, if there is news for it."""
         told, now = self._told.setdefault(token, _Told()), self._now()
-        ids = frozenset(each.question.id for each in due)
-        is_news = bool(ids - told.questions)
-        if now < told.next_at or not (is_news or told.questions - ids):
+        if token in self._sending or now < told.next_at:
             return
-        if is_news and now < self._attended.get(tenant, -ATTENDED_SECONDS) + ATTENDED_SECONDS:
-            return  # they see it; when they have gone and it is open still, they are told
+        if self._is_attended(tenant):
+            # They see what is new; when they have gone and it is open still, they are told of it.
+            due = [each for each in due if each.question.id in told.questions]
+        ids = frozenset(each.question.id for each in due)
+        if ids == told.questions:
+            return
         self._number += 1
-        outcome = await self._sender.send(
-            Order(
-                self._number,
-                browser,
-                encode(notice(due, is_news=is_news)).decode(),
-                self._kept.key,
-                self._subject,
-                TOPIC,
-            )
+        order = Order(
+            self._number,
+            browser,
+            encode(notice(due, is_news=not ids <= told.questions)).decode(),
+            self._kept.key,
+            self._subject,
+            TOPIC,
         )
+        sending = asyncio.create_task(self._send(token, order, told, ids), name="notice")
+        self._sending[token] = sending
+        sending.add_done_callback(lambda _: self._sending.pop(token, None))
+
+    def _is_attended(self, tenant: str | None) -> bool:
+        """Whether one of this person's devices is looked at."""
+        since = self._now() - ATTENDED_SECONDS
+        self._attended = {of: at for of, at in self._attended.items() if at > since}
+        return any(whose == tenant for whose, _ in self._attended)
+
+    async def _send(self, token: str, order: Order, told: _Told, ids: frozenset[str]) -> None:
+        began = self._now()
+        outcome = await self._sender.send(order)
+        if self._told.get(token) is not told:
+            return  # it has asked anew meanwhile, or wants to be told no more
         if outcome.status in GONE:
             self._forget(token)
         elif 200 <= outcome.status < 300:
-            told.questions, told.next_at = ids, now + APART_SECONDS
+            told.questions, told.next_at = ids, began + APART_SECONDS
+            try:
+                self._kept.note(token, ids)
+            except OSError as exc:
+                log.warning("what a browser shows is not kept: %s", exc)
         else:
-            told.next_at = now + AGAIN_SECONDS
+            told.next_at = began + AGAIN_SECONDS
             log.warning("a notice was not taken: %s", outcome.why or f"HTTP {outcome.status}")
 
 

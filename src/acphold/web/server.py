@@ -198,7 +198,7 @@ async def serve(
                 JournalReader(services[default].journal) as reader,
                 ListFeed(reader, gate, stirrings) as feed,
                 PushSender() as sender,
-                Notices(reader, gate, sender, kept, _answers_for(origins[0])) as notices,
+                Notices(reader, gate, sender, kept, _answers_for(origins[0]), stirrings) as notices,
             ):
                 metrics = Metrics(reader, http, feed)
                 pages, reports = JournalPages(reader), Reports(reader, export)

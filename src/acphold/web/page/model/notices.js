@@ -10,6 +10,7 @@ import { read } from "../wire/pages.js";
 /** @type {import("@preact/signals").Signal<Standing>} */
 export const standing = signal("unknown");
 
+const ATTENDED = "/notices/attended";
 const TOLD_EVERY_MS = 20_000;
 const THERE_MS = 60_000;
 
@@ -61,20 +62,29 @@ export async function turnOff() {
   standing.value = "off";
 }
 
-/** Say that somebody is here while they are: the page has the focus, and got input a moment ago. */
+/** Say that somebody is here while they are: the page has the focus, and got input a moment ago. What does not arrive harms nobody: then the notice comes. */
 export function attend() {
-  let touched = -Infinity;
-  let said = -Infinity;
+  let touched = 0;
+  let said = 0;
   const say = () => {
     const now = Date.now();
-    if (!document.hasFocus() || now > touched + THERE_MS || now < said + TOLD_EVERY_MS) return;
+    if (touched > now) touched = 0;  // the clock was set back: nothing is known
+    if (said > now) said = 0;
+    if (!document.hasFocus() || touched <= said || now > touched + THERE_MS || now < said + TOLD_EVERY_MS) return;
     said = now;
-    tell("POST", "/notices/attended").catch(() => {});  // then the notice comes, which harms nobody
+    tell("POST", ATTENDED, { secondsAgo: (now - touched) / 1000 }).catch(() => {});
+  };
+  const left = () => {
+    if (said) tell("DELETE", ATTENDED).catch(() => {});
+    said = 0;
   };
   for (const name of ["pointerdown", "keydown", "wheel", "touchstart"]) {
     addEventListener(name, () => ((touched = Date.now()), say()), { passive: true, capture: true });
   }
   addEventListener("focus", say);
+  addEventListener("blur", left);
+  addEventListener("pagehide", left);
+  document.addEventListener("visibilitychange", () => document.hidden && left());
   setInterval(say, TOLD_EVERY_MS);
   navigator.serviceWorker?.addEventListener("message", ({ data }) => {
     if (typeof data?.place === "string" && data.place.startsWith("#/")) location.hash = data.place;

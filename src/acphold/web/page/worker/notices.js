@@ -55,6 +55,7 @@ worker.addEventListener("notificationclick", (event) => {
 async function open(place) {
   const address = new URL(`/${place}`, location.origin).href;
   for (const client of await worker.clients.matchAll({ type: "window", includeUncontrolled: true })) {
+    if (new URL(client.url).pathname !== "/") continue;  // an export, or a file of ours
     // A page that is there goes to it by itself: loading it anew would lose what is typed in it.
     client.postMessage({ place });
     await client.focus().catch(() => {});
