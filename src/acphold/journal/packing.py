@@ -4,9 +4,10 @@ A packed row begins with the four bytes of a Zstandard frame (RFC 8878, 3.1.1), 
 with. Each row is a frame of its own, made without a dictionary: one that had learned from
 conversations would still have words of those that were deleted.
 
-What is new stays as it is, so that a live session never waits for this. Each session has a number
-up to which it is packed; what came behind it is packed in pieces: all that is settled once nobody
-went on with the session for a day, and before that what is a day old.
+What is new stays as it is, so that a live session never waits for this (but in PostgreSQL, to which
+it takes longer to send something long than to pack it: see `segments` there). Each session has a
+number up to which it is packed; what came behind it is packed in pieces: all that is settled once
+nobody went on with the session for a day, and before that what is a day old.
 """
 
 from __future__ import annotations
