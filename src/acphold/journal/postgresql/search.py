@@ -108,7 +108,8 @@ _THERE_FOR: Final = (
 )
 """`SessionRow.is_there_for`, of a tenant, as SQL."""
 
-_HELD: Final = "sessions.session_id, agent, cwd, title, archived"
+_FOUND_IN: Final = "session_id, agent, cwd, title, archived, seq"
+"""What is told of each that is found."""
 
 _FOUND: Final = """
     FROM acphold.documents JOIN acphold.sessions USING (session_id)
@@ -117,15 +118,32 @@ _FOUND: Final = """
 
 _NEWEST_FIRST: Final = "ORDER BY documents.at DESC, documents.number DESC"
 
-_NEWEST: Final = f"SELECT {_HELD}, seq {_FOUND} {_NEWEST_FIRST} LIMIT %(limit)s"
+WALKED: Final = 20_000
+"""The newest documents, that are walked through one by one: what is not rare is found there at
+once. Of what is rarer than that, an index has all in no time."""
+
+_OF_THE_NEWEST: Final = f"""
+    SELECT {_FOUND_IN} FROM (
+        SELECT session_id, seq, at, number, words FROM acphold.documents
+        WHERE at >= %(since)s {_NEWEST_FIRST} LIMIT %(walked)s
+    ) AS documents JOIN acphold.sessions USING (session_id)
+    WHERE words @@ %(query)s::tsquery {{asked}} {_NEWEST_FIRST} LIMIT %(limit)s
+"""
+
+# In an order that no index has: nobody knows how rare a word is that is in no document, or in few,
+# and a walk through all documents, until there are enough that have it, would seem short.
+_OF_ALL: Final = f"""
+    SELECT {_FOUND_IN} {_FOUND}
+    ORDER BY documents.at + 0 DESC, documents.number DESC LIMIT %(limit)s
+"""
 
 _RANKED: Final = (
-    f"SELECT documents.at, documents.number, size, words, {_HELD}, seq {_FOUND} {_NEWEST_FIRST}"
+    f"SELECT documents.at, documents.number, size, words, {_FOUND_IN} {_FOUND} {_NEWEST_FIRST}"
 )
 
 _TAILED: Final = f"""
     SELECT * FROM (
-        SELECT {_HELD}, settled_through FROM acphold.sessions
+        SELECT session_id, agent, cwd, title, archived, settled_through FROM acphold.sessions
         WHERE prompted AND NOT archived {{asked}} ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
     ) AS newest WHERE settled_through < (
         SELECT last_seq FROM acphold.segments WHERE segments.session_id = newest.session_id
@@ -147,6 +165,7 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
         "query": query(wanted, sought.part),
         "since": sought.since,
         "limit": sought.limit,
+        "walked": WALKED,
         "agents": [*sought.agents],
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "session": sought.session_id,
@@ -164,9 +183,12 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     patterns = patterns_of(found)
     if sought.rank:
         ways = [way for term in wanted for way in term]
-        rows = ranking.best(line, ways, sought.part, _RANKED.format(asked=asked), values)
+        ranked = _RANKED.format(asked=asked)
+        rows = ranking.best(line, ways, sought.part, ranked, _FOUND_IN, values)
     else:
-        rows = line.execute(_NEWEST.format(asked=asked), values).fetchall()
+        rows = line.execute(_OF_THE_NEWEST.format(asked=asked), values).fetchall()
+        if len(rows) < sought.limit:
+            rows = line.execute(_OF_ALL.format(asked=asked), values).fetchall()
     indexed = [
         hit(Held(*row[:5]), entry, patterns, sought.part)
         for row in rows

@@ -22,7 +22,9 @@ WEIGHTS: Final = {"messages": "A", "tools": "B", "diffs": "C"}
 _GAP: Final = 100
 """Places between two parts: longer than a phrase that somebody types."""
 
-_MOST_PLACES: Final = 255
+MOST_PLACES: Final = 255
+"""Of one word in a document that PostgreSQL keeps."""
+
 _LAST_PLACE: Final = 16_383
 
 
@@ -39,7 +41,7 @@ def _vector(parts: Iterable[tuple[str, list[str]]]) -> tuple[str, int]:
     for _, (weight, words) in zip(range(len(WEIGHTS)), parts, strict=False):
         for word in words:
             known = places.setdefault(word, [])
-            if len(known) < _MOST_PLACES:
+            if len(known) < MOST_PLACES:
                 known.append(f"{min(place, _LAST_PLACE)}{weight}")
             place += 1
         size += len(words)
