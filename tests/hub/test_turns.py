@@ -344,11 +344,12 @@ async def test_a_prompt_that_the_agent_had_ended_before_goes_to_the_next_one(
         assert len(prompts(house)) == 1
 
 
-async def test_a_prompt_of_a_client_that_asks_for_positions_is_committed_then_sent_then_shown(
-    journal: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("asks", "known_as"), [(True, ""), ("events", "mine"), ("events", "")])
+async def test_a_prompt_that_its_client_may_send_again_is_committed_then_sent_then_shown(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, asks: bool | str, known_as: str
 ) -> None:
     async with shared(journal) as house:
-        client, session = await house.opened(_meta={"acphold/positions": True})
+        client, session = await house.opened(_meta={"acphold/positions": asks})
         other = await house.loaded(session)
         live, send = house.hub.held(session).session, house.agent.send
         known: list[tuple[int, int]] = []
@@ -359,8 +360,14 @@ async def test_a_prompt_of_a_client_that_asks_for_positions_is_committed_then_se
             send(call)
 
         monkeypatch.setattr(house.agent, "send", look)
-        await house.turn(client, session, "hi", "there")
-        assert known == [(1, 0)]  # one entry, the prompt, which no client had been told
+        meta = {"acphold/sent": {"id": known_as}} if known_as else {}
+        turn = client.begin("session/prompt", prompt_params(session, "hi") | {"_meta": meta})
+        await house.agent.prompted(session)
+        await house.agent.say(session, "there")
+        await house.agent.end(session)
+        await turn
+        # The prompt, and its id, which no client had been told; or nothing of it yet.
+        assert known == [(2 if known_as else 1 if asks is True else 0, 0)]
         await other.until_text("there")
         assert other.text("user_message_chunk") == "hi"
 

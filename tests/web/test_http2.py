@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -18,12 +20,15 @@ import pytest
 from h2.config import H2Configuration
 from h2.connection import H2Connection
 from h2.events import DataReceived, ResponseReceived
+from websockets.asyncio.client import connect
 from wsproto.connection import Connection, ConnectionType
 from wsproto.events import TextMessage
 
 import acphold
 from acphold.errors import SettingsError
-from acphold.web import server
+from acphold.web import http2, server
+from acphold.web.connections import Connections, bounds
+from acphold.web.sockets import GOING_AWAY, Receive, Scope, Send
 from tests.web.certificates import new_authority
 from tests.web.conftest import Served, serving
 from tests.web.test_streams import HttpClient, opened, text, until
@@ -166,3 +171,32 @@ async def test_who_sends_a_body_too_slowly_is_let_go_and_another_is_served(serve
     writer.close()
     async with acphold.connect(served.url, token=served.token()) as agent:
         assert await agent.new_session(cwd=served.folder)
+
+
+async def test_the_end_waits_for_no_ping_of_a_websocket_that_is_closed() -> None:
+    leaving = asyncio.Event()
+
+    async def app(_: Scope, receive: Receive, send: Send) -> None:
+        await receive()
+        await send({"type": "websocket.accept"})
+        await leaving.wait()
+        await send({"type": "websocket.close", "code": GOING_AWAY})
+
+    with socket.create_server(("127.0.0.1", 0)) as bound:
+        async with (
+            asyncio.timeout(60),
+            http2.running(
+                app,
+                partial(server._accepting, bound=bound),
+                Connections(bounds(1024)),
+                certificate=None,
+                key=None,
+                limit=1 << 20,
+                heartbeat=3600.0,
+                last=3600.0,
+            ),
+            connect(f"ws://127.0.0.1:{bound.getsockname()[1]}/") as client,
+        ):
+            leaving.set()
+            await client.wait_closed()
+    assert client.close_code == GOING_AWAY

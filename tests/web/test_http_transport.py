@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from types import SimpleNamespace
 
 import pytest
 
 from acphold.rpc.transport import OfferingTransport
+from acphold.web.connections import STATE
 from acphold.web.exchange import Exchange
 from acphold.web.sockets import Message
 from acphold.web.streams import EventStream, HttpTransport, read
@@ -99,6 +101,59 @@ async def test_behind_a_server_of_somebody_elses_events_go_out_in_that_step_and_
         assert said == b"234"
         stream.end()
         await streaming
+
+
+@pytest.mark.parametrize("has_room", [True, False], ids=["who reads", "who reads nothing"])
+async def test_a_stream_that_is_cut_short_here_is_answered_to_its_end(has_room: bool) -> None:
+    sent: list[Message] = []
+    begun, aborted = asyncio.Event(), asyncio.Event()
+
+    async def send(message: Message) -> None:
+        if begun.is_set() and not has_room:
+            await aborted.wait()
+        sent.append(message)
+        if message.get("body"):
+            begun.set()
+
+    async def receive() -> Message:
+        await aborted.wait()
+        return {"type": "http.disconnect"}
+
+    scope = {"type": "http", "method": "GET", "state": {STATE: SimpleNamespace(abort=aborted.set)}}
+    exchange = Exchange(scope, receive, send)
+    streaming = asyncio.create_task(exchange.stream(EventStream(lambda: None).open()))
+    async with asyncio.timeout(10):
+        await begun.wait()
+        streaming.cancel()
+        await asyncio.wait([streaming])
+    assert aborted.is_set() is not has_room
+    if has_room:
+        assert not sent[-1].get("more_body", False)
+
+
+async def test_what_waits_is_what_was_not_written_to_streams_that_somebody_reads() -> None:
+    transport = HttpTransport("token")
+    transport.send(b'{"method":"x"}\n')
+    waiting = len(b'data: {"method":"x"}\n\n')
+    assert transport.buffered == waiting  # its client opens that one next
+    streams = [transport.stream(None, None), transport.stream("s", None)]
+    for expected in (2 * waiting, 3 * waiting):
+        transport.send(b'{"method":"x"}\n')
+        assert transport.buffered == expected
+    about = b'{"method":"x","params":{"sessionId":"s"}}'
+    transport.send(about + b"\n")
+    assert transport.buffered == 3 * waiting + len(about) + len(b"data: \n\n")
+    for stream in streams:
+        assert stream is not None
+        await anext(stream)
+        waits = asyncio.ensure_future(anext(stream))
+        await asyncio.sleep(0)
+        waits.cancel()
+        await asyncio.wait([waits])
+    assert transport.buffered == 0
+    transport.send(about + b"\n")  # nobody reads that one any more
+    assert transport.buffered == len(about) + len(b"data: \n\n")
+    transport.end()
 
 
 async def test_what_is_posted_is_taken_in_that_step_by_who_waits_for_it() -> None:

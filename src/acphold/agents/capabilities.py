@@ -39,7 +39,11 @@ from acphold.schema.splice import splice, with_meta
 from acphold.schema.update_kinds import withheld
 
 POSITIONS = "acphold/positions"
-"""The key of `clientCapabilities._meta` by which a client asks for the position of each update."""
+"""The key of `clientCapabilities._meta` by which a client asks for the position of each update; as
+true, or as FOR_EVENTS."""
+
+FOR_EVENTS = "events"
+"""How Streamable HTTP asks in the place of a client that does not, for the ids of its events."""
 
 WATCHES = "acphold/watches"
 """The key there by which a client says that it only looks on."""
@@ -79,15 +83,17 @@ class Offer(Struct, frozen=True, kw_only=True):
 
     `withheld` are the kinds of updates that it does not offer to show. `booleans` says that it
     takes config options that are true or false, `positions` that it wants the position of each
-    update, `begun` that it is to be told when the turns of its prompts begin. One that `watches`
-    only looks on; one that `is_line` is another process of ours, which looks for the owners of its
-    sessions itself.
+    update, `for_events` that these are for its transport: it does not send a prompt again by them
+    that has no id; `begun` that it is to be told when the turns of its prompts begin. One that
+    `watches` only looks on; one that `is_line` is another process of ours, which looks for the
+    owners of its sessions itself.
     """
 
     capabilities: ClientCapabilities = ClientCapabilities()
     withheld: frozenset[str] = frozenset()
     booleans: bool = False
     positions: bool = False
+    for_events: bool = False
     begun: bool = False
     watches: bool = False
     is_line: bool = False
@@ -98,11 +104,13 @@ def offer_of(introduction: InitializeRequest, params: bytes) -> Offer:
     can = introduction.client_capabilities
     options = None if can.session is None else can.session.config_options
     asked = can.meta or {}
+    for_events = asked.get(POSITIONS) == FOR_EVENTS
     return Offer(
         capabilities=can,
         withheld=withheld(members(params).get("clientCapabilities", b"null")),
         booleans=options is not None and options.boolean is not None,
-        positions=asked.get(POSITIONS) is True,
+        positions=asked.get(POSITIONS) is True or for_events,
+        for_events=for_events,
         begun=asked.get(BEGUN) is True,
         watches=asked.get(WATCHES) is True,
         is_line=asked.get(LINE) is True,
@@ -175,10 +183,14 @@ def keeps_positions(answer: bytes) -> bool:
     return members(_object(members(can), "_meta")).get(POSITIONS) == b"true"
 
 
-def asking_for_positions(params: bytes) -> bytes:
-    """The params of `initialize` of a client that asks for the position of each update."""
+def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
+    """The params of `initialize` of a client that asks for the position of each update; unless it
+    does so already, `for_events`."""
     can = _object(members(params), "clientCapabilities")
-    asked = splice(_object(members(can), "_meta"), {POSITIONS: b"true"})
+    meta = _object(members(can), "_meta")
+    if for_events and members(meta).get(POSITIONS) == b"true":
+        return params
+    asked = splice(meta, {POSITIONS: encode(FOR_EVENTS) if for_events else b"true"})
     return splice(params, {"clientCapabilities": splice(can, {"_meta": asked})})
 
 

@@ -87,6 +87,12 @@ class Turn:
         return self.stage is _OVER
 
     @property
+    def may_come_again(self) -> bool:
+        """Whether its client may send it again by what it was told of it."""
+        author = self.author
+        return author.positions and (not author.client.offer.for_events or bool(self.sent_id))
+
+    @property
     def is_at_agent(self) -> bool:
         return self.at_agent is not None and not self.at_agent.is_set()
 

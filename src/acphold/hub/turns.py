@@ -237,7 +237,7 @@ class Turns:
                 turn.at_agent = None
                 raise
 
-        if turn.author.positions and not turn.is_recorded:
+        if turn.may_come_again and not turn.is_recorded:
             await self._record(turn, send)  # looks at the lease, too
         else:
             await self._session.verify()

@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator, Sequence
 from msgspec.json import encode
 
 from acphold.rpc.eager_tasks import EagerTasks
+from acphold.transports.pipes import FLUSH_SECONDS
 from acphold.web.connections import STATE, Connection
 from acphold.web.gate import Came, Headers, RefusedError
 from acphold.web.sockets import POLICY, Receive, Scope, Send
@@ -34,6 +35,7 @@ class Exchange:
         self.path: str = scope.get("path", "").removeprefix(scope.get("root_path", ""))
         self._tasks = EagerTasks()
         self._sending: asyncio.Task[None] | None = None
+        self._is_under_way = False
 
     @property
     def peer(self) -> str:
@@ -104,7 +106,10 @@ class Exchange:
         await self.answer(why.status, {"error": str(why)}, head)
 
     async def stream(self, events: AsyncIterator[bytes]) -> None:
-        """Answer with events until they end, or the client goes, or sends what nobody asked for."""
+        """Answer with events until they end, or the client goes, or sends what nobody asked for.
+
+        The answer is ended also where this is cancelled: who reads it is to see that.
+        """
         streaming = asyncio.create_task(self._stream(events), name="event stream")
         gone = asyncio.create_task(self._gone(), name="watch client")
         try:
@@ -118,6 +123,8 @@ class Exchange:
             for task in tasks:
                 if not task.cancelled() and (exc := task.exception()):  # its head is sent already
                     log.info("%s: the stream has ended: %s", self.path, exc)
+            if self._is_under_way:
+                await self._end_early()
 
     def say_at_once(self, events: bytes) -> bool:
         """Send events of a stream in this step; False where they would have to wait."""
@@ -141,13 +148,27 @@ class Exchange:
             (b"x-accel-buffering", b"no"),
         ]
         await self.send({"type": "http.response.start", "status": 200, "headers": head})
+        self._is_under_way = True
         # So that proxies, and clients that wait for the first byte, know that it is there.
         await self._more(b":\n\n")
         async for event in events:
             if self._sending is not None:  # those came before
                 await asyncio.wait([self._sending])
             await self._more(event)
+        await self._complete()
+
+    async def _complete(self) -> None:
         await self.send({"type": "http.response.body", "body": b""})
+        self._is_under_way = False
+
+    async def _end_early(self) -> None:
+        """End an answer behind what was said last; nobody waits long for who does not read it."""
+        try:
+            async with asyncio.timeout(FLUSH_SECONDS):
+                await self._complete()
+        except TimeoutError:
+            if self.connection is not None:
+                self.connection.abort()
 
     async def _more(self, body: bytes) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": True})

@@ -73,7 +73,7 @@ async def running(
     config.websocket_ping_interval = heartbeat
     loop = asyncio.get_running_loop()
     wrapped = ASGIWrapper(cast(Any, _bounded(app)))
-    context = WorkerContext(None)
+    context = _Context(None)
     tls = config.create_ssl_context() if certificate is not None else None
     served: set[asyncio.Task[None]] = set()
     is_minded = hasattr(socket, "TCP_USER_TIMEOUT")  # by Linux
@@ -106,6 +106,19 @@ async def running(
                 task.cancel()
             if left:
                 await asyncio.wait(left)
+
+
+class _Context(WorkerContext):
+    """What its connections share. hypercorn sleeps from ping to ping of a WebSocket, also when that
+    one has ended, and its connection ends behind that; behind our end nobody is pinged."""
+
+    async def sleep(self, wait: float) -> None:  # type: ignore[override]
+        try:
+            async with asyncio.timeout(wait):
+                await self.terminated.wait()
+        except TimeoutError:
+            return
+        raise asyncio.CancelledError
 
 
 class _Line(TCPServer):

@@ -124,10 +124,23 @@ they would have to wait."""
 
 
 class EventStream:
-    """What one GET is answered with, event by event; `size` is bytes that were not written yet."""
+    """What one GET is answered with, event by event; `size` is bytes that were not written yet.
 
-    def __init__(self, changed: Callable[[], None]) -> None:
+    `resized` is told how many more of them wait for somebody: while it is closed, none, but for one
+    that `is_awaited` to be opened.
+    """
+
+    def __init__(
+        self,
+        changed: Callable[[], None],
+        resized: Callable[[int], object] = bool,
+        *,
+        is_awaited: bool = False,
+    ) -> None:
         self._changed = changed
+        self._resized = resized
+        self._is_awaited = is_awaited
+        self._counted = 0
         self._events: list[bytes] = []
         self._news = asyncio.Event()
         self._reader = 0
@@ -144,7 +157,7 @@ class EventStream:
     def add(self, event: bytes, *, may_wait: bool = False) -> None:
         """Say this; what may wait is said with what follows, if that comes in a moment."""
         self._events.append(event)
-        self.size += len(event)
+        self._resize(self.size + len(event))
         if not may_wait:
             self._say()
         elif self._late is None:
@@ -159,9 +172,17 @@ class EventStream:
     def _say(self) -> None:
         is_awaited = self.is_open and self._waiting == self._reader
         if is_awaited and self._at_once is not None and self._at_once(b"".join(self._events)):
-            self._events, self.size = [], 0
+            self._events = []
+            self._resize(0)
         else:
             self._news.set()
+
+    def _resize(self, size: int) -> None:
+        """So many bytes were not written yet; or it is read, or not, from now on."""
+        self.size = size
+        counted = size if self.is_open or self._is_awaited else 0
+        self._resized(counted - self._counted)
+        self._counted = counted
 
     def open(self, at_once: AtOnce = None) -> AsyncIterator[bytes]:
         """Events as they come, some of them at once; ends when somebody else opens the stream.
@@ -171,6 +192,7 @@ class EventStream:
         """
         self._reader = abs(self._reader) + 1
         self._at_once = at_once
+        self._resize(self.size)
         self._news.set()  # whoever read it before is to see that
         return self._events_for(self._reader)
 
@@ -189,22 +211,24 @@ class EventStream:
                 self._waiting = 0
                 events, self._events = self._events, []
                 yield b"".join(events)  # returns when it is written
-                self.size = sum(map(len, self._events))
+                self._resize(sum(map(len, self._events)))
                 self._changed()
         finally:
             if self._reader == mine:
                 self._reader = -mine
+                self._resize(self.size)
                 self._changed()
 
     def forget(self) -> None:
         """What was not written is not to be."""
         self._events.clear()
-        self.size = 0
+        self._resize(0)
         self._changed()
 
     def end(self) -> None:
         """Nobody reads it any more."""
         self._reader = -abs(self._reader) - 1
+        self._resize(self.size)
         self._news.set()
 
 
@@ -223,7 +247,8 @@ class HttpTransport:
         self._is_waiting = False
         self._failed: BaseException | None = None
         self._changed = asyncio.Event()
-        self._connection = EventStream(self._tell_change)
+        self._buffered = 0
+        self._connection = EventStream(self._tell_change, self._resized, is_awaited=True)
         self._sessions: dict[str, EventStream] = {}
         self._openings: dict[str, bytes] = {}
         self._asked: dict[bytes, Asked] = {}
@@ -249,8 +274,8 @@ class HttpTransport:
             self._asked[id_] = Asked(message.method, session_id, bytes(message.params))
             if message.method == INITIALIZE.name:
                 with suppress(InvalidParamsError):  # which it is told by who reads it
-                    # For the ids of the events.
-                    params = asking_for_positions(bytes(message.params) or b"{}")
+                    params = bytes(message.params) or b"{}"
+                    params = asking_for_positions(params, for_events=True)
                     line = splice(line, {"params": params}) + b"\n"
                 answer = self._answered[id_] = asyncio.get_running_loop().create_future()
         self._take(line)
@@ -342,7 +367,10 @@ class HttpTransport:
     @property
     def buffered(self) -> int:
         """Bytes that no stream has written yet; what a closed one has left waits for nobody."""
-        return self._connection.size + sum(it.size for it in self._sessions.values() if it.is_open)
+        return self._buffered
+
+    def _resized(self, more: int) -> None:
+        self._buffered += more
 
     async def drain(self) -> None:
         """Wait until few bytes are buffered; ConnectionLostError once the connection has ended."""
@@ -378,7 +406,8 @@ class HttpTransport:
         if found is None:
             if len(self._sessions) >= STREAMS:
                 return None
-            found = self._sessions[session_id] = EventStream(self._tell_change)
+            found = EventStream(self._tell_change, self._resized)
+            self._sessions[session_id] = found
         events = found.open(at_once)
         if after is not None and (params := self._openings.get(session_id)) is not None:
             found.forget()  # the journal has it
