@@ -17,15 +17,19 @@ from playwright.async_api import (
     Browser,
     BrowserContext,
     Dialog,
+    Locator,
     Page,
     Playwright,
     StorageState,
     async_playwright,
+    expect,
 )
 
 import acphold
 from tests.editor import scripted_agent
 from tests.web.conftest import Served, serving
+
+expect.set_options(timeout=30_000)  # on a busy machine things take their time
 
 FLAGS = [
     "--no-sandbox",
@@ -45,6 +49,15 @@ OPENED = {
     }
 }
 """What the agent says of each session that it opens."""
+
+
+def options(model: str, *, is_thorough: bool) -> dict[str, Any]:
+    """What the other agent can be set to, and is."""
+    models = [{"value": "small", "name": "Small one"}, {"value": "large", "name": "Large one"}]
+    choice = {"id": "model", "name": "Model", "type": "select", "currentValue": model}
+    switch = {"id": "care", "name": "Thorough", "type": "boolean", "currentValue": is_thorough}
+    return {"configOptions": [{**choice, "options": models}, switch]}
+
 
 INPUT = {"promptCapabilities": {"image": True, "embeddedContext": True}}
 
@@ -74,6 +87,33 @@ def seen(look: str) -> str:
     }})"""
 
 
+async def note(page: Page, selector: str) -> None:
+    """Keep from now on each text that what is selected has shown, however shortly: see `noted`."""
+    await page.evaluate(
+        """(selector) => {
+          globalThis.noted = [];
+          const look = () => noted.push(
+            ...[...document.querySelectorAll(selector)].map((it) => it.textContent)
+          );
+          look();
+          new MutationObserver(look).observe(document.body, {
+            attributes: true, characterData: true, childList: true, subtree: true,
+          });
+        }""",
+        selector,
+    )
+
+
+async def noted(page: Page, words: str) -> None:
+    """Wait until what is looked at since `note` has shown words that this expression finds."""
+    await page.evaluate(seen(f"() => noted.some((it) => /{words}/.test(it))"))
+
+
+def row_of(page: Page, session: acphold.RemoteSession) -> Locator:
+    """The session in the list."""
+    return page.locator(f"a.session[href='#/session/{session.id}']")
+
+
 def ask(call: str = "t1", **tool: Any) -> dict[str, Any]:
     """A step: the agent asks whether it may."""
     request = {"toolCall": {"toolCallId": call, **tool}, "options": OPTIONS}
@@ -85,7 +125,12 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     """A server for the tests of a module."""
     folder = tmp_path_factory.mktemp("served")
     command = scripted_agent(capabilities=INPUT, opened=OPENED, log=str(folder / "log.jsonl"))
-    other = scripted_agent(info={"name": "other", "version": "1"})
+    changes = [options("large", is_thorough=False), options("large", is_thorough=True)]
+    other = scripted_agent(
+        info={"name": "other", "version": "1"},
+        opened=options("small", is_thorough=False),
+        replies={"session/set_config_option": changes},
+    )
     settings = folder / "settings.toml"
     settings.write_text(
         f"[agents.scripted]\ncommand = {json.dumps(command)}\ncancel_grace = 2\n"
@@ -188,6 +233,16 @@ def watch(page: Page, wrong: list[str], answers: list[str]) -> None:
         lambda told: wrong.append(told.text) if "Content Security Policy" in told.text else None,
     )
     page.on("dialog", answer)
+
+
+READY = {"": "section.question", "session": ".asking section.question", "new": "main form"}
+"""What is there once a place is, while a session asks."""
+
+
+async def shown(page: Page, place: str) -> None:
+    """Go to a place of the page, in which a session asks."""
+    await page.goto(page.url.partition("#")[0] + place)
+    await page.locator(READY[place.split("/")[1]]).first.wait_for()
 
 
 async def opened(page: Page, session_id: str) -> None:

@@ -22,7 +22,7 @@ import acphold
 from tests.page.conftest import launched, opened, typed
 from tests.web.network import Network, network, served_through
 
-ROUND_SECONDS: Final = 30.0
+ROUND_SECONDS: Final = 90.0
 WEIGHTS: Final = {"nothing": 6, "cut": 6, "down": 4, "stall": 4, "away": 1}
 SHOWN: Final = 100
 """The rounds of which the page still has to show every word; what is older goes off its end."""

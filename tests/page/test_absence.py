@@ -1,16 +1,26 @@
-"""What a person sees when the server has gone, and when their device may not come any more."""
+"""What a person sees when the server has gone, when their device may not come any more, and when
+it was away itself."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+import re
+import shutil
 from collections.abc import Iterator
+from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Page, expect
+from playwright.async_api import Browser, Page, expect
 
+import acphold
+from acphold.web.page_files import BUILT
 from tests.editor import scripted_agent
+from tests.page.conftest import opened
 from tests.page.soak import soak
 from tests.web.conftest import Served, serving
+from tests.web.network import network, served_through
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
 
@@ -47,3 +57,105 @@ async def test_a_device_whose_token_is_revoked_is_told_to_pair_again(
 async def test_a_page_that_freezes_and_wakes_has_lost_and_doubled_nothing(tmp_path: Path) -> None:
     told = await soak(24, 2, tmp_path)
     assert sum(told.values()) == 24
+
+
+async def test_a_tab_frozen_for_minutes_says_since_when_and_goes_on_behind_what_it_had(
+    browser: Browser, tmp_path: Path
+) -> None:
+    async with network() as failing:
+        with served_through(failing, tmp_path, "server.HEARTBEAT_SECONDS = 4") as served:
+            near = f"http://127.0.0.1:{failing.to}"  # what fails is not on the way of this client
+            async with acphold.connect(near, token=served.token()) as agent:
+                session = await agent.new_session(cwd=tmp_path)
+                await session.prompt("quick: before.")
+                page = await browser.new_page(viewport={"width": 360, "height": 760})
+                await page.clock.install()
+                await page.goto(f"{served.url}/#pair={served.pair}")
+                await page.get_by_role("link", name="New", exact=True).wait_for()
+                await opened(page, session.id)
+                await expect(page.locator(".said")).to_contain_text("quick: before.")
+                await clients_of(served, session.id, 2)
+                # The device sleeps: nothing runs on it, and the server hears nothing of it.
+                failing.stall()
+                began = datetime.now().astimezone()
+                await page.clock.set_system_time(began + timedelta(minutes=6))
+                tools = await page.context.new_cdp_session(page)
+                await tools.send("Page.setWebLifecycleState", {"state": "frozen"})
+                await clients_of(served, session.id, 1)
+                for number in range(3):
+                    await session.prompt(f"quick: round {number}.")
+                # It wakes, and the network is there a moment after it.
+                failing.go_down()
+                failing.passes.set()
+                asked: list[str] = []
+                page.on("request", lambda request: asked.append(request.url))
+                await tools.send("Page.setWebLifecycleState", {"state": "active"})
+                await page.evaluate("dispatchEvent(new Event('focus'))")
+                away = page.locator(".away-bar")
+                await expect(away).to_contain_text(
+                    re.compile(r"Not connected since .* \((5|6) min\)")
+                )
+                failing.come_up()
+                await expect(away).to_have_count(0)
+                sheet = page.locator(".sheet")
+                await expect(sheet.locator("article.prompt")).to_have_count(4)
+                await expect(sheet.locator(".said").last).to_contain_text("quick: round 2.")
+                text = await sheet.inner_text()
+                counts = [
+                    text.count(f"quick: {each}.") for each in ("before", "round 0", "round 1")
+                ]
+                assert counts == [2, 2, 2]
+                assert not [url for url in asked if "/entries" in url]
+                await page.close()
+
+
+async def clients_of(served: Served, session_id: str, number: int) -> None:
+    """Wait until so many have the session open."""
+    async with asyncio.timeout(60):
+        while True:
+            listed = await asyncio.to_thread(served.run, "list", "--json")
+            rows = {row["sessionId"]: row for row in map(json.loads, listed.splitlines())}
+            if (rows[session_id]["live"] or {}).get("clients") == number:
+                return
+
+
+async def test_a_newer_page_takes_the_place_of_one_that_nobody_has_touched(
+    browser: Browser, tmp_path: Path
+) -> None:
+    files = tmp_path / "built"
+    shutil.copytree(BUILT, files)
+    altered = (
+        f"from pathlib import Path; files = server.PageFiles; "
+        f"server.PageFiles = lambda: files(Path({str(files)!r}))"
+    )
+    with serving(tmp_path, agent=tuple(scripted_agent()), altered=altered) as served:
+        device = await browser.new_context(viewport={"width": 360, "height": 760})
+        left, touched = [await device.new_page() for _ in range(2)]
+        await left.goto(f"{served.url}/#pair={served.pair}")
+        await left.get_by_role("link", name="New", exact=True).wait_for()
+        await left.evaluate("navigator.serviceWorker.ready.then(() => true)")
+        await touched.goto(f"{served.url}/#/new")
+        await touched.get_by_label("Folder on the server").click()
+        await touched.keyboard.type("/srv/half")
+        # A newer one: a page and a worker that are others.
+        newer = 'name="build" content="newer"'
+        index, worker = files / "index.html", files / "worker.js"
+        index.write_text(index.read_text().replace("<head>", f"<head><meta {newer}>", 1))
+        worker.write_text(f"{worker.read_text()}\n// newer\n")
+        worker.write_text(re.sub(r"page [0-9a-f]{12}", "page newer", worker.read_text()))
+        port = served.url.rpartition(":")[2].strip("/")
+        served.words = [word.replace("127.0.0.1:0", f"127.0.0.1:{port}") for word in served.words]
+        served.start_again()
+        # What was kept is shown, while the newer one is fetched; then that takes its place, by
+        # itself. To look into the page would be to touch it.
+        loads = asyncio.Queue[Page]()
+        left.on("load", loads.put_nowait)
+        await left.reload()
+        for _ in range(2):
+            await asyncio.wait_for(loads.get(), 60)
+        await expect(left.locator(f"meta[{newer.replace(' ', '][')}]")).to_have_count(1)
+        await expect(left.get_by_role("link", name="New", exact=True)).to_be_visible()
+        await expect(touched.get_by_label("Folder on the server")).to_have_value("/srv/half")
+        await touched.reload()
+        await expect(touched.locator(f"meta[{newer.replace(' ', '][')}]")).to_have_count(1)
+        await device.close()

@@ -15,7 +15,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
-from tests.page.conftest import ask, opened, steps, typed
+from tests.page.conftest import ask, opened, seen, steps, typed
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
@@ -132,6 +132,7 @@ async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
     # A picture is shown from its own bytes.
     image = sheet.locator("img")
     await expect(image).to_have_attribute("src", re.compile("^blob:"))
+    await image.evaluate("(it) => it.decode()")
     assert await image.evaluate("(it) => [it.naturalWidth, it.naturalHeight]") == [40, 20]
     # A sub-agent is under the call that made it.
     maker = sheet.locator("details.tool", has_text="Look elsewhere")
@@ -148,13 +149,12 @@ async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
     await expect(edit.locator("table.two")).to_have_count(0)
     await page.set_viewport_size({"width": 1440, "height": 900})
     await expect(edit.locator("table.two .half.added").first).to_have_text("2")
-    before, after = [
-        await edit.locator(f"table.two .half.{which}").first.bounding_box()
-        for which in ("removed", "added")
-    ]
-    assert before is not None
-    assert after is not None
-    assert before["x"] + before["width"] <= after["x"]
+    # Both at once: what is above may be measured between two looks, and moves them.
+    before, after = await edit.locator("table.two").evaluate(
+        "(it) => ['removed', 'added']"
+        ".map((which) => it.querySelector(`.half.${which}`).getBoundingClientRect().toJSON())"
+    )
+    assert before["right"] <= after["x"]
     assert before["y"] == after["y"]
 
 
@@ -171,6 +171,7 @@ async def test_it_says_who_prompted_and_how_each_turn_ended(
     await expect(prompts).to_have_count(3)
     await expect(prompts.first).to_contain_text("in acphold")
     await typed(page, steps({"say": "Said here."}))
+    await expect(prompts).to_have_count(4)
     await expect(prompts.last).to_contain_text("You")
     await expect(page.locator("hr.end")).to_have_count(2)
     await expect(page.locator(".ending.limited")).to_have_text("Ended at a limit")
@@ -188,12 +189,12 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await session.prompt(steps({"say": "```py\nprint('taken')\n```"}))
     await opened(page, session.id)
     # The prompt before, and the one before that.
-    seen = page.locator("article.prompt")
-    await expect(seen.last).to_be_in_viewport()
+    prompts = page.locator("article.prompt")
+    await expect(prompts.last).to_be_in_viewport()
     await page.get_by_label("To the prompt before").click()
     await expect(page.locator("article.prompt", has_text="number 2")).to_be_in_viewport()
     await page.get_by_label("To the end").click()
-    await expect(seen.last).to_be_in_viewport()
+    await expect(prompts.last).to_be_in_viewport()
     # Words, from the end to the beginning.
     await page.get_by_label("More").click()
     await page.get_by_role("button", name="Find", exact=True).click()
@@ -205,7 +206,7 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
         await expect(page.locator("search.find output")).to_have_text(place)
         await expect(page.locator(".entry.found")).to_contain_text(f"number {number}")
         await expect(page.locator(".entry.found")).to_be_in_viewport()
-    assert await page.evaluate("CSS.highlights.get('found').size") == 1
+    await page.evaluate(seen("() => CSS.highlights.get('found')?.size === 1"))
     await page.keyboard.press("Escape")
     await expect(field).to_have_count(0)
     # A link to a place, in another tab.
@@ -219,11 +220,12 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await other.close()
     # What is copied.
     await page.get_by_label("To the end").click()
+    copied = "navigator.clipboard.readText().then((it) => it"
     await page.locator(".code .copy").click()
-    assert await page.evaluate("navigator.clipboard.readText()") == "print('taken')\n"
+    await page.evaluate(seen(f"""() => {copied} === "print('taken')\\n")"""))
     await page.get_by_label("More").click()
     await page.get_by_role("button", name="Copy a link").click()
-    assert (await page.evaluate("navigator.clipboard.readText()")).endswith(session.id)
+    await page.evaluate(seen(f"() => {copied}.endsWith('{session.id}'))"))
 
 
 async def test_two_devices_agree_on_what_is_asked_answered_chosen_and_said(
@@ -247,4 +249,30 @@ async def test_two_devices_agree_on_what_is_asked_answered_chosen_and_said(
     await expect(page.get_by_text("Said in the other.", exact=True)).to_be_visible()
     for each in (page, other):
         await expect(each.locator("article.prompt")).to_have_count(2)
-        await expect(each.locator("hr.end")).not_to_have_count(0)
+        await expect(each.locator("hr.end")).to_have_count(2)
+
+
+async def test_two_devices_agree_on_the_options_of_an_agent(
+    page: Page, device: BrowserContext, tmp_path: Path
+) -> None:
+    await page.get_by_role("link", name="New", exact=True).click()
+    await page.get_by_label("Agent").select_option("other")
+    await page.get_by_label("Folder on the server").fill(str(tmp_path))
+    await page.get_by_role("button", name="Begin").click()
+    await page.wait_for_url(re.compile("#/session/"))
+    await typed(page, steps({"say": "At your service."}))
+    await expect(page.locator(".said")).to_have_text("At your service.")
+    other = await device.new_page()
+    await other.goto(page.url)
+    model, thorough = "Model", "Thorough"
+    for each in (page, other):
+        await expect(each.get_by_label(model)).to_have_value("small")
+        await expect(each.get_by_label(thorough)).not_to_be_checked()
+    await page.get_by_label(model).select_option(label="Large one")
+    await expect(other.get_by_label(model)).to_have_value("large")
+    await other.get_by_label(thorough).click()
+    await expect(page.get_by_label(thorough)).to_be_checked()
+    await page.reload()
+    await expect(page.get_by_label(model)).to_have_value("large")
+    await expect(page.get_by_label(thorough)).to_be_checked()
+    await other.close()

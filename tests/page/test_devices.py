@@ -11,7 +11,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
-from tests.page.conftest import ask, opened, steps, typed
+from tests.page.conftest import ask, note, noted, opened, row_of, seen, shown, steps, typed
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
@@ -40,11 +40,11 @@ async def test_a_slow_line_shows_what_was_read_at_once_and_what_is_sent_until_it
     await tools.send("Network.emulateNetworkConditions", SLOW_3G)
     await page.reload()
     await expect(page.locator(".said").last).to_contain_text("Answer 4.", timeout=60_000)
+    await note(page, "ul.sending")
     await typed(page, steps({"say": "From far away."}))
-    sending = page.locator("ul.sending")
-    await expect(sending).to_contain_text(re.compile("Kept on this device|On its way"))
+    await noted(page, "Kept on this device|On its way")
     await expect(page.locator(".said").last).to_have_text("From far away.", timeout=60_000)
-    await expect(sending).to_have_count(0)
+    await expect(page.locator("ul.sending")).to_have_count(0)
     await expect(page.locator(".away-bar")).to_have_count(0)
 
 
@@ -53,7 +53,8 @@ async def test_everything_is_reached_with_the_keyboard_alone(
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
     turn = session.prompt(steps(ask(title="Run it"), {"say": "Thank you."}))
-    await page.locator(".inbox section.question").wait_for()
+    go_on = page.locator(".inbox section.question").get_by_role("button", name="Go on")
+    await expect(go_on).to_be_enabled()  # it is once the session is open here
 
     async def tab_to(*names: str) -> None:
         """Press Tab until the focus, which is seen, is on something of this name."""
@@ -75,7 +76,7 @@ async def test_everything_is_reached_with_the_keyboard_alone(
     await page.keyboard.press("Enter")
     assert '"go"' in (await asyncio.wait_for(turn, 30)).text
     # To the session, over the list to the conversation, and to where one writes.
-    await page.locator("a.session").first.focus()
+    await row_of(page, session).focus()
     await page.keyboard.press("Enter")
     await page.get_by_role("textbox", name="Prompt").wait_for()
     await tab_to("More")
@@ -117,19 +118,18 @@ async def test_who_wants_no_motion_sees_none_and_who_wants_large_text_loses_noth
     )
     await opened(page, session.id)
     await page.locator(".asking section.question").wait_for()
-    running = "document.getAnimations().filter((it) => it.playState === 'running').length"
+    moves = "document.getAnimations().some((it) => it.playState === 'running')"
     await page.emulate_media(reduced_motion="no-preference")
-    assert await page.evaluate(running) > 0
+    await page.evaluate(seen(f"() => {moves}"))
     await page.emulate_media(reduced_motion="reduce")
-    assert await page.evaluate(running) == 0
+    await page.evaluate(seen(f"() => !{moves}"))
     # Twice as large, on the smallest screen.
     await page.evaluate("document.documentElement.style.fontSize = '200%'")
     for place in ("#/", f"#/session/{session.id}", "#/new"):
-        await page.goto(page.url.partition("#")[0] + place)
-        await page.locator("main").wait_for()
+        await shown(page, place)
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert await page.evaluate(wide) <= 0, place
-    await page.goto(page.url.partition("#")[0] + f"#/session/{session.id}")
+    await shown(page, f"#/session/{session.id}")
     question = page.locator(".asking section.question")
     for name in ("Go on", "Stop it"):
         button = question.get_by_role("button", name=name)
@@ -163,6 +163,7 @@ async def test_a_question_that_an_agent_forges_cannot_be_taken_for_one(
         await expect(page.locator(".asking button", has_text="Go on")).to_have_count(0)
     await opened(page, session.id)
     sheet = page.locator(".sheet")
+    await expect(sheet).to_contain_text("Run the tests")
     assert await sheet.locator("button:not(.copy, .quiet)").count() == 0
     lamp = "(all) => all.filter((it) => getComputedStyle(it).boxShadow !== 'none').length"
     assert await sheet.locator("*").evaluate_all(lamp) == 0, "the lamp is the question's alone"

@@ -13,7 +13,7 @@ from playwright.async_api import BrowserContext, CDPSession, Page, Request, expe
 
 import acphold
 from tests.npm import installed
-from tests.page.conftest import ask, opened, seen, steps, typed
+from tests.page.conftest import ask, opened, row_of, seen, shown, steps, typed
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
@@ -28,7 +28,7 @@ async def test_a_session_is_read_and_gone_on_with(
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
     await session.prompt(SAID)
-    await page.locator("a.session").first.click()
+    await row_of(page, session).click()
     await expect(page.locator("strong", has_text="bold")).to_be_visible()
     await typed(page, steps({"say": "And more."}))
     await expect(page.get_by_text("And more.", exact=True)).to_be_visible()
@@ -132,9 +132,8 @@ async def test_a_server_that_is_away_is_said_and_what_was_sent_meanwhile_arrives
     ).to_be_visible()
     await device.set_offline(False)
     await page.evaluate("dispatchEvent(new Event('online'))")
-    await expect(page.get_by_text("said once", exact=True)).to_be_visible(timeout=60_000)
-    prompts = page.locator(".of-prompt", has_text="said once")
-    await expect(prompts).to_have_count(1)
+    await expect(page.locator(".said", has_text="said once")).to_be_visible(timeout=60_000)
+    await expect(page.locator(".of-prompt", has_text="said once")).to_have_count(1)
 
 
 async def test_a_tab_that_was_frozen_has_all_that_came_meanwhile_once(
@@ -172,8 +171,7 @@ async def test_axe_finds_nothing(
     tools = await page.context.new_cdp_session(page)
     await page.locator("section.question").first.wait_for()
     for place in ("#/", f"#/session/{session.id}", "#/new"):
-        await page.goto(page.url.partition("#")[0] + place)
-        await page.locator(READY[place.split("/")[1]]).first.wait_for()
+        await shown(page, place)
         world = await tools.send("Page.createIsolatedWorld", {"frameId": await frame(tools)})
         context = world["executionContextId"]
         for script in (source, "axe.run().then((it) => JSON.stringify(it.violations))"):
@@ -187,10 +185,6 @@ async def test_axe_finds_nothing(
         assert told == [], place
     session.cancel()
     await turn
-
-
-READY = {"": "section.question", "session": ".asking section.question", "new": "main form"}
-"""What is there once a place is."""
 
 
 async def frame(tools: CDPSession) -> str:
@@ -218,19 +212,19 @@ async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answ
         message = {"origin": served.url, "registrationId": found[0], "data": data}
         await tools.send("ServiceWorker.deliverPushMessage", message)
 
-    shown = (
+    notices = (
         "navigator.serviceWorker.ready.then((it) => it.getNotifications())"
         ".then((all) => all.map((it) => [it.title, it.body, it.data]))"
     )
 
     await push('{"count":1,"title":"T","body":"Run it","isNews":true,"sessionId":"s/1","seq":7}')
-    await page.evaluate(seen(f"() => {shown}.then((all) => all.length === 1)"))
-    assert await page.evaluate(shown) == [["T", "Run it", "#/session/s%2F1@7"]]
+    await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 1)"))
+    assert await page.evaluate(notices) == [["T", "Run it", "#/session/s%2F1@7"]]
     await push('{"count":2,"title":"2 questions wait for you","body":"b","isNews":true}')
-    await page.evaluate(seen(f"() => {shown}.then((all) => all[0][0].startsWith('2'))"))
-    assert len(await page.evaluate(shown)) == 1
+    await page.evaluate(seen(f"() => {notices}.then((all) => all[0]?.[0].startsWith('2'))"))
+    assert len(await page.evaluate(notices)) == 1
     await push('{"count":0}')
-    await page.evaluate(seen(f"() => {shown}.then((all) => all.length === 0)"))
+    await page.evaluate(seen(f"() => {notices}.then((all) => all.length === 0)"))
 
 
 @pytest.mark.parametrize("width", [360, 768, 1440])
@@ -244,8 +238,7 @@ async def test_no_screen_is_too_narrow_for_what_is_on_it(
     )
     await page.set_viewport_size({"width": width, "height": 800})
     for place in ("#/", f"#/session/{session.id}", "#/new"):
-        await page.goto(page.url.partition("#")[0] + place)
-        await page.locator(READY[place.split("/")[1]]).first.wait_for()
+        await shown(page, place)
         wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
         assert await page.evaluate(wide) <= 0, place
         for scheme in ("light", "dark"):
@@ -290,10 +283,10 @@ async def test_what_is_broken_is_said_in_its_place_and_breaks_nothing_around_it(
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
     await opened(page, session.id)
-    for _ in range(2):  # as it comes, and as it is read from the journal
+    for how in ("as it comes", "as it is read from the journal"):
         broken = [{"update": each} for each in BROKEN]
-        await typed(page, steps({"say": "before"}, *broken, {"say": "behind"}))
-        await expect(page.locator(".said").last).to_contain_text("behind")
+        await typed(page, steps({"say": "before"}, *broken, {"say": f"behind, {how}"}))
+        await expect(page.locator(".said").last).to_contain_text(f"behind, {how}")
         for tool in await page.locator("details.tool > summary").all():
             await tool.click()
         await expect(page.locator("details.tool[open]")).not_to_have_count(0)

@@ -142,8 +142,10 @@ async def test_what_was_used_is_a_picture(
         "(all) => all.map((it) => it.getBoundingClientRect().height)"
     )
     assert len(columns) == 30
-    assert columns[-1] > 100
-    assert sum(columns[:-1]) < 30
+    *others, day = sorted(columns)
+    assert day in columns[-2:]  # of today, which may have been tomorrow when it was prompted
+    assert day > 100
+    assert sum(others) < 30
     project = page.locator("ul.bars li", has_text=tmp_path.name)
     await expect(project).to_contain_text("1 session · 12K tokens")
     await expect(page.locator("ul.bars li", has_text=re.compile("^scripted"))).to_be_visible()

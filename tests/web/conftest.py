@@ -75,11 +75,15 @@ def serving(
     agent: tuple[str, ...] = AGENT,
     variables: Mapping[str, str] | None = None,
     inside: Sequence[str] = (),
+    altered: str = "",
 ) -> Iterator[Served]:
-    """Serve for the block; without an agent, those of the settings or of PATH. `inside` are words
-    before the command, which go on as it."""
+    """Serve for the block; without an agent, those of the settings or of PATH.
+
+    `inside` are words before the command, which go on as it; `altered` is what is done in the
+    program before it begins, as to `server`, its module.
+    """
     with TemporaryDirectory(prefix="run-", dir="/tmp") as short:  # a socket's path is no long one
-        yield from _served(folder, short, options, agent, variables or {}, inside)
+        yield from _served(folder, short, options, agent, variables or {}, inside, altered)
 
 
 def _served(
@@ -89,6 +93,7 @@ def _served(
     agent: Sequence[str],
     variables: Mapping[str, str],
     inside: Sequence[str],
+    altered: str,
 ) -> Iterator[Served]:
     env = {
         **os.environ,
@@ -97,7 +102,11 @@ def _served(
         "XDG_RUNTIME_DIR": short,
         **variables,
     }
-    words = [*inside, *ACPHOLD, "serve", "--json", "--listen", "127.0.0.1:0", *options]
+    program = (
+        f"from acphold.web import server; {altered}; from acphold.__main__ import main; main()"
+    )
+    command = (sys.executable, "-c", program) if altered else ACPHOLD
+    words = [*inside, *command, "serve", "--json", "--listen", "127.0.0.1:0", *options]
     words += ["--", *agent] if agent else []
     process, told = started(words, env)
     served = Served(told["url"], told["pair"], folder, env, process, words, told["agents"])

@@ -140,10 +140,11 @@ async def network() -> AsyncIterator[Network]:
 
 
 @contextmanager
-def served_through(network: Network, folder: Path) -> Iterator[Served]:
+def served_through(network: Network, folder: Path, altered: str = "") -> Iterator[Served]:
     """A server whose address leads through a network."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         network.to = free.getsockname()[1]
     url = f"http://localhost:{network.port}"
-    with serving(folder, "--url", url, "--listen", f"127.0.0.1:{network.to}") as served:
+    where = ("--url", url, "--listen", f"127.0.0.1:{network.to}")
+    with serving(folder, *where, altered=altered) as served:
         yield served

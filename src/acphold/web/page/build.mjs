@@ -30,7 +30,7 @@ const unindented = {
 const LENT = /** @type {Record<string, string[]>} */ ({
   "preact/hooks": ["useEffect", "useRef", "useState"],
   "./html.js": ["html"],
-  "./places.js": ["go", "sessionPlace"],
+  "./places.js": ["codeIn", "go", "sessionPlace"],
   "./entries.js": ["HOW"],
   "./long.js": ["Long"],
 });

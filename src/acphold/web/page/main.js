@@ -4,9 +4,7 @@ import { Desk } from "./model/desk.js";
 import { attend } from "./model/notices.js";
 import { App } from "./view/app.js";
 import { html } from "./view/html.js";
-import { place } from "./view/places.js";
-import { codeIn, deviceName } from "./view/sign_in.js";
-import { pair } from "./wire/pages.js";
+import { codeIn, place } from "./view/places.js";
 
 async function start() {
   let problem = "";
@@ -15,7 +13,7 @@ async function start() {
     // Out of the address first: it is of no use twice, and stays in no history.
     history.replaceState(null, "", "#/");
     dispatchEvent(new HashChangeEvent("hashchange"));
-    await pair(code, deviceName()).catch((error) => (problem = error.message));
+    await import(LATER).then(({ pairWith }) => pairWith(code)).catch((error) => (problem = error.message));
   }
   const desk = new Desk();
   // What is looked at is drawn with the page where it is there already, and before anything else is asked for.

@@ -9,7 +9,7 @@ import { signal } from "@preact/signals";
 import { LostError, RpcError } from "../wire/connection.js";
 import { end, entries, read, session as rowOf } from "../wire/pages.js";
 import * as sends from "./sends.js";
-import { Timeline } from "./timeline.js";
+import { held, Timeline } from "./timeline.js";
 
 const INVALID_PARAMS = -32602;
 
@@ -17,6 +17,8 @@ const INVALID_PARAMS = -32602;
 const MOST_ITEMS = 600;
 const MOST_SAID = 400_000;
 const LEAST_ITEMS = 20;
+/** Characters of all that they hold: what tools have shown, pictures. */
+const MOST_HELD = 8_000_000;
 
 /** Entries of a page that is read when somebody goes up, or looks for a place. */
 const OLDER = 200;
@@ -205,9 +207,15 @@ export class Session {
     const { items } = this.timeline;
     const { length } = items;
     const all = items.reduce((sum, item) => sum + said(item), 0);
-    if (length <= MOST_ITEMS * 1.5 && all <= MOST_SAID * 1.5) return;
-    let kept = 1;
-    for (let sum = 0; kept < Math.min(length, MOST_ITEMS) && (sum < MOST_SAID || kept < LEAST_ITEMS); kept++) sum += said(items[length - kept]);
+    const whole = items.reduce((sum, item) => sum + held(item), 0);
+    if (length <= MOST_ITEMS * 1.5 && all <= MOST_SAID * 1.5 && whole <= MOST_HELD * 1.5) return;
+    let kept = 0;
+    for (let sum = 0, size = 0; kept < Math.min(length, MOST_ITEMS) && (sum < MOST_SAID || kept < LEAST_ITEMS); kept++) {
+      const item = items[length - 1 - kept];
+      size += held(item);
+      if (kept > 0 && size > MOST_HELD) break;
+      sum += said(item);
+    }
     const first = this.timeline.trim(kept);
     this.undrawn.value = Math.max(0, this.undrawn.value - (length - items.length));
     if (first) this.before.value = first;

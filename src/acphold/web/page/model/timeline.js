@@ -13,6 +13,7 @@ import { Prose } from "./prose.js";
  * @property {number} seq  the entry that it began with, 0 while that is not known
  * @property {string} at  "" while that is not known
  * @property {number} version
+ * @property {number} size  characters that it holds, but for the prose
  *
  * @typedef {Base & {kind: "said", role: "agent" | "thought", messageId?: string, prose: Prose, others: Content[]}} Said
  * @typedef {Base & {kind: "prompt", messageId?: string, content: Content[], author?: string, isTold: boolean}} Prompt
@@ -77,7 +78,7 @@ export class Timeline {
     else if (kind === "params") this.add(update.update ?? {}, place);
     else if (kind === "author") this.#author = String(update.name ?? "");
     else if (kind === "prompt") {
-      this.#put({ kind: "prompt", content: update.prompt ?? [], author: this.#author, isTold: false, ...base(place) });
+      this.#put({ kind: "prompt", content: update.prompt ?? [], author: this.#author, isTold: false, ...base(place), size: sizeOf(update.prompt) });
       this.#author = "";
     } else if (kind === "turn_end") this.#end(update, place);
     else if (kind === "settings") this.#settings(update);
@@ -172,6 +173,7 @@ export class Timeline {
     if (last?.kind === "said" && first?.kind === "said" && last.role === first.role && last.messageId === first.messageId) {
       last.prose = new Prose(last.prose.text + first.prose.text);
       last.others.push(...first.others);
+      last.size += first.size;
       last.version++;
       this.items.shift();
     }
@@ -225,7 +227,10 @@ export class Timeline {
       this.#put(said);
     }
     if (content?.type === "text") said.prose.add(String(content.text ?? ""));
-    else if (content) said.others.push(content);
+    else if (content) {
+      said.others.push(content);
+      said.size += sizeOf(content);
+    }
     touch(said, place);
   }
 
@@ -234,6 +239,7 @@ export class Timeline {
     const last = this.items.at(-1);
     if (last?.kind === "prompt" && messageId !== undefined && last.messageId === messageId) {
       last.content.push(content);
+      last.size += sizeOf(content);
       touch(last, place);
       return;
     }
@@ -242,7 +248,7 @@ export class Timeline {
     const isTold = !String(messageId ?? "").startsWith("acphold-");
     // Of a turn that was completed nobody else is told its end.
     if (!isTold && last) this.endTurn("completed", undefined, place);
-    this.#put({ kind: "prompt", messageId, content: [content], author, isTold, ...base(place) });
+    this.#put({ kind: "prompt", messageId, content: [content], author, isTold, ...base(place), size: sizeOf(content) });
   }
 
   // -- what it does ----------------------------------------------------------------------------
@@ -350,7 +356,11 @@ export class Timeline {
     if (told.method) {
       const params = told.params ?? {};
       const id = String(params.childSessionId);
-      if (params.type === "update") this.#child(id, place).timeline.add(params.update ?? {}, place);
+      if (params.type === "update") {
+        const child = this.#child(id, place);
+        child.timeline.add(params.update ?? {}, place);
+        child.size += sizeOf(params.update);
+      }
       else {
         const child = this.#child(id, place);
         child.title = params.title ?? child.title;
@@ -361,6 +371,7 @@ export class Timeline {
     }
     const child = this.#child(String(told.sessionId), place);
     child.timeline.add(told.update ?? {}, place);
+    child.size += sizeOf(told.update);
     this.#touchChild(child.id);
   }
 
@@ -394,8 +405,15 @@ export class Timeline {
   }
 }
 
+/** Characters that an item holds, but for its prose; with those of its sub-agents. @param {Item} item */
+export const held = (item) => item.size + (item.kind === "tool" ? item.children.reduce((sum, child) => sum + child.size, 0) : 0);
+
 /** @param {Place} place @returns {Base} */
-const base = ({ seq, at }) => ({ key: ++keys, seq, at, version: 0 });
+const base = ({ seq, at }) => ({ key: ++keys, seq, at, version: 0, size: 0 });
+
+/** Characters in a value, as deep as anybody would say something. @param {any} value @param {number} [depth] @returns {number} */
+const sizeOf = (value, depth = 0) =>
+  typeof value === "string" ? value.length : value && typeof value === "object" && depth < 50 ? Object.values(value).reduce((sum, each) => sum + sizeOf(each, depth + 1), 0) : 0;
 
 /** An update without a place belongs to the next one that has one. @param {Item} item @param {Place} place */
 function touch(item, place) {
@@ -410,6 +428,7 @@ function patch(tool, fields) {
     if (value === null) delete tool.fields[name];
     else tool.fields[name] = value;
   }
+  tool.size = sizeOf(tool.fields);
   tool.version++;
 }
 

@@ -8,7 +8,6 @@ import { Home } from "./home.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
 import { place } from "./places.js";
-import { SignIn } from "./sign_in.js";
 
 const LATER_VIEWS = /** @type {Record<string, any>} */ ({ new: "NewSession", usage: "Usage", decisions: "Decisions" });
 
@@ -25,7 +24,7 @@ export function App({ desk, problem }) {
     /** @type {any} */ (navigator).setAppBadge?.(waiting).catch(() => {});
   }, [name, waiting]);
   if (desk.server.link.value.state === "stranger") {
-    return html`<${SignIn} problem=${problem} done=${() => desk.server.connectNow()} />`;
+    return html`<${Later} name="SignIn" problem=${problem} done=${() => desk.server.connectNow()} />`;
   }
   return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => (event.preventDefault(), document.getElementById("main")?.focus())}>Skip to the conversation</a>
     <${Away} server=${desk.server} />

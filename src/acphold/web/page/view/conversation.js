@@ -16,6 +16,9 @@ const HAND_MS = 600;
 /** Pages that are read and screens that are drawn for the prompt above, at most. */
 const FAR = 40;
 
+/** How long nothing has to come before a turn is taken to be over of which nobody says so. */
+const QUIET_MS = 1000;
+
 /** Pixels from the end within which somebody is taken to read there. */
 const NEAR = 120;
 
@@ -42,7 +45,7 @@ export function Conversation({ desk, id, seq }) {
     ${isFinding && html`<${Later} name="Find" session=${session} done=${() => setFinding(false)} />`}
     ${status === "missing" && html`<p class="empty">There is no such session, or it is not for this device.</p>`}
     ${status === "failed" && html`<p class="empty">It cannot be read now: ${line(session.problem.value)}</p>`}
-    <${Reading} key=${id} session=${session} seq=${seq} />
+    <${Reading} key=${id} session=${session} seq=${seq} isKnown=${row !== undefined} isRunning=${isRunning} />
     ${session.status.value === "ready" && html`<footer class="asking">
       <${Questions} session=${session} who=${who} />
       <${Sending} session=${session} />
@@ -79,8 +82,8 @@ function Sending({ session }) {
   )}</ul>`;
 }
 
-/** @param {{session: import("../model/session.js").Session, seq: number}} props */
-function Reading({ session, seq }) {
+/** @param {{session: import("../model/session.js").Session, seq: number, isKnown: boolean, isRunning: boolean}} props */
+function Reading({ session, seq, isKnown, isRunning }) {
   const box = useRef(/** @type {HTMLDivElement | null} */ (null));
   const top = useRef(/** @type {HTMLDivElement | null} */ (null));
   const sheet = useRef(/** @type {HTMLDivElement | null} */ (null));
@@ -89,6 +92,16 @@ function Reading({ session, seq }) {
   const changes = session.changes.value;
   const before = session.before.value;
   const undrawn = session.undrawn.value;
+  const { items } = session.timeline;
+  // That a turn of another device was completed is told with the prompt behind it. Until then it is
+  // over where the list has nothing running for as long as it takes to be told of a prompt.
+  const [isQuiet, setQuiet] = useState(false);
+  useEffect(() => {
+    setQuiet(false);
+    const quiet = setTimeout(() => setQuiet(true), QUIET_MS);
+    return () => clearTimeout(quiet);
+  }, [changes, isRunning]);
+  const isOver = isQuiet && isKnown && !isRunning && !["end", "prompt", undefined].includes(items.at(-1)?.kind);
   const toEnd = () => session.timeline.items.length > 0 && box.current?.scrollTo({ top: box.current.scrollHeight });
 
   useLayoutEffect(() => void (session.isAtEnd.value = !seq), []);
@@ -131,7 +144,7 @@ function Reading({ session, seq }) {
   return html`<div class="reading">
     <div class="entries" ref=${box} onScroll=${onScroll} onWheel=${move} onTouchMove=${move} onPointerDown=${move} onKeyDown=${move} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
       <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
-      <${Entries} items=${session.timeline.items.slice(undrawn)} version=${changes} /></div>
+      <${Entries} items=${items.slice(undrawn)} version=${changes} />${isOver && html`<hr class="end" />`}</div>
     </div>
     ${!isAtEnd && html`<button type="button" class="to-end" onClick=${() => ((session.isAtEnd.value = true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
   </div>`;

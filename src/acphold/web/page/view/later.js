@@ -4,18 +4,18 @@ import { useEffect, useState } from "preact/hooks";
 import { HOW } from "./entries.js";
 import { html } from "./html.js";
 import { Long } from "./long.js";
-import { go, sessionPlace } from "./places.js";
+import { codeIn, go, sessionPlace } from "./places.js";
 
 // By what they import it as: see build.mjs.
 /** @type {any} */ (globalThis).lent = {
   "preact/hooks": hooks,
   "./html.js": { html },
-  "./places.js": { go, sessionPlace },
+  "./places.js": { codeIn, go, sessionPlace },
   "./entries.js": { HOW },
   "./long.js": { Long },
 };
 
-/** @param {{name: "Decisions" | "Find" | "FormView" | "NewSession" | "PageView" | "Usage", [prop: string]: any}} props */
+/** @param {{name: "Decisions" | "Find" | "FormView" | "NewSession" | "PageView" | "SignIn" | "Usage", [prop: string]: any}} props */
 export function Later({ name, ...props }) {
   const [views, setViews] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");

@@ -26,5 +26,8 @@ addEventListener("hashchange", () => (place.value = read()));
 /** @param {string} id @param {number} [seq] */
 export const sessionPlace = (id, seq) => `#/session/${encodeURIComponent(id)}${seq ? `@${seq}` : ""}`;
 
+/** The code in a fragment `#pair=CODE`. @param {string} fragment */
+export const codeIn = (fragment) => /^#pair=([\w-]{4,40})$/.exec(fragment)?.[1] ?? "";
+
 /** @param {string} to */
 export const go = (to) => (location.hash = to);

@@ -2,12 +2,13 @@
 import { useState } from "preact/hooks";
 import { pair } from "../wire/pages.js";
 import { html } from "./html.js";
+import { codeIn } from "./places.js";
 
-/** The code in a fragment `#pair=CODE`. @param {string} fragment */
-export const codeIn = (fragment) => /^#pair=([\w-]{4,40})$/.exec(fragment)?.[1] ?? "";
+/** Exchange a code for a cookie. @param {string} code */
+export const pairWith = (code) => pair(code, deviceName());
 
 /** What this device is called in the list of those that may come. */
-export function deviceName() {
+function deviceName() {
   const agent = navigator.userAgent;
   const machine = [["iPhone", "iPhone"], ["iPad", "iPad"], ["Android", "Android"], ["Mac OS", "Mac"], ["Windows", "Windows"], ["CrOS", "Chromebook"], ["Linux", "Linux"]];
   const browser = [["Edg/", "Edge"], ["Firefox", "Firefox"], ["CriOS", "Chrome"], ["Chrome", "Chrome"], ["Safari", "Safari"]];
@@ -26,7 +27,7 @@ export function SignIn({ problem, done }) {
     event.preventDefault();
     setBusy(true);
     try {
-      await pair(codeIn(new URL(code, "http://x").hash) || code.trim(), deviceName());
+      await pairWith(codeIn(new URL(code, "http://x").hash) || code.trim());
       done();
     } catch (error) {
       setTold(String(/** @type {Error} */ (error).message));

@@ -1,7 +1,8 @@
 // The server, over one connection that is made again whenever it is lost, by whatever way.
 //
 //   here      connected
-//   coming    being connected, for the first time or again; `since` says how long we are without it
+//   coming    being connected, for the first time or again; `since` says how long we are without it:
+//             from when on nothing has been heard, where it was lost unnoticed
 //   away      the last try has failed; another one follows
 //   stranger  this device is not, or no longer, paired: nothing is tried until it is
 //
@@ -72,7 +73,7 @@ export class Server {
       if (document.visibilityState === "hidden") this.#hiddenAt = Date.now();
       else this.#wake();
     });
-    for (const sign of ["pageshow", "focus", "online"]) addEventListener(sign, () => this.#wake());
+    for (const sign of ["pageshow", "focus", "online", "resume"]) addEventListener(sign, () => this.#wake());
     addEventListener("offline", () => this.#connection?.end());
   }
 
@@ -154,7 +155,8 @@ export class Server {
     this.#connection = null;
     const was = this.link.value;
     if (was.state === "here") this.#client.left();
-    this.link.value = { state: "away", since: was.state === "here" ? Date.now() : was.since };
+    const isLate = Date.now() - connection.heardAt > STALE_MS;
+    this.link.value = { state: "away", since: was.state !== "here" ? was.since : isLate ? connection.heardAt : Date.now() };
     if (this.#tries > 0) void this.#askWhy();
     const pause = AGAIN_MS[Math.min(this.#tries++, AGAIN_MS.length - 1)];
     clearTimeout(this.#again);
