@@ -165,7 +165,7 @@ def _names_session(command: str, action: Action) -> bool:
 
 def _servers() -> Iterator[Candidate]:
     """Those that this machine has paired with, by their names."""
-    from acphold.client.known_servers import names
+    from acphold.transports.known_servers import names
 
     with suppress(AcpholdError):  # as below
         yield from (Candidate(name) for name in names() if set(name) <= SAFE)

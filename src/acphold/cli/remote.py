@@ -14,12 +14,12 @@ from acphold.cli.command_line import Exit
 from acphold.cli.servers import FarServer
 from acphold.cli.terminal_text import visible
 from acphold.client.far_line import FarLine
-from acphold.client.known_servers import ca_for, remember, token_for
 from acphold.client.server_endpoint import Dial
 from acphold.client.server_pages import ServerPages
 from acphold.errors import AcpholdError, ConnectionLostError, RemoteRefusalError
 from acphold.rpc import MAX_MESSAGE
 from acphold.server.service import refuse, stop_at_signals
+from acphold.transports.known_servers import ca_for, remember, token_for
 from acphold.transports.obstacles import TOKEN_VARIABLE, said_in, why
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.route import Route

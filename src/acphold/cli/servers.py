@@ -54,7 +54,7 @@ def server_of(given: str | None, ca: str | None, journal: str | None) -> FarServ
         if ca is not None:
             raise UsageError("--ca goes with --server")
         return None
-    from acphold.client.known_servers import url_of  # late: most commands are for this machine
+    from acphold.transports.known_servers import url_of  # late: most commands are for this machine
 
     return checked(url_of(named), ca)
 

@@ -154,7 +154,7 @@ async def _pair(location: str | None, user: str | None, scopes: list[Scope], *, 
     import httpx2  # late: it takes longer than all else here
 
     from acphold.cli.serve import tell_code
-    from acphold.client.known_servers import token_for
+    from acphold.transports.known_servers import token_for
     from acphold.transports.obstacles import said_in
     from acphold.web.running_servers import running
 

@@ -6,10 +6,10 @@ import asyncio
 import logging
 
 from acphold.client.far_line import FarLine, OnAway
-from acphold.client.known_servers import ca_for, token_for
 from acphold.errors import AcpholdError, ConnectionLostError, DeclarationError
 from acphold.rpc import Peer, Transport
 from acphold.transports import websocket
+from acphold.transports.known_servers import ca_for, token_for
 from acphold.transports.memory import memory_pair
 from acphold.transports.route import Route
 from acphold.transports.urls import origin_of, transport_of

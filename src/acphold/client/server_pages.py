@@ -16,7 +16,6 @@ import httpx2
 from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder
 
-from acphold.client.known_servers import ca_for, token_for
 from acphold.errors import (
     AmbiguousIdError,
     ConnectionLostError,
@@ -35,6 +34,7 @@ from acphold.rpc import MAX_MESSAGE
 from acphold.schema.splice import members
 from acphold.server.neighbours import LiveSession
 from acphold.transports.http_client import beginning, http_client
+from acphold.transports.known_servers import ca_for, token_for
 from acphold.transports.obstacles import said_in, why
 from acphold.transports.route import Route
 from acphold.transports.urls import origin_of

@@ -193,8 +193,8 @@ class ServerSubject:
     def __init__(
         self, url: str, token: str | None, *, seconds: float, ca: str | None = None
     ) -> None:
-        from acphold.client.known_servers import ca_for, token_for
         from acphold.client.server_endpoint import Dial  # brings TLS
+        from acphold.transports.known_servers import ca_for, token_for
         from acphold.transports.route import Route
 
         self.name = url

@@ -25,7 +25,6 @@ import uvicorn
 from msgspec import Struct
 from msgspec.structs import replace
 
-from acphold.client.known_servers import remember, token_for
 from acphold.errors import SettingsError
 from acphold.history.times import now_ms
 from acphold.journal import SessionRow
@@ -34,6 +33,7 @@ from acphold.journal.stores import named
 from acphold.server.service import Service, served_journal
 from acphold.server.stirrings import Stirrings
 from acphold.transports.addresses import NODE_TOKEN, OWNERS
+from acphold.transports.known_servers import remember, token_for
 from acphold.transports.urls import origin_of
 from acphold.web.application import Application, application
 from acphold.web.connections import LOOK_SECONDS, Connections, bounds

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from acphold.client.known_servers import names, remember, token_for, url_of
 from acphold.errors import SettingsError
+from acphold.transports.known_servers import names, remember, token_for, url_of
 
 
 @pytest.fixture(autouse=True)
