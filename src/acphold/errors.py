@@ -51,7 +51,7 @@
     │   └── UnknownTerminalError   never made here, or released                  -32002
     └── JournalError               what is remembered
         ├── JournalUnavailableError  read-only, full, gone, no such folder
-        │   ├── NoJournalError       the database is there, and none was made in it yet
+        │   ├── NoJournalError       none was made there yet
         │   ├── JournalBusyError     another program holds it; worth another try
         │   └── ReadOnlyJournalError it lies where nothing can be written; it can be read
         ├── NotAJournalError         a file, but not one of ours, or a torn one
@@ -534,7 +534,12 @@ class JournalUnavailableError(JournalError):
 
 
 class NoJournalError(JournalUnavailableError):
-    """The database is there, and no journal has been made in it yet."""
+    """There is no journal at `place` yet: no file, or a database in which none was made."""
+
+    def __init__(self, place: str) -> None:
+        made = "it is made with the first session, or by `acphold import`"
+        super().__init__(f"there is no journal at {place}; {made}")
+        self.place = place
 
 
 class JournalBusyError(JournalUnavailableError):

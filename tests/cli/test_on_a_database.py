@@ -127,8 +127,41 @@ def test_doctor_has_nothing_against_a_database_in_which_no_journal_was_made_yet(
     with databases.new("template1") as url:
         done = run_here(("doctor",), {**os.environ, "ACPHOLD_JOURNAL": url})
         said = " ".join(done.out.split())
-        assert "✓ there is no journal in" in said
-        assert "it is made with the first session" in said
+        assert "✓ none yet at postgresql://owner@/" in said
+        assert "the first session makes it" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("list",),
+        ("search", "word"),
+        ("usage",),
+        ("inbox", "--list"),
+        ("token", "list"),
+        ("share", "--list"),
+        ("show", "aa"),
+        ("export", "aa"),
+        ("delete", "--yes", "aa"),
+        ("prune", "--keep", "1", "--yes"),
+        ("import", "--dry-run", "--from", "/nowhere"),
+        ("resume",),
+        ("tail", "aa"),
+        ("fork", "aa"),
+    ],
+    ids=" ".join,
+)
+def test_where_no_journal_was_made_yet_a_database_is_as_a_file_that_is_not_there(
+    databases: Databases, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    said = []
+    with databases.new("template1") as url:
+        for place in (url, str(tmp_path / "none.db")):
+            done = run_here(command, {**os.environ, "ACPHOLD_JOURNAL": place})
+            name = database.shown(url) if place == url else place
+            said.append((done.code, done.out, done.err.replace(name, "PLACE")))
+    assert said[0] == said[1]
+    assert not (tmp_path / "none.db").exists()
 
 
 def test_of_a_database_that_is_not_there_it_is_said_that_it_has_to_be_made(

@@ -29,7 +29,7 @@ from acphold.cli.alert_settings import alert_rules
 from acphold.cli.command_line import Exit, Parser, add_journal, add_start_timeout
 from acphold.cli.findings import Finding, Report
 from acphold.cli.journal_findings import checked_journal, repaired_journal
-from acphold.cli.journals import exists, opened
+from acphold.cli.journals import opened_if_any
 from acphold.cli.settings import (
     NamedAgent,
     agent_name,
@@ -333,8 +333,8 @@ async def checked_transcripts(journal: str | None) -> list[Finding]:
         reading = reader(found.reader)
         sources = [*reading.find(home)]
         left = len(sources)
-        if exists(journal):
-            async with opened(journal) as kept:
+        async with opened_if_any(journal) as kept:
+            if kept is not None:
                 left = await _left(Intake(kept), sources, reading)
         what = f"{found.agent} {found.when}"
         if not left:

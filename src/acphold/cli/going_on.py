@@ -12,7 +12,7 @@ from msgspec import Struct, convert
 from msgspec.structs import replace
 
 from acphold.cli.command_line import UsageError
-from acphold.cli.journals import exists, is_live, opened
+from acphold.cli.journals import is_live, opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.settings import agent_name, agent_names, startable
 from acphold.cli.starts import Start, known_start
@@ -24,11 +24,11 @@ from acphold.journal.location import is_same_folder
 
 async def meant(journal: str | None, session_id: str | None, cwd: str) -> SessionRow | None:
     """The session with this id, or else the newest of the folder; None where that has none yet."""
-    if not exists(journal):
-        if session_id:
-            raise UnknownSessionError(session_id)
-        return None
-    async with opened(journal) as found:
+    async with opened_if_any(journal) as found:
+        if found is None:
+            if session_id:
+                raise UnknownSessionError(session_id)
+            return None
         if session_id:
             return await named(found, session_id, "goes on")
         newest = await found.page(ListFilter(cwd=cwd), None, 1)

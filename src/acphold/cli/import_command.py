@@ -26,7 +26,7 @@ from acphold.cli.command_line import (
 )
 from acphold.cli.import_tally import Tally
 from acphold.cli.index_beside import Indexing
-from acphold.cli.journals import exists, opened, path_of, unread_remark
+from acphold.cli.journals import opened, opened_if_any, path_of, unread_remark
 from acphold.cli.terminal_text import counted, visible, visible_json
 from acphold.errors import TranscriptError
 from acphold.imports import (
@@ -162,7 +162,7 @@ def import_conversations(
             try:
                 asyncio.run(run.real(path_of(journal), as_json=as_json, watch=watch))
             except KeyboardInterrupt:
-                if not watch and exists(journal):
+                if not watch:
                     asyncio.run(run.say_what_is_left(path_of(journal)))
                 raise
     return Exit.OK
@@ -248,12 +248,14 @@ class _Run:
         done = sum(
             tally.outcomes[word] for tally in self._tallies.values() for word in ("new", "grown")
         )
-        async with opened(location) as journal:
-            left = await unread_remark(
-                journal,
-                "the next `acphold search` goes on reading in the background, `acphold import` at "
-                "once",
-            )
+        async with opened_if_any(location) as journal:
+            left = ""
+            if journal is not None:
+                left = await unread_remark(
+                    journal,
+                    "the next `acphold search` goes on reading in the background, `acphold import` "
+                    "at once",
+                )
         kept = f"What was read is kept: {counted(done, 'conversation')}" if done else ""
         left = left or "There may be more; `acphold import` goes on with them"
         print(f"\nInterrupted. {kept or 'What was read is kept'}. {left}.", file=sys.stderr)
@@ -305,8 +307,7 @@ class _Run:
 
     async def dry(self, location: str) -> None:
         """Count what `real` would take in."""
-        journal = open_journal(location, create=False) if exists(location) else None
-        try:
+        async with opened_if_any(location) as journal:
             intake = Intake(journal, self._selection) if journal else None
             for name, tally in self._tallies.items():
                 for source in self._sources(reader(name)):
@@ -315,9 +316,6 @@ class _Run:
                         if outcome == "new":
                             outcome = forecast(source, reader(name), self._selection)
                         count(Taken(outcome))
-        finally:
-            if journal:
-                await journal.aclose()
 
     def _sources(self, reading: Reader) -> list[Source]:
         """Those asked for."""

@@ -11,7 +11,6 @@ import msgspec
 
 from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_journal
 from acphold.cli.inbox_items import LOOK_SECONDS, NOTHING, Item, Source, item_of
-from acphold.cli.journals import exists
 from acphold.cli.servers import add_server, server_of
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import (
@@ -22,6 +21,7 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
+from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
 
@@ -92,17 +92,17 @@ def inbox(
     if history and follow:
         raise UsageError("--history and --follow: decisions are not followed")
     source = Source(server_of(server, ca, journal), journal)
-    if source.server is None and not exists(journal):
-        print(NOTHING, file=sys.stderr)
-        return Exit.OK
-    if history:
-        asyncio.run(_history(source, limit, as_json=as_json))
-    elif as_json or only_lists or not on_terminal():
-        asyncio.run(_printed(source, follow=follow, as_json=as_json))
-    else:
-        from acphold.cli.inbox_answers import answer_all  # late: it brings the screen
+    try:
+        if history:
+            asyncio.run(_history(source, limit, as_json=as_json))
+        elif as_json or only_lists or not on_terminal():
+            asyncio.run(_printed(source, follow=follow, as_json=as_json))
+        else:
+            from acphold.cli.inbox_answers import answer_all  # late: it brings the screen
 
-        return asyncio.run(answer_all(source, follow=follow))
+            return asyncio.run(answer_all(source, follow=follow))
+    except NoJournalError:
+        print(NOTHING, file=sys.stderr)
     return Exit.OK
 
 

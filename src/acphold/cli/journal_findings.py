@@ -9,7 +9,7 @@ import stat
 from pathlib import Path
 
 from acphold.cli.findings import Finding
-from acphold.cli.journals import exists, file_of, opened, path_of, sessions, unread_remark
+from acphold.cli.journals import file_of, opened, path_of, sessions, unread_remark
 from acphold.cli.terminal_text import counted, folder, local, on_one_line, size
 from acphold.errors import (
     AcpholdError,
@@ -20,6 +20,7 @@ from acphold.errors import (
 )
 from acphold.journal import Journal, ListFilter, history
 from acphold.journal.in_file import InFile, Repaired
+from acphold.journal.location import scheme_of
 
 LITTLE_SPACE = 64 << 20
 """Bytes free on the journal's disk below which it is time to make room."""
@@ -37,13 +38,11 @@ WORTH_NAMING = 1 << 20
 def checked_journal(location: str | None) -> list[Finding]:
     """Where it is, what is in it, and whether it is whole and private."""
     try:
-        if not exists(location):
-            place = Path(path_of(location))
-            none = Finding(f"none yet at {folder(str(place))}; the first session makes it")
-            return [none, *_room(place)]
         inside, path = asyncio.run(_looked_inside(location))
     except NoJournalError as none:
-        return [Finding(str(none))]
+        finding = Finding(f"none yet at {folder(none.place)}; the first session makes it")
+        is_file = scheme_of(path_of(location)) is None
+        return [finding, *(_room(Path(none.place)) if is_file else ())]
     except AcpholdError as error:
         return [_problem(error)]
     if path is None:
@@ -199,9 +198,9 @@ def repaired_journal(location: str | None) -> list[Finding]:
             return done
 
     try:
-        if not exists(location):
-            return [Finding("there is no journal yet, and nothing to repair")]
         done = asyncio.run(repaired())
+    except NoJournalError:
+        return [Finding("there is no journal yet, and nothing to repair")]
     except AcpholdError as error:
         return [_problem(error)]
     wrong = ", ".join(map(on_one_line, done.miscounted))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator, Iterable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 
 from acphold.cli.command_line import UsageError
 from acphold.cli.terminal_text import counted
-from acphold.errors import JournalUnavailableError, UnknownSessionError
+from acphold.errors import JournalUnavailableError, NoJournalError, UnknownSessionError
 from acphold.history import Entry
 from acphold.journal import (
     Free,
@@ -41,13 +41,13 @@ def path_of(journal: str | None) -> str:
 
 
 def exists(journal: str | None) -> bool:
-    """Whether there is a journal to read, so that looking does not make one."""
+    """Whether there may be a journal to read; of a database only who opens it knows."""
     return stores.exists(journal)
 
 
 @asynccontextmanager
 async def opened(journal: str | None) -> AsyncIterator[Journal]:
-    """The journal for the block; JournalUnavailableError when there is none yet."""
+    """The journal for the block; NoJournalError when there is none yet, and none is made."""
 
     async def read_transcript(path: str, session_id: str) -> None:
         from acphold.imports import read_beside  # late: next to nobody needs one
@@ -56,9 +56,22 @@ async def opened(journal: str | None) -> AsyncIterator[Journal]:
 
     found = open_journal(path_of(journal), create=False, read_transcript=read_transcript)
     try:
+        if found.file is None:  # its store has not looked yet
+            await found.cursor_secret()
         yield found
     finally:
         await found.aclose()
+
+
+@asynccontextmanager
+async def opened_if_any(journal: str | None) -> AsyncIterator[Journal | None]:
+    """The same; None when there is none yet."""
+    async with AsyncExitStack() as stack:
+        try:
+            found = await stack.enter_async_context(opened(journal))
+        except NoJournalError:
+            found = None
+        yield found
 
 
 def file_of(journal: Journal, wanted: str, instead: str) -> InFile:

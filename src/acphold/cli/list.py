@@ -28,7 +28,7 @@ from acphold.cli.command_line import (
     add_journal,
 )
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.journals import exists, opened, pages, path_of, rows_of
+from acphold.cli.journals import opened, pages, rows_of
 from acphold.cli.servers import FarServer, add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
@@ -44,6 +44,7 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
+from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow, Sessions
 from acphold.presentation.json_facts import session_json
@@ -195,13 +196,13 @@ def list_sessions(
     show = partial(_print_json if as_json else _print_table, journal, wanted, limit)
     if (there := server_of(server, ca, journal)) is not None:
         show = partial(_print_far, there, agent or "", wanted, limit, as_json=as_json)
-    elif not exists(journal):
-        print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
-        return Exit.OK
-    if follow:
-        asyncio.run(_follow(there, journal, wanted, limit, show, as_json=as_json))
-    else:
-        asyncio.run(show())
+    try:
+        if follow:
+            asyncio.run(_follow(there, journal, wanted, limit, show, as_json=as_json))
+        else:
+            asyncio.run(show())
+    except NoJournalError as none:
+        print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
     return Exit.OK
 
 

@@ -12,7 +12,7 @@ import msgspec
 
 from acphold.cli import recall
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
-from acphold.cli.journals import exists, opened, path_of
+from acphold.cli.journals import opened_if_any, path_of
 from acphold.errors import AcpholdError
 from acphold.journal import Journal
 from acphold.processes.own_program import own_command
@@ -112,9 +112,9 @@ def made_server(journal: str, cwd: str | None) -> Server[Any]:
                 if (tool := TOOLS.get(params.name)) is None:
                     raise UsageError(f"no tool {params.name!r}; there are {', '.join(TOOLS)}")
                 request = msgspec.convert(params.arguments or {}, tool.request)
-                if not exists(journal):
-                    raise UsageError("there are no sessions yet")
-                async with opened(journal) as found:
+                async with opened_if_any(journal) as found:
+                    if found is None:
+                        raise UsageError("there are no sessions yet")
                     text = await tool.answer(found, request, cwd)
             failed = False
         except (UsageError, AcpholdError, msgspec.ValidationError) as error:

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from acphold.cli.chat import go_on
 from acphold.cli.command_line import Exit, Parser, UsageError, add_cwd, add_journal
-from acphold.cli.journals import exists, opened
+from acphold.cli.journals import opened_if_any
 from acphold.cli.places import named
 from acphold.cli.screen_session import add_look
 from acphold.cli.servers import add_server, server_of
@@ -74,9 +74,9 @@ def resume(
 
 async def _meant(journal: str | None, word: str) -> str | None:
     """The session whose id this word is, or begins; None when it is none."""
-    if not exists(journal):
-        return None
-    async with opened(journal) as kept:
+    async with opened_if_any(journal) as kept:
+        if kept is None:
+            return None
         with suppress(UnknownSessionError, AmbiguousIdError, JournalError):
             return (await named(kept, word)).session_id
     return None

@@ -20,7 +20,7 @@ from acphold.cli.command_line import (
     add_journal,
 )
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.journals import exists, opened, path_of, searched
+from acphold.cli.journals import opened, searched
 from acphold.cli.list import BEGIN, LEAST_TITLE, far_short_id, short_id
 from acphold.cli.servers import FarServer, add_server, server_of
 from acphold.cli.settings import agent_keys, agent_name
@@ -36,6 +36,7 @@ from acphold.cli.terminal_text import (
     visible,
     visible_json,
 )
+from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
 from acphold.journal import Part, SearchHit, Sought
 from acphold.journal.hits import terms
@@ -136,10 +137,10 @@ def search(
     if (there := server_of(server, ca, journal)) is not None:
         asyncio.run(_search_far(there, agent or "", sought, as_json=as_json))
         return Exit.OK
-    if not exists(journal):
-        print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
-        return Exit.OK
-    asyncio.run(_search(journal, sought, as_json=as_json))
+    try:
+        asyncio.run(_search(journal, sought, as_json=as_json))
+    except NoJournalError as none:
+        print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
     return Exit.OK
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from acphold.cli.command_line import UsageError
-from acphold.cli.journals import entries, exists, opened, pages, rows_of, searched
+from acphold.cli.journals import entries, opened_if_any, pages, rows_of, searched
 from acphold.cli.settings import agent_name
 from acphold.cli.terminal_text import folder, on_one_line, short_age
 from acphold.history import Entry
@@ -40,12 +40,12 @@ async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> 
 
     Raises UsageError where there is no session yet.
     """
-    if not exists(journal):
-        raise UsageError(
-            "there is no session yet: `acphold import` takes in what agents keep on disk, and "
-            "`acphold chat AGENT` begins one"
-        )
-    async with opened(journal) as kept:
+    async with opened_if_any(journal) as kept:
+        if kept is None:
+            raise UsageError(
+                "there is no session yet: `acphold import` takes in what agents keep on disk, and "
+                "`acphold chat AGENT` begins one"
+            )
         return await Picker(_Sessions(kept, await live_sessions()), words=words, acts=acts).run()
 
 

@@ -6,9 +6,10 @@ import asyncio
 import json as json_text
 
 from acphold.cli.command_line import Exit, Parser, UsageError, a_name, add_journal
-from acphold.cli.journals import exists, opened
+from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.places import named
 from acphold.cli.terminal_text import visible
+from acphold.errors import NoJournalError
 from acphold.history.times import now_ms
 from acphold.journal.access import Deed, Share
 
@@ -76,9 +77,11 @@ async def _share(location: str | None, given: str, user: str, *, prompts: bool, 
 
 
 async def _list(location: str | None, given: str | None, *, json: bool) -> int:
-    if given is None and not exists(location):
-        return Exit.OK
-    async with opened(location) as journal:
+    async with opened_if_any(location) as journal:
+        if journal is None:
+            if given is None:
+                return Exit.OK
+            raise NoJournalError(path_of(location))
         only = None if given is None else (await named(journal, given, "shows it")).session_id
         shares = [it for it in await journal.shares() if only in (None, it.session_id)]
     for each in shares:

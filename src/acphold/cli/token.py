@@ -17,7 +17,7 @@ from acphold.cli.command_line import (
     above_zero,
     add_journal,
 )
-from acphold.cli.journals import exists, opened, path_of
+from acphold.cli.journals import opened, opened_if_any, path_of
 from acphold.cli.terminal_text import age, visible
 from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acphold.history.times import now_ms
@@ -203,8 +203,8 @@ def _deed(deed: str, token: AccessToken) -> Deed:
 
 async def _audit(location: str | None, since: float | None, *, json: bool) -> int:
     deeds: list[Deed] = []
-    if exists(location):
-        async with opened(location) as journal:
+    async with opened_if_any(location) as journal:
+        if journal is not None:
             deeds = await journal.deeds(int((since or 0) * 1000), MOST_DEEDS)
     for each in deeds:
         when = iso_time(each.at)
@@ -229,8 +229,8 @@ async def _audit(location: str | None, since: float | None, *, json: bool) -> in
 
 async def _list(location: str | None, *, json: bool) -> int:
     tokens: list[AccessToken] = []
-    if exists(location):
-        async with opened(location) as journal:
+    async with opened_if_any(location) as journal:
+        if journal is not None:
             tokens = await journal.access_tokens()
     now = now_ms()
     for each in tokens:

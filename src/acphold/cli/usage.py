@@ -12,7 +12,7 @@ from msgspec.structs import astuple, replace
 
 from acphold.cli.command_line import Exit, Parser, a_moment, above_zero, add_cwd, add_journal
 from acphold.cli.index_beside import unread_and_resumed
-from acphold.cli.journals import caught_up, exists, opened, path_of
+from acphold.cli.journals import caught_up, opened
 from acphold.cli.list import BEGIN, GAP, TERMINAL_LIMIT, short_id
 from acphold.cli.settings import agent_keys, agent_name
 from acphold.cli.ssh import add_host
@@ -25,6 +25,7 @@ from acphold.cli.terminal_text import (
     on_one_line,
     visible,
 )
+from acphold.errors import NoJournalError
 from acphold.journal import Sessions
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.presentation.json_facts import usage_json
@@ -96,13 +97,13 @@ def usage(
     what nobody reported.
     """
     assert host is None, "done there"
-    if not exists(journal):
-        print(visible(f"There is no journal yet at {path_of(journal)}. {BEGIN}"), file=sys.stderr)
-        return Exit.OK
     since_ms = max(0, round(since * 1000))
     if limit is None and sys.stdout.isatty() and not as_json:
         limit = TERMINAL_LIMIT
-    asyncio.run(_usage(journal, grouping, agent, cwd, since_ms, limit, as_json=as_json))
+    try:
+        asyncio.run(_usage(journal, grouping, agent, cwd, since_ms, limit, as_json=as_json))
+    except NoJournalError as none:
+        print(visible(f"There is no journal yet at {none.place}. {BEGIN}"), file=sys.stderr)
     return Exit.OK
 
 

@@ -219,10 +219,7 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
     """
     found = version(line)
     if found is None and not create:
-        raise NoJournalError(
-            f"there is no journal in {name}; it is made with the first session, or by "
-            "`acphold import`"
-        )
+        raise NoJournalError(name)
     while found is None or found < VERSION:
         try:
             with line.transaction():

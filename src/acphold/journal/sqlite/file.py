@@ -24,6 +24,7 @@ from acphold.errors import (
     JournalBusyError,
     JournalError,
     JournalUnavailableError,
+    NoJournalError,
     NotAJournalError,
     ReadOnlyJournalError,
 )
@@ -160,10 +161,11 @@ def _inspect(path: str, *, create: bool) -> bool:
         header = raw_bytes.read(path, _HEADER_BYTES)
         size = os.stat(path).st_size
     except FileNotFoundError as error:
-        missing = "it is made with the first session, or by `acphold import`"
-        if create:
-            missing = f"its folder cannot be made; name another ({NAMED_BY})"
-        raise JournalUnavailableError(f"there is no journal at {path}; {missing}") from error
+        if not create:
+            raise NoJournalError(path) from error
+        raise JournalUnavailableError(
+            f"there is no journal at {path}; its folder cannot be made; name another ({NAMED_BY})"
+        ) from error
     except IsADirectoryError as error:
         raise NotAJournalError(f"{path} is a folder; name a file in it ({NAMED_BY})") from error
     except OSError as error:
