@@ -44,6 +44,22 @@ def test_a_fork_is_a_session_beside_the_first_that_says_where_it_came_from(
 
 
 @pytest.mark.usefixtures("two_turns")
+@pytest.mark.parametrize("words", [("fork", "aa"), ("handover", "aa", "--name", "other")])
+def test_a_copy_is_at_work_in_a_folder_that_is_there(
+    acphold: CommandLine, tmp_path: Path, words: tuple[str, ...]
+) -> None:
+    before = listed(acphold)
+    gone = tmp_path / "gone"
+    refused = acphold.run(*words, "--cwd", str(gone))
+    assert refused.code == 2
+    assert f"there is no folder '{gone}' on this machine; make it, or name" in refused.err
+    assert listed(acphold) == before
+    gone.mkdir()
+    assert acphold.run(*words, "--cwd", str(gone)).code == 0
+    assert str(gone) in {row["cwd"] for row in listed(acphold).values()}
+
+
+@pytest.mark.usefixtures("two_turns")
 @pytest.mark.parametrize("words", [("aa@2",), ("aa-1@10",), ("aa", "--at", "7")])
 def test_a_place_takes_the_conversation_up_to_its_turn(
     acphold: CommandLine, words: tuple[str, ...]

@@ -12,6 +12,8 @@ from acphold.errors import NothingSaidError, RemoteError
 from acphold.history import Message
 from acphold.hub.forks import Forked, fork
 from acphold.journal import session_of, state_of
+from acphold.transports.addresses import NODE_TOKEN
+from tests.editor import open_params
 from tests.hub.shared import Shared, said, shared
 
 
@@ -100,6 +102,22 @@ async def test_there_is_no_fork_of_nothing(journal: Path) -> None:
         await house.turn(client, session, "one", "ONE")
         with pytest.raises(NothingSaidError, match="up to entry 1"):
             await forked(house, session, 1)
+
+
+async def test_at_one_of_several_machines_a_fork_is_made_in_a_folder_that_is_there(
+    journal: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        house.unstable = True
+        client, session = await house.opened()
+        await house.turn(client, session, "one", "ONE")
+        monkeypatch.setenv(NODE_TOKEN, "acphold_any")
+        away = open_params(session, tmp_path / "away")
+        refused = await client.refused("session/fork", away)
+        assert "away' on this machine" in str(refused)
+        assert len(await client.sessions()) == 1
+        (tmp_path / "away").mkdir()
+        assert (await client.call("session/fork", away))["sessionId"] != session
 
 
 async def test_an_agent_without_forks_is_handed_the_conversation(journal: Path) -> None:

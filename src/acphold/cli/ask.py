@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from acphold.cli.command_line import (
     add_cwd,
     add_journal,
     add_setup,
+    require_folder,
     seconds_above_zero,
 )
 from acphold.cli.settings import NamedAgent, chosen_agent, startable
@@ -145,5 +145,4 @@ def _refuse_what_makes_no_sense(agent: object, arguments: dict[str, object]) -> 
     if arguments["session"] is not None and arguments["newest"]:
         raise UsageError("--session and --continue each name a session; use one of them")
     cwd = arguments["cwd"]
-    if cwd is not None and not os.path.isdir(str(cwd)):
-        raise UsageError(f"--cwd: there is no folder {cwd!r}")
+    require_folder(None if cwd is None else str(cwd))

@@ -274,6 +274,14 @@ def add_cwd(parser: Parser, which: str = "only sessions of this working director
     )
 
 
+def require_folder(cwd: str | None) -> None:
+    """Refuse a `--cwd` to work in that is not there; UsageError."""
+    if cwd is not None and not os.path.isdir(cwd):
+        raise UsageError(
+            f"--cwd: there is no folder {cwd!r} on this machine; make it, or name one that is there"
+        )
+
+
 def add_setup(parser: Parser) -> None:
     """`--mcp-config`, `--mode` and `--option`; see `acphold.cli.session_setup`."""
     parser.add_argument(

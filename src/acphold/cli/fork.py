@@ -5,7 +5,15 @@ from __future__ import annotations
 import asyncio
 import sys
 
-from acphold.cli.command_line import Exit, Parser, UsageError, above_zero, add_cwd, add_journal
+from acphold.cli.command_line import (
+    Exit,
+    Parser,
+    UsageError,
+    above_zero,
+    add_cwd,
+    add_journal,
+    require_folder,
+)
 from acphold.cli.journals import opened
 from acphold.cli.list import short_id
 from acphold.cli.places import place
@@ -46,11 +54,12 @@ def fork(*, session_id: str | None, at: int | None, cwd: str | None, journal: st
 
     An agent that can fork its own sessions does so when the new one is first opened; any other is
     given the conversation with your next prompt. Files are not changed: they are as the first
-    session left them. With --cwd the copy is at work in another folder, where the first one's is on
-    another machine, say.
+    session left them. With --cwd the copy is at work in another folder of this machine, where the
+    first one's is on another one, say.
 
     In a pipe or a file the id of the new session stands alone; what it has is said on stderr.
     """
+    require_folder(cwd)
     asyncio.run(_fork(journal, session_id, at, cwd))
     return Exit.OK
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from msgspec import Struct, convert
 from msgspec.structs import replace
 
-from acphold.cli.command_line import UsageError
+from acphold.cli.command_line import UsageError, require_folder
 from acphold.cli.journals import is_live, opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.settings import agent_name, agent_names, startable
@@ -127,8 +127,7 @@ def folder_of(row: SessionRow, cwd: str | None) -> str:
             f"the folder of this session is gone: {row.cwd}; --cwd DIR goes on with it in another "
             "one, as --cwd . in this one"
         )
-    if cwd is not None and not os.path.isdir(cwd):
-        raise UsageError(f"--cwd: there is no folder {cwd!r}")
+    require_folder(cwd)
     return row.cwd if cwd is None else cwd
 
 

@@ -14,6 +14,7 @@ from acphold.cli.command_line import (
     add_cwd,
     add_journal,
     add_start_timeout,
+    require_folder,
 )
 from acphold.cli.fork import told
 from acphold.cli.journals import opened
@@ -74,6 +75,7 @@ def handover(
         name = given
     if not chosen.command and name is None:
         raise UsageError("no agent's command behind `--`, as in `acphold handover ID -- CMD`")
+    require_folder(cwd)
     asyncio.run(_hand_over(journal, session_id, name, chosen.command, cwd, start_timeout))
     return Exit.OK
 

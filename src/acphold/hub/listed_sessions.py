@@ -6,6 +6,9 @@ adopted first, because what a person does with it is kept in our journal.
 
 from __future__ import annotations
 
+import asyncio
+import os
+import socket
 from collections.abc import Awaitable, Callable
 
 from acphold.errors import InvalidParamsError
@@ -14,6 +17,7 @@ from acphold.hub.attachment import Client
 from acphold.hub.forks import fork
 from acphold.hub.given_titles import given_title
 from acphold.journal import Journal, RowChange
+from acphold.transports.addresses import is_node
 
 
 class ListedSessions:
@@ -58,8 +62,15 @@ class ListedSessions:
     async def fork(self, session_id: str, setup: Setup, at: int | None) -> str:
         """A new session of its turns up to that with entry `at`, in the folders of `setup`; its id.
 
-        Raises NothingSaidError.
+        Raises NothingSaidError, and InvalidParamsError where the machine is one of several and the
+        folder, in which the new session lives here, is not on it.
         """
+        if is_node() and not await asyncio.to_thread(os.path.isdir, setup.cwd):
+            raise InvalidParamsError(
+                f"cwd: there is no folder {setup.cwd!r} on this machine ({socket.gethostname()}), "
+                "where the copy would live; name one that is there, or make the copy where it is",
+                field="cwd",
+            )
         await self._keep(session_id)
         await self._journal.complete(session_id)
         row = await self._journal.session(session_id)
