@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Sequence
+from contextlib import suppress
 
 from msgspec.json import encode
 
@@ -167,8 +168,12 @@ class Exchange:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self._complete()
         except TimeoutError:
-            if self.connection is not None:
-                self.connection.abort()
+            if self.connection is None:
+                return
+            self.connection.abort()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(FLUSH_SECONDS):
+                    await self._gone()  # else its server takes this for a mistake of ours
 
     async def _more(self, body: bytes) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": True})

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 
 from httptools import HttpParserError
 from uvicorn.config import Config
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIOProtocol
 from uvicorn.server import ServerState
 from websockets.frames import Frame
@@ -98,6 +98,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
         self._expected: Expected = "a head"
         self._head = 0  # bytes of one that is not whole
         self._thrown_away = 0
+        self._unanswered: list[RequestResponseCycle] = []
 
     def data_received(self, data: bytes) -> None:
         self.connection.expect()
@@ -124,7 +125,10 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
         is_old = self.parser.get_http_version() < "1.1"
         if coding is not None and (is_old or coding.lower() != b"chunked"):
             raise HttpParserError("it is ambiguous how long it is")
+        before = self.cycle
         super().on_headers_complete()
+        if self.cycle is not before:  # it is not to become a WebSocket
+            self._unanswered.append(self.cycle)
 
     def on_message_complete(self) -> None:
         self._expected = "another head"
@@ -141,8 +145,16 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
         return True
 
     def on_response_complete(self) -> None:
+        self._unanswered.pop(0)
         self.connection.let_go()
         super().on_response_complete()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        for cycle in self._unanswered:  # uvicorn tells it to the last one alone
+            cycle.disconnected = True
+            cycle.message_event.set()
+        self._unanswered.clear()
 
     def handle_websocket_upgrade(self) -> None:
         self.connection.write_more = None
