@@ -354,7 +354,7 @@ def said(text: str, kind: str = "agent_message_chunk") -> bytes:
 
 @asynccontextmanager
 async def shared(
-    journal: Path,
+    journal: Path | str,
     *,
     alerts: Alerts = NO_ALERTS,
     **options: Any,

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from acphold.agents import Call, Updates
 from acphold.errors import AcpholdError, AgentExitedError, RemoteError
+from acphold.journal.postgresql.answers import Answer
+from acphold.journal.postgresql.pipelines import Pipelines, Rows, Value
 from tests.editor import open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, shared
+from tests.postgresql import Databases
 
 
 def prompts(house: Shared) -> list[str]:
@@ -45,6 +49,31 @@ async def test_an_agent_that_is_deaf_to_a_cancellation_never_sees_a_second_promp
         await house.agent.end(session)
         assert await second == {"stopReason": "end_turn"}
         assert client.text() == "of the second turn"
+
+
+async def test_in_a_database_a_prompt_is_committed_before_it_is_sent_and_nothing_is_asked_beside(
+    databases: Databases, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    ask = Pipelines.ask
+
+    def noted(self: Pipelines, statement: str, values: Sequence[Value]) -> Answer[Rows | None]:
+        asked.append(statement)
+        return ask(self, statement, values)
+
+    with databases.new() as url:
+        async with shared(url) as house:
+            client, session = await house.opened()
+            for text in ("first", "second"):
+                turn = await house.begun(client, session, text)
+                kept = await house.entries(session, "prompt")
+                assert kept[-1][0]["text"] == text
+                await house.agent.end(session)
+                await turn
+                monkeypatch.setattr(Pipelines, "ask", noted)
+    prompt, end = asked
+    assert "INSERT INTO acphold.segments" in prompt
+    assert "INSERT INTO acphold.segments" in end
 
 
 async def test_an_agent_that_stays_deaf_is_started_anew_before_the_next_prompt(

@@ -449,6 +449,11 @@ class Session:
             raise lost
 
     @property
+    def is_far(self) -> bool:
+        """Whether a look at the journal takes as long as a commit: it is in a database."""
+        return self._journal.file is None
+
+    @property
     def lease(self) -> Lease:
         """That under which it is written."""
         return self._lease

@@ -11,6 +11,8 @@ A prompt is committed before anything that takes time, so that a crash cannot lo
     is ready for it                      while the agent thinks; what that answers is looked at
                                          behind the commit, for an answer is taken in the order of
                                          the wire, and `Session.hold` puts the prompt before it
+    is one of a program, and the         before it is sent: a commit looks whether the session is
+    journal is a database                ours, and takes no longer than that look alone
     has to be started, or to open the    before that begins
     session again, or ended meanwhile
     is at work while it is sent (one     before it is sent if it has blocked; else at the end of
@@ -237,11 +239,18 @@ class Turns:
                 turn.at_agent = None
                 raise
 
-        if turn.may_come_again and not turn.is_recorded:
+        if self._is_recorded_first(turn):
             await self._record(turn, send)  # looks at the lease, too
         else:
             await self._session.verify()
             send()
+
+    def _is_recorded_first(self, turn: Turn) -> bool:
+        """Whether a prompt for which the agent is ready is committed before it is sent."""
+        if turn.is_recorded:
+            return False
+        is_of_a_program = not self._side.agent.reads_journal
+        return turn.may_come_again or (is_of_a_program and self._session.is_far)
 
     async def _record(self, turn: Turn, first: Callable[[], None] | None = None) -> None:
         """Commit the prompt, do what is `first` then, and show it to the other clients."""
