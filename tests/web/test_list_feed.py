@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from itertools import count
@@ -18,12 +19,14 @@ from msgspec.structs import replace
 import acphold
 from acphold.history.times import now_ms
 from acphold.journal import NewSession, RowChange
+from acphold.journal.access import new_token
 from acphold.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
 from acphold.server.neighbours import LiveSession, Process
 from acphold.server.principals import THIS_USER
 from acphold.server.service import Service
 from acphold.transports.memory import memory_pair
+from acphold.web import list_feed
 from tests.hub.shared import PERMISSION, InMemory, Person, PuppetAgent
 from tests.web.conftest import Served
 from tests.web.in_process import Site, site
@@ -289,6 +292,39 @@ async def test_what_a_token_of_one_session_is_told_has_nothing_of_how_much_goes_
         async with watching(web, token, last_event_id=at_first) as again:
             event, told = await again.next()
             assert (event, told["sessions"][0]["title"]) == ("snapshot", "Shown")
+
+
+async def test_what_is_gone_before_somebody_has_their_list_is_gone_from_it(
+    web: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("acphold.web.list_feed.NEWEST", 1)
+    is_read, may_go_on = threading.Event(), threading.Event()
+    before = list_feed._rows_of
+
+    async def slow(*given: Any) -> Any:
+        rows = await before(*given)
+        is_read.set()
+        while not may_go_on.is_set():  # noqa: ASYNC110 - in the loop of another thread
+            await asyncio.sleep(0.01)
+        return rows
+
+    monkeypatch.setattr("acphold.web.list_feed._rows_of", slow)
+    for session_id, tenant in (("hers", "alice"), ("newer", "bob")):
+        lease = await web.journal.create(NewSession(session_id, "scripted", "/w", tenant=tenant))
+        await web.journal.change(lease, RowChange(prompted=True))
+        await web.journal.release(lease)
+    text, kept = new_token("test", ("watch",), now_ms(), tenant="alice")
+    await web.journal.keep_access_token(kept)
+    async with watching(web) as other, watching(web, text) as watcher:
+        await other.next()
+        await asyncio.to_thread(is_read.wait, 30)
+        await web.journal.delete("hers")
+        while (await other.next())[1] != {"gone": "hers"}:
+            pass
+        may_go_on.set()
+        event, told = await watcher.next()
+        assert (event, [row["sessionId"] for row in told["sessions"]]) == ("snapshot", ["hers"])
+        assert (await watcher.next())[1] == {"gone": "hers"}
 
 
 async def test_what_goes_on_elsewhere_keeps_back_no_sign_of_life(

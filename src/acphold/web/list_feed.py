@@ -72,13 +72,12 @@ class Row(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A change as it is sent to who may see all, the session that it is about as it was before and
-    as it is, and what it says. None for what is not known, or is not there."""
+    """A change as it is sent to who may see all, the session that it is about as it is now, None
+    where it is gone, and what it says."""
 
     session_id: str
     event: bytes
     said: str
-    before: SessionRow | None
     now: SessionRow | None
 
 
@@ -97,7 +96,6 @@ class ListFeed:
         self._following: asyncio.Task[None] | None = None
         self._era = ""  # "" while nothing is known
         self._rows: dict[str, Row] = {}
-        self._known: dict[str, SessionRow] = {}  # for whom is there what is not among them
         self._told: deque[Told] = deque(maxlen=KEPT)
         self._number = 0
         self._news = asyncio.Event()
@@ -158,6 +156,7 @@ class ListFeed:
         loop = asyncio.get_running_loop()
         era, _, number = position.partition(".")
         at = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
+        theirs = set[str]()  # what somebody was told of who does not see all
         silent_until = loop.time() + HEARTBEAT_SECONDS
         while True:
             said = b""
@@ -165,15 +164,19 @@ class ListFeed:
             before_all = self._number - len(self._told)
             if self._era and not (era == self._era and before_all <= at <= self._number):
                 era, at = self._era, self._number
-                said = await self._snapshot(who)
+                rows = await self._seen_by(who)
+                theirs = {row.found.session_id for row in rows}
+                position = self._position if who.sees_all else era
+                listed = ",".join(row.json for row in rows)
+                said = _event("snapshot", position, f'{{"sessions":[{listed}]}}')
             elif self._era and at < self._number:
                 due = islice(self._told, at - before_all, None)
                 at = self._number
                 if who.sees_all:
                     said = b"".join(it.event for it in due)
                 else:
-                    theirs = [told for it in due if (told := _told_to(who, it)) is not None]
-                    said = b"".join(_event("change", era, it) for it in theirs)
+                    changes = [_told_to(who, theirs, it) for it in due]
+                    said = b"".join(_event("change", era, it) for it in changes if it)
             if said:
                 yield said
                 silent_until = loop.time() + HEARTBEAT_SECONDS
@@ -184,19 +187,15 @@ class ListFeed:
                 yield b":\n\n"
                 silent_until = loop.time() + HEARTBEAT_SECONDS
 
-    async def _snapshot(self, who: Principal) -> bytes:
-        position = self._position if who.sees_all else self._era
+    async def _seen_by(self, who: Principal) -> list[Row]:
+        """What there is for somebody, the newest first."""
         rows: Iterable[Row] = self._rows.values()
         if not who.sees_all:
             # Of the newest of all there may be few that they see.
-            theirs = {it.found.session_id: it for it in rows if who.scopes_in(it.found)}
+            newest = {it.found.session_id: it for it in rows if who.scopes_in(it.found)}
             older = await self._reader.ask(lambda journal: _rows_of(journal, who))
-            rows = {**{it.found.session_id: it for it in older}, **theirs}.values()
-            self._remember(it.found for it in older)
-        listed = sorted(rows, key=lambda row: -row.found.updated_at)
-        return _event(
-            "snapshot", position, f'{{"sessions":[{",".join(row.json for row in listed)}]}}'
-        )
+            rows = {**{it.found.session_id: it for it in older}, **newest}.values()
+        return sorted(rows, key=lambda row: -row.found.updated_at)
 
     @property
     def _position(self) -> str:
@@ -221,7 +220,7 @@ class ListFeed:
         if not self._watchers and self._following is not None:
             self._following.cancel()
             self._following = None
-            self._era, self._rows, self._known = "", {}, {}
+            self._era, self._rows = "", {}
             self._told.clear()
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -242,7 +241,6 @@ class ListFeed:
 
     def _begin(self, rows: dict[str, Row]) -> None:
         self._era, self._number, self._rows = secrets.token_hex(6), 0, rows
-        self._known = {}
         self._told.clear()
         self._wake()
 
@@ -254,26 +252,17 @@ class ListFeed:
         self._rows |= rows
         for session_id in (*away, *gone):
             self._rows.pop(session_id, None)
-        self._remember(rows[session_id].found for session_id in away)
         if len(self._rows) > 2 * NEWEST:
             newest = sorted(self._rows.items(), key=lambda it: -it[1].found.updated_at)
-            self._remember(row.found for _, row in newest)
             self._rows = {
                 id_: row for n, (id_, row) in enumerate(newest) if n < NEWEST or row.is_live
             }
         self._wake()
 
-    def _remember(self, found: Iterable[SessionRow]) -> None:
-        """So that those for whom they are there are told when they are so no longer; what is
-        nobody's in particular is there for who sees all."""
-        self._known |= {row.session_id: row for row in found if row.tenant or row.shared_with}
-
     def _note(self, session_id: str, said: str, now: SessionRow | None) -> None:
         self._number += 1
-        known = self._rows.get(session_id)
-        before = self._known.pop(session_id, None) if known is None else known.found
         event = _event("change", self._position, said)
-        self._told.append(Told(session_id, event, said, before, now))
+        self._told.append(Told(session_id, event, said, now))
 
     def _wake(self) -> None:
         self._news.set()
@@ -285,14 +274,16 @@ def _row(row: SessionRow, news: Snapshot | Changed) -> Row:
     return Row(row, row.session_id in news.live, told)
 
 
-def _told_to(who: Principal, told: Told) -> str | None:
-    """What a change says to somebody who does not see all: what is theirs no longer is gone."""
+def _told_to(who: Principal, theirs: set[str], told: Told) -> str:
+    """What a change says to somebody who does not see all, "" for nothing: of `theirs`, which they
+    were told of, what is so no longer is gone."""
     if told.now is not None and who.scopes_in(told.now):
+        theirs.add(told.session_id)
         return told.said
-    was_theirs = who.session_id == told.session_id
-    if told.before is not None:
-        was_theirs = bool(who.scopes_in(told.before))
-    return _gone(told.session_id) if was_theirs else None
+    if told.session_id in theirs:
+        theirs.discard(told.session_id)
+        return _gone(told.session_id)
+    return ""
 
 
 def _gone(session_id: str) -> str:

@@ -4,5 +4,6 @@ export { Decisions } from "./view/decisions.js";
 export { Find } from "./view/find.js";
 export { FormView, PageView } from "./view/form.js";
 export { NewSession } from "./view/new_session.js";
+export { Notices } from "./view/notices.js";
 export { pairWith, SignIn } from "./view/sign_in.js";
 export { Usage } from "./view/usage.js";

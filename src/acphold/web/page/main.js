@@ -1,7 +1,7 @@
 // The page of `acphold serve`: pairs this device where its address has a code, then connects.
 import { render } from "preact";
 import { Desk } from "./model/desk.js";
-import { attend } from "./model/notices.js";
+import { attend } from "./model/attendance.js";
 import { App } from "./view/app.js";
 import { html } from "./view/html.js";
 import { codeIn, place } from "./view/places.js";

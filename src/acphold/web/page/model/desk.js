@@ -8,6 +8,9 @@ import { Session } from "./session.js";
 
 /** @typedef {import("../wire/pages.js").Row} Row */
 
+/** When the inbox is read again that could not be read. */
+const AGAIN_MS = 2000;
+
 /**
  * @typedef {object} Waiting  an open question as the inbox has it: see `web.inbox`
  * @property {string} id
@@ -39,7 +42,10 @@ export class Desk {
     told: (method, params) => this.#told(method, params),
     asked: (id, method, params) => this.#asked(id, method, params),
     came: () => this.#came(),
-    left: () => this.#sessions.forEach((session) => session.detach()),
+    left: () => {
+      this.feed.stop();  // it may be as dead, and would say so late
+      this.#sessions.forEach((session) => session.detach());
+    },
   });
 
   feed = new Feed({
@@ -68,7 +74,7 @@ export class Desk {
     this.server.start();
     this.feed.start();
     document.addEventListener("visibilitychange", () => {
-      if (document.visibilityState === "hidden") this.feed.stop();
+      if (document.hidden) this.feed.stop();
       else this.feed.start();
     });
     addEventListener("online", () => this.feed.start());
@@ -114,8 +120,12 @@ export class Desk {
     try {
       while (this.#isStale) {
         this.#isStale = false;
-        const told = await read("/inbox").catch(() => null);
-        if (!told) return;
+        // What was kept here is for who is offline: it has none of what is asked now.
+        const told = await read("/inbox", {}, { cache: this.server.isHere ? "no-store" : "default" }).catch(() => null);
+        if (!told) {
+          if (this.server.isHere) setTimeout(() => this.readInbox(), AGAIN_MS);  // else it is read when it is
+          return;
+        }
         this.inbox.value = told.questions;
         // What is answered here is asked of this page, so it has to be there.
         for (const each of this.inbox.value) void this.#attend(each.sessionId, each.cwd);

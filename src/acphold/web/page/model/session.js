@@ -177,7 +177,7 @@ export class Session {
       this.#flush();
     };
     // A page that nobody sees has no frames; and where a frame takes long, there are fewer of them.
-    const pause = document.visibilityState === "hidden" ? 200 : Math.min(250, 3 * this.#frameMs);
+    const pause = document.hidden ? 200 : Math.min(250, 3 * this.#frameMs);
     if (pause > 24) setTimeout(flush, pause);
     else requestAnimationFrame(flush);
   }

@@ -5,7 +5,7 @@ import { called, counted } from "../model/text.js";
 import { ago } from "../model/times.js";
 import { html } from "./html.js";
 import { Inbox } from "./inbox.js";
-import { Notices } from "./notices.js";
+import { Later } from "./later.js";
 import { sessionPlace } from "./places.js";
 import { byProject, RowView, standing } from "./rows.js";
 
@@ -43,7 +43,7 @@ export function Home({ desk, current, isAll }) {
       ${desk.isListed.value && rows.length === 0 && html`<p class="empty">No session yet. <a href="#/new">Begin one</a>, or start an agent in your editor.</p>`}
       <p class="foot"><a href="#/decisions">Decided</a> · <a href="/page/licences.txt">Licences</a></p>
       ${!desk.isListed.value && html`<p class="empty aside">Reading the sessions…</p>`}
-      <${Notices} />
+      ${isAll && html`<${Later} name="Notices" />`}
     </div>
   <//>`;
 }

@@ -15,7 +15,7 @@ import { codeIn, go, sessionPlace } from "./places.js";
   "./long.js": { Long },
 };
 
-/** @param {{name: "Decisions" | "Find" | "FormView" | "NewSession" | "PageView" | "SignIn" | "Usage", [prop: string]: any}} props */
+/** @param {{name: "Decisions" | "Find" | "FormView" | "NewSession" | "Notices" | "PageView" | "SignIn" | "Usage", [prop: string]: any}} props */
 export function Later({ name, ...props }) {
   const [views, setViews] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");

@@ -1,6 +1,6 @@
 // Whether this device is told of what waits, and what is in the way of it.
 import { useEffect, useState } from "preact/hooks";
-import { look, standing, turnOff, turnOn } from "../model/notices.js";
+import { look, turnOff, turnOn } from "../model/notices.js";
 import { html } from "./html.js";
 
 /** @type {Record<string, string>} */
@@ -14,15 +14,15 @@ const WHY_NOT = {
 export function Notices() {
   const [problem, setProblem] = useState("");
   const [isBusy, setBusy] = useState(false);
-  useEffect(() => void look().catch(() => {}), []);
-  const state = standing.value;
-  if (state === "unknown") return null;
+  const [state, setState] = useState("");
+  useEffect(() => void look().then(setState, () => {}), []);
+  if (!state) return null;
   if (WHY_NOT[state]) return html`<p class="notices aside">${WHY_NOT[state]}</p>`;
   const change = async () => {
     setBusy(true);
     setProblem("");
     try {
-      await (state === "on" ? turnOff() : turnOn());
+      setState(await (state === "on" ? turnOff() : turnOn()));
     } catch (error) {
       setProblem(`Notices could not be turned ${state === "on" ? "off" : "on"}: ${/** @type {Error} */ (error).message}`);
     }

@@ -5,6 +5,7 @@
 // its tabs together.
 
 const SILENT_MS = 40_000;
+/** Between two beginnings at least: what was cut off late is read on at once. */
 const AGAIN_MS = 2000;
 
 /**
@@ -25,17 +26,18 @@ export class Feed {
     this.#listener = listener;
   }
 
-  /** Read on, where it is not read. */
+  /** Read on, where it is not read and somebody looks. */
   start() {
     clearTimeout(this.#again);
-    if (this.#reading) return;
+    if (this.#reading || document.hidden) return;
+    const began = performance.now();
     const reading = (this.#reading = new AbortController());
     this.#read(reading)
       .catch(() => {})  // whether the server is there is said by who has the socket
       .finally(() => {
         if (this.#reading !== reading) return;
         this.#reading = null;
-        this.#again = setTimeout(() => this.start(), AGAIN_MS);
+        this.#again = setTimeout(() => this.start(), began + AGAIN_MS - performance.now());
       });
   }
 
@@ -51,6 +53,7 @@ export class Feed {
     try {
       const headers = this.#last ? { "Last-Event-ID": this.#last } : undefined;
       const answer = await fetch("/sessions/feed", { headers, signal: reading.signal });
+      if (answer.status === 401) this.stop();  // until this device is paired: each try is written down there
       if (!answer.ok || !answer.body) return;
       const bytes = answer.body.getReader();
       const decoder = new TextDecoder();

@@ -10,13 +10,13 @@ export class PageError extends Error {
   }
 }
 
-/** @param {string} path @param {Record<string, string | number | undefined>} [query] @param {AbortSignal} [signal] */
-export async function read(path, query = {}, signal) {
+/** @param {string} path @param {Record<string, string | number | undefined>} [query] @param {RequestInit} [how] */
+export async function read(path, query = {}, how) {
   const address = new URL(path, location.origin);
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== "") address.searchParams.set(name, String(value));
   }
-  return told(await readAnswer(await fetch(address, { signal })));
+  return told(await readAnswer(await fetch(address, how)));
 }
 
 /** @param {import("./end.js").Answer} answer */
@@ -79,7 +79,7 @@ export function end(id) {
 }
 
 /** @param {{q: string, in?: string, cursor?: string}} query @param {AbortSignal} [signal] @returns {Promise<{hits: Hit[], nextCursor?: string}>} */
-export const search = (query, signal) => read("/search", query, signal);
+export const search = (query, signal) => read("/search", query, { signal });
 
 /** Exchange a code for a cookie. @param {string} code @param {string} name */
 export async function pair(code, name) {

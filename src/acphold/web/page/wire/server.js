@@ -70,7 +70,7 @@ export class Server {
     this.#connect();
     setInterval(() => this.#look(), PING_MS);
     document.addEventListener("visibilitychange", () => {
-      if (document.visibilityState === "hidden") this.#hiddenAt = Date.now();
+      if (document.hidden) this.#hiddenAt = Date.now();
       else this.#wake();
     });
     for (const sign of ["pageshow", "focus", "online", "resume"]) addEventListener(sign, () => this.#wake());
@@ -183,7 +183,7 @@ export class Server {
 
   /** Somebody looks at the page again, or the network says it is there. */
   #wake() {
-    if (document.visibilityState === "hidden" || this.link.value.state === "stranger") return;
+    if (document.hidden || this.link.value.state === "stranger") return;
     const hidden = this.#hiddenAt;
     this.#hiddenAt = 0;
     const connection = this.#connection;
@@ -208,7 +208,7 @@ export class Server {
   #look() {
     const connection = this.#connection;
     if (!connection || !this.isHere) return;
-    const isHidden = document.visibilityState === "hidden";
+    const isHidden = document.hidden;
     if (isHidden && this.#hiddenAt && Date.now() - this.#hiddenAt > HIDDEN_MS) {
       connection.end();
       clearTimeout(this.#again);  // until somebody looks

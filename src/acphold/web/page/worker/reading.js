@@ -53,7 +53,7 @@ async function read(request, goOn) {
   try {
     answer = await fetch(request);
   } catch (error) {
-    if (known) return known;
+    if (known && request.cache !== "no-store") return known;
     throw error;
   }
   if (answer.status === 401) await inOrder(() => caches.delete(READ));
