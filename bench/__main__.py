@@ -32,6 +32,7 @@ MEASUREMENTS = (
     "sharing",
     "serve",
     "page",
+    "notices",
     "postgresql",
 )
 """Modules of this package, each with a function `figures`, in the order of the table."""

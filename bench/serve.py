@@ -17,7 +17,7 @@ import os
 import selectors
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
@@ -284,11 +284,11 @@ def _each_kept(server: Server) -> float:
 
 
 @contextmanager
-def serving(journal: Path) -> Iterator[Server]:
-    """`acphold serve` in front of the scripted agent."""
+def serving(journal: Path, program: Sequence[str] = ()) -> Iterator[Server]:
+    """`acphold serve` in front of the scripted agent; `program` is what takes the words of it."""
     acphold = os.fspath(Path(sys.executable).parent / "acphold")
     kept = ["--journal", os.fspath(journal)]
-    command = [acphold, "serve", "--json", "--listen", "127.0.0.1:0", *kept]
+    command = [*(program or [acphold]), "serve", "--json", "--listen", "127.0.0.1:0", *kept]
     with _started([*command, "--", *scripted_agent()]) as process:
         assert process.stdout is not None
         told = json.loads(process.stdout.readline())

@@ -383,6 +383,29 @@ async def test_what_was_answered_while_no_server_ran_is_withdrawn_by_the_next_an
         assert (await web.get("/notices", token)).json["isOn"] is True
 
 
+async def test_the_tokens_of_all_browsers_are_read_at_once(
+    tmp_path: Path,
+    live: Live,  # noqa: F811
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "LOOK_SECONDS", 3600.0)
+    async with telling(tmp_path) as (web, _, notices):
+        for _ in range(5):
+            token = await web.new_token(*SCOPES)
+            assert (await web.post("/notices", token, **Browser().json)).status == 200
+        readings = 0
+        read = web.journal.access_tokens
+
+        async def counted() -> Any:
+            nonlocal readings
+            readings += 1
+            return await read()
+
+        monkeypatch.setattr(web.journal, "access_tokens", counted)
+        await notices._look()
+        assert readings == 1
+
+
 @pytest.mark.parametrize("sees", [{"session_id": "s2"}, {"tenant": "rita"}], ids=str)
 async def test_a_browser_is_told_of_what_its_token_sees_until_that_is_revoked(
     tmp_path: Path,

@@ -229,9 +229,14 @@ class Gate:
 
     async def good(self, id_: str) -> AccessToken | None:
         """The token of this id, as it is now; None where it opens nothing any more."""
+        return (await self.good_among([id_])).get(id_)
+
+    async def good_among(self, ids: Iterable[str]) -> dict[str, AccessToken]:
+        """Those of these that open something, by their ids, as they are now."""
         await self._look()
-        token = self._tokens.get(id_)
-        return token if token is not None and token.is_good(now_ms()) else None
+        found = [token for id_ in ids if (token := self._tokens.get(id_)) is not None]
+        now = now_ms()
+        return {token.id: token for token in found if token.is_good(now)}
 
     def connected(self, admitted: Admitted, close: Close) -> object:
         """Note a connection that lasts: `close` is called when its token opens nothing any more,

@@ -264,9 +264,10 @@ class Notices:
         now = self._now()
         self._seen = {each.question.id: self._seen.get(each.question.id, now) for each in found}
         due = [it for it in found if now >= self._seen[it.question.id] + self._hold]
-        for token, browser in self._kept.browsers.items():
-            good = await self._gate.good(token)
-            if good is None:
+        browsers = self._kept.browsers
+        tokens = await self._gate.good_among(browsers)
+        for token, browser in browsers.items():
+            if (good := tokens.get(token)) is None:
                 self._forget(token)
                 continue
             whose = Whose(good.tenant, good.session_id)
