@@ -9,7 +9,8 @@
     ├── RequestCancelledError      the request was cancelled                     -32800
     ├── TooManyRequestsError       more than may wait for its answer
     ├── ConnectionLostError        the other side went away
-    │   └── SilentPeerError        it is there, and does not answer
+    │   ├── SilentPeerError        it is there, and does not answer
+    │   └── EndedPeerError         another process has taken its place
     ├── RemoteRefusalError         a server far away does not let us in
     ├── DeclarationError           an agent's author declared what cannot be
     ├── SettingsError              the settings file cannot be used, or has no such agent
@@ -31,8 +32,9 @@
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
-    ├── OwnerLostError             that process ended while it was needed
-    ├── InterruptedTurnError       that process ended in the turn
+    ├── OwnerLostError             that process, or the way to it, went away while it was needed
+    ├── InterruptedTurnError       that process ended in the turn, or lost the session
+    ├── UnknownOutcomeError        that process cannot be reached any more in the turn
     ├── StoppedError               this process ends before it has answered
     ├── McpError                   an MCP server of the session
     │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
@@ -161,6 +163,10 @@ class ConnectionLostError(AcpholdError):
 
 class SilentPeerError(ConnectionLostError):
     """The other side is there, and takes no connection or does not answer."""
+
+
+class EndedPeerError(ConnectionLostError):
+    """The other side has ended: so says another process that is there now."""
 
 
 class RemoteRefusalError(AcpholdError):
@@ -394,23 +400,34 @@ class UnreachableOwnerError(AcpholdError):
 
 
 class OwnerLostError(AcpholdError):
-    """The process that had the session live ended before it answered."""
+    """The process that has the session live, or the way to it, went away before it answered."""
 
     def __init__(self, method: str) -> None:
         super().__init__(
-            f"{method}: the acphold process that had this session open has ended; the session "
-            "goes on here, so send it again"
+            f"{method}: the acphold process that had this session open went away before it had "
+            "answered, or the way to it; the session goes on, so send it again"
         )
 
 
 class InterruptedTurnError(AcpholdError):
-    """The process that had the session live ended in a turn, which is over with that."""
+    """The process that had the session live ended in a turn, or lost it: the turn is over."""
 
     def __init__(self) -> None:
         super().__init__(
-            "this turn was interrupted: the acphold process that ran its agent has ended. What was "
-            "said until then is kept, and the session goes on: with your next prompt the agent "
-            "gets this turn, too"
+            "this turn was interrupted: the acphold process that ran its agent has ended, or was "
+            "away for so long that another one has the session. What was said until then is kept, "
+            "and the session goes on: with your next prompt the agent gets this turn, too"
+        )
+
+
+class UnknownOutcomeError(AcpholdError):
+    """The process that has the session live cannot be reached any more in a turn."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "what becomes of this prompt is not known here: the acphold process that has the "
+            "session cannot be reached any more. If it lives, it goes on there; load the session "
+            "again before you send this again"
         )
 
 

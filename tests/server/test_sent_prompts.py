@@ -1,4 +1,5 @@
-"""What becomes of a prompt when the process that has its session is killed: run once, or told."""
+"""What becomes of a prompt when the process that has its session is killed: run once, or told; and
+when the line to that is cut: it goes on."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ import pytest
 
 from acphold.history import Entry
 from acphold.journal.stores import open_journal
+from acphold.server.owner_line import OwnerLine
 from tests.editor import Editor, Refused, received, scripted_agent
 from tests.editor import wrapped as program
 from tests.served import Guest, guest
@@ -181,3 +183,65 @@ async def test_a_prompt_whose_request_was_cancelled_is_not_sent_again(journal: P
         await other.prompt(session, {"say": "whole"})
         assert "never" not in other.text()
         assert steps({"say": "never"}) not in await prompts(journal, session)
+
+
+@pytest.fixture
+def lines(monkeypatch: pytest.MonkeyPatch) -> list[OwnerLine]:
+    """The lines to owners, as they are made."""
+    made: list[OwnerLine] = []
+    start = OwnerLine.start
+
+    async def noted(self: OwnerLine, introduction: bytes) -> None:
+        made.append(self)
+        await start(self, introduction)
+
+    monkeypatch.setattr(OwnerLine, "start", noted)
+    return made
+
+
+async def test_a_turn_goes_on_when_the_line_to_its_owner_is_cut(
+    journal: Path, tmp_path: Path, lines: list[OwnerLine]
+) -> None:
+    go = tmp_path / "go"
+    async with sharing(journal) as (other, _, session):
+        turn = other.begin_prompt(session, {"say": "half "}, {"until": str(go)}, {"say": "whole"})
+        await other.until_text("half ")
+        await lines[-1].peer.aclose()
+        go.touch()
+        assert await turn == {"stopReason": "end_turn"}
+        assert other.text().endswith("half whole")
+        assert len(lines) == 2
+        assert len(await prompts(journal, session)) == 2
+
+
+async def test_prompts_that_wait_at_their_owner_run_once_when_the_line_to_it_is_cut(
+    journal: Path, tmp_path: Path, lines: list[OwnerLine]
+) -> None:
+    go = tmp_path / "go"
+    async with sharing(journal) as (other, owner, session):
+        first = owner.begin_prompt(session, {"say": "half "}, {"until": str(go)})
+        await other.until_text("half ")
+        turns = [other.begin_prompt(session, {"say": f"{n} "}) for n in range(3)]
+        await other.refused("no/such", {"sessionId": session})  # they are all there
+        await lines[-1].peer.aclose()
+        await other.refused("no/such", {"sessionId": session})  # and once more
+        go.touch()
+        assert [await turn for turn in (first, *turns)] == [{"stopReason": "end_turn"}] * 4
+        await other.until_text("2 ")
+        assert other.text().endswith("half 0 1 2 ")
+        assert (await prompts(journal, session))[2:] == [steps({"say": f"{n} "}) for n in range(3)]
+        assert not any(f"{n} " in other.text("user_message_chunk") for n in range(3))
+
+
+async def test_a_turn_that_is_cancelled_while_the_line_to_its_owner_is_cut_ends_there(
+    journal: Path, lines: list[OwnerLine]
+) -> None:
+    async with sharing(journal) as (other, owner, session):
+        turn = other.begin_prompt(session, {"say": "half "}, {"until": "cancel"})
+        await other.until_text("half ")
+        await lines[-1].peer.aclose()
+        other.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}
+        await owner.prompt(session, {"say": "next"})  # it waits for the end of the one before
+        ends = [entry.raw for entry in await entries(journal, session) if entry.kind == "turn_end"]
+        assert b"cancelled" in ends[1]

@@ -67,7 +67,7 @@ import sys
 if "serve" in sys.orig_argv:
     from acphold.journal import owners
 
-    owners.RENEW_SECONDS, owners.SILENT_SECONDS = 4.0, 12.0
+    owners.RENEW_SECONDS, owners.LATE_SECONDS, owners.SILENT_SECONDS = 4.0, 5.0, 12.0
 """
 """What each Python of a machine runs at its start: a third of what is in use, and a little more."""
 

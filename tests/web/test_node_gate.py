@@ -9,7 +9,7 @@ import pytest
 
 from acphold.agents.capabilities import LINE, TENANT
 from acphold.cli.command_line import Exit
-from acphold.errors import ConnectionLostError
+from acphold.errors import ConnectionLostError, JournalBusyError
 from acphold.history.times import now_ms
 from acphold.journal.access import NODE, SCOPES, new_token
 from acphold.schema.splice import members
@@ -52,10 +52,26 @@ async def test_a_token_of_nodes_opens_what_is_for_nodes_and_a_persons_all_else(
             assert (await web.get(path, nodes)).status == 403, path
         assert (await web.post("/codes", nodes)).status == 403
         assert (await web.post("/codes", persons, scopes=["node"])).status == 400
-        assert await upgrade(web, "/owners/agent", persons) == 403
-        assert await upgrade(web, "/owners/agent", "wrong") == 401
+        owner = f"/owners/{web.endpoints.mark}/agent"
+        assert await upgrade(web, owner, persons) == 403
+        assert await upgrade(web, owner, "wrong") == 401
         # Nobody has come for that agent: for a node it is not started.
-        assert await upgrade(web, "/owners/agent", nodes) == 404
+        assert await upgrade(web, owner, nodes) == 404
+        # That of a process that was there before.
+        assert await upgrade(web, "/owners/another/agent", nodes) == 410
+
+
+async def test_who_comes_while_no_token_can_be_looked_up_is_told_to_try_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def is_busy() -> None:
+        raise JournalBusyError("another program holds it")
+
+    async with site(tmp_path) as web:
+        token, _ = new_token("a", SCOPES, now_ms())
+        monkeypatch.setattr(web.journal, "access_tokens", is_busy)
+        assert (await web.get("/sessions", token)).status == 503
+        assert await upgrade(web, "/acp", token) == 503
 
 
 def test_a_node_says_whom_it_has_let_in_and_lends_no_files_of_its_own() -> None:

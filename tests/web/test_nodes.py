@@ -108,6 +108,22 @@ async def test_a_turn_of_which_the_machine_is_killed_is_shown_as_far_as_it_went(
         one.served.start_again()
 
 
+@pytest.mark.parametrize("location", ["postgresql"], indirect=True)
+async def test_who_serves_where_a_killed_machine_served_is_not_taken_for_it(
+    tmp_path: Path, nodes: Nodes
+) -> None:
+    async with nodes(tmp_path) as (one, two), two.client() as there, one.client() as here:
+        session = await here.new_session(cwd=tmp_path)
+        await session.prompt("quick: one")
+        far = await there.load_session(session.id, cwd=tmp_path)
+        with two.stopped():
+            await asyncio.to_thread(one.served.start_again)
+            async with one.client() as anew:
+                await anew.new_session(cwd=tmp_path)
+        async with asyncio.timeout(DEADLINE):
+            assert "two" in (await far.prompt("quick: two")).text
+
+
 def text_of(session: acphold.RemoteSession) -> list[str]:
     """What was said in a session, without what tells it apart."""
     return re.findall(r"text='([^']*)'", str(session.state.timeline))

@@ -7,12 +7,14 @@ told here of host and process is for people to read.
     Free      nobody owns it, or who did has ended: it may be acquired
     Here      this process owns it
     At        another process does, which lives; it serves at its addresses
-    Gone      another process did, whose connection to the journal has ended a moment ago
+    Gone      another process did, whose connection to the journal has ended a moment ago, or
+              that has none by which it lives, and has not told in time that it is there
     Silent    another process does, which lives and has told nothing for long: stopped, or blocked
 
-Who is gone has ended, mostly; or its connection alone was lost, and it comes back with another one.
-So its sessions are taken at once where nobody serves at its addresses any more, else when it has
-been silent for long: before that it ends what it does there by itself.
+Who is gone has ended, mostly; or its connection alone was lost, and it comes back with another one,
+or it tells a little late that it is there. So its sessions are taken at once where nobody serves at
+its addresses any more, else when it has been silent for long: before that it ends what it does
+there by itself.
 
 A silent owner is taken over only on behalf of somebody who wants something of the session; it can
 write no more then, for its epoch is old.
@@ -26,6 +28,9 @@ from msgspec import Struct
 
 RENEW_SECONDS: Final = 10.0
 """How often an owner tells that it is there."""
+
+LATE_SECONDS: Final = 1.25 * RENEW_SECONDS
+"""After how long without a word it is late."""
 
 SILENT_SECONDS: Final = 30.0
 """After how long without a word an owner is silent."""

@@ -35,6 +35,7 @@ from acphold.errors import (
     MethodNotFoundError,
     OwnerLostError,
     StoppedError,
+    UnknownOutcomeError,
     UnknownSessionError,
 )
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
@@ -134,6 +135,7 @@ class Connection:
         self._pages = OpenPages()
         self._introduction: Introduction = "awaited"
         self._openings = Openings()
+        self._in_order = asyncio.Lock()
         self._asked_to_open: set[Request] = set()
         self._theirs: set[str] = set()  # of what is not held here; see `_is_theirs`
         self._watched: set[str] = set()
@@ -554,20 +556,32 @@ class Connection:
         self._home(session_id).prompt(request, prompt, is_cancelled=is_cancelled)
 
     async def _prompt_again(self, sent: SentPrompt) -> None:
-        """Its owner has ended before it answered, or lost the session: see `sent_prompts`."""
+        """The line to its owner has gone before it answered, or that has lost the session: see
+        `sent_prompts`."""
         request, session_id = sent.request, sent.session_id
         try:
             if sent.refusal is not None:
                 await self._remote.look_at(session_id)
             elif self._remote.line(session_id) is sent.line:
                 await sent.line.is_over.wait()
-            if not sent.is_cancelled and not sent.has_arrived:
+            if sent.is_cancelled:
+                request.answer(CANCELLED)  # whoever has cancelled does not wait for its owner
+                await self._openings.over(session_id)
+            else:
                 sent.is_cancelled = await self._openings.over(session_id, request)
+                if sent.is_cancelled:
+                    request.answer(CANCELLED)
         finally:
             sent.line.prompts.remove(sent)
-        if sent.is_cancelled:
-            request.answer(CANCELLED)
+        line = self._remote.line(session_id)
+        is_at_owner = line is not None and line.opened[session_id].epoch == sent.epoch
+        if line is not None and is_at_owner and sent.refusal is None:
+            RemoteHome(line, self.peer, session_id, self._prompt_again).go_on(sent)
             return
+        if sent.is_cancelled:
+            return
+        if line is None and not self._hub.holds(session_id):
+            raise UnknownOutcomeError
         # One behind the other: a database answers in any order, and they go on in that of theirs.
         async with sent.line.prompts.looking:
             has_begun = sent.has_arrived or await self._hub.whereabouts.has_prompt(
@@ -593,7 +607,9 @@ class Connection:
         line = None if session_id is None else self._remote.line(session_id)
         if session_id is None or line is None:
             lost = self._sign_in_lost if self._entrance.wants_sign_in else None
-            return LocalHome(self._hub, self, self.peer, session_id, self._shown, lost)
+            return LocalHome(
+                self._hub, self, self.peer, session_id, self._shown, lost, self._in_order
+            )
         return RemoteHome(line, self.peer, session_id, self._prompt_again)
 
     def _at_home(self, ask: AskHome) -> Handler:

@@ -9,6 +9,7 @@ next home; the others are refused with what to do.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Protocol
@@ -16,18 +17,18 @@ from typing import Protocol
 import msgspec
 from msgspec import Struct
 
-from acphold.errors import AUTH_REQUIRED, InterruptedTurnError, RemoteError
+from acphold.errors import AUTH_REQUIRED, InterruptedTurnError, OwnerLostError, RemoteError
 from acphold.hub import Client, Conversation, Hub
 from acphold.hub.prompt_turn import Turn
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
 from acphold.rpc import Peer
 from acphold.rpc.request import Request
-from acphold.schema import AUTHENTICATE, CANCEL, LOGOUT
+from acphold.schema import AUTHENTICATE, CANCEL, LOGOUT, PROMPT, encode
 from acphold.schema.splice import members
 from acphold.server.neighbours import tell_owner
 from acphold.server.owner_line import OwnerLine
-from acphold.server.positions import Sent, sent_in, without_position
+from acphold.server.positions import Sent, sent_in, with_sent, without_position
 from acphold.server.sent_prompts import SentPrompt
 
 SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
@@ -62,7 +63,8 @@ class LocalHome:
     """This process. Without a session, what is asked is asked of the agent itself.
 
     `shown` makes a result fit for the client; `sign_in_lost` is called when the agent wants the
-    person who prompts to sign in, if each connection has to do that by itself.
+    person who prompts to sign in, if each connection has to do that by itself. `in_order` is held
+    while it is looked up what became of a prompt that the client has sent before.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class LocalHome:
         session_id: str | None,
         shown: Callable[[bytes], bytes],
         sign_in_lost: Callable[[], None] | None = None,
+        in_order: asyncio.Lock | None = None,
     ) -> None:
         self._hub = hub
         self._client = client
@@ -80,11 +83,14 @@ class LocalHome:
         self._session_id = session_id
         self._shown = shown
         self._sign_in_lost = sign_in_lost
+        self._in_order = in_order or asyncio.Lock()
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         conversation = self._hub.held(self._session_id or "")
         sent = sent_in(request.params)
         if sent is None or sent.after is None:
+            if sent is not None and conversation.turns.sent(sent.id) is not None:
+                raise OwnerLostError(PROMPT.name)  # sent again, that one came before this one
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif not self._joined(conversation, request, sent):
             again = self._again(conversation, request, prompt, sent, is_cancelled=is_cancelled)
@@ -135,12 +141,15 @@ class LocalHome:
         is_cancelled: bool,
     ) -> None:
         """A prompt that its client has sent before: taken if it never came here, else answered."""
-        ended = await self._hub.whereabouts.end_of_sent(conversation.id, sent.id, sent.after or 0)
-        if self._joined(conversation, request, sent):
-            return
-        if ended is None:
-            self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
-            return
+        async with self._in_order:
+            ended = await self._hub.whereabouts.end_of_sent(
+                conversation.id, sent.id, sent.after or 0
+            )
+            if self._joined(conversation, request, sent):
+                return
+            if ended is None:
+                self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
+                return
         # What was said in the turn is on its way to this client, and comes before its end.
         answer: bytes | Exception = ended.raw
         end = members(ended.raw)
@@ -214,8 +223,8 @@ class _Failed(Struct):
 
 
 class RemoteHome:
-    """Another process. `again` is what becomes of a prompt when that process has gone before it
-    answered."""
+    """Another process. `again` is what becomes of a prompt when the line to that process has gone
+    before it answered."""
 
     def __init__(
         self,
@@ -233,9 +242,28 @@ class RemoteHome:
         if is_cancelled:
             request.answer(CANCELLED)
             return
-        told = self._line.opened[self._session_id].position
+        self._send(request, prompt)
+
+    def go_on(self, before: SentPrompt) -> None:
+        """A prompt that came there, or did not, over another line."""
+        if before.is_cancelled:
+            params = encode({"sessionId": self._session_id})
+            self._line.peer.tell(CANCEL.name, with_sent(params, Sent(before.id)))
+        else:
+            self._send(before.request, before.prompt, before)
+
+    def _send(self, request: Request, prompt: bytes, before: SentPrompt | None = None) -> None:
+        opened = self._line.opened[self._session_id]
         sent = SentPrompt(
-            self._line, self._peer, request, self._session_id, prompt, told, self._again
+            self._line,
+            self._peer,
+            request,
+            self._session_id,
+            prompt,
+            opened.position,
+            opened.epoch,
+            self._again,
+            before,
         )
         sent.send()
 

@@ -24,6 +24,7 @@ from acphold.errors import (
     RESOURCE_NOT_FOUND,
     AcpholdError,
     ConnectionLostError,
+    EndedPeerError,
     HeldElsewhereError,
     LeaseLostError,
     OwnerLostError,
@@ -150,7 +151,9 @@ class RemoteSessions:
                         log.info("session %s is taken over: %s", session_id, exc)
                         over = held.epoch
                         continue
-                    has_ended = held.is_gone and not is_mute and can_be_tried(held.addresses)
+                    has_ended = isinstance(exc, EndedPeerError) or (
+                        held.is_gone and not is_mute and can_be_tried(held.addresses)
+                    )
                     if held.is_silent or has_ended:
                         over = held.epoch
                         continue
@@ -267,8 +270,9 @@ class RemoteSessions:
             line.opened[session_id] = opened
             self._opened_at(line, session_id)
 
+        known = [id_ for each in self._known for id_ in each.prompts.ids(session_id)]
         params = splice(opened.setup.params, {"sessionId": encode(session_id)})
-        await line.call(RESUME_SESSION.name, behind(params, opened.position), opened_there)
+        await line.call(RESUME_SESSION.name, behind(params, opened.position, known), opened_there)
 
     def _opened_at(self, at: OwnerLine | None, session_id: str) -> None:
         """It is open there, or here: whoever had it before has it no more."""

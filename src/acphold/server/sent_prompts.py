@@ -1,15 +1,23 @@
 """The prompts that a client has sent to the owner of a session, until they are answered.
 
+A line that ends says nothing of the owner: who has the session, and since when, is in the journal.
+
+    known of it        when its owner has the session still, under the same epoch
+    -----------------  ----------------------------------------------------------------------
+    is not cancelled   sent again over the new line, under the id that it had: the owner goes
+                       on with it, begins it, or tells how it ended
+    is cancelled       answered as cancelled, and so the owner is told
+
 An owner that dies takes some of them with it. It puts a prompt of ours into the journal before its
 agent gets it, and tells us the prompt's position: a prompt that arrived so has begun, and is over
 with its owner. One that is not in the journal has reached no agent, and can be sent to the next
 owner as if it had not been sent before.
 
-    known of it        when its owner dies
+    known of it        when somebody else has the session
     -----------------  ----------------------------------------------------------------------
-    on its way         once the session has a new owner, nobody else can put it into the
-                       journal any more: looked for there, and sent again if it is not there
-    has arrived        its client is told at once that the turn was interrupted
+    on its way         nobody else can put it into the journal any more: looked for there, and
+                       sent again if it is not there
+    has arrived        its client is told that the turn was interrupted
     is cancelled       answered as cancelled, whether it has arrived or not
 
 It is the same when another process has taken the session from an owner that was stopped, whether
@@ -21,13 +29,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Protocol, TypeGuard
+from uuid import uuid4
 
 from acphold.errors import HELD_ELSEWHERE, OwnerLostError, RemoteError
 from acphold.rpc import Peer
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
 from acphold.schema import PROMPT
-from acphold.server.positions import sent_in
+from acphold.server.positions import Sent, sent_in, with_sent
 
 
 class Line(Protocol):
@@ -50,12 +59,14 @@ class Line(Protocol):
 
 class SentPrompt:
     """See the module. `prompt` is its content blocks, `after` an entry that was in the journal when
-    it was sent. `again` answers it when its owner has gone before; `peer` is its client. `refusal`
-    is what a process says that is not the owner any more, and knows it before we do."""
+    it was sent, to an owner with this `epoch`. `again` answers it when the line to that has gone
+    before; `peer` is its client. `refusal` is what a process says that is not the owner any more,
+    and knows it before we do. `before` is the same prompt, as it was sent over a line that was
+    lost."""
 
     __slots__ = (
-        *("_again", "_id", "_peer", "after", "has_arrived", "is_cancelled"),
-        *("line", "prompt", "refusal", "request", "session_id"),
+        *("_again", "_id", "_peer", "after", "epoch", "has_arrived", "id", "is_cancelled"),
+        *("line", "prompt", "refusal", "request", "session_id", "_params"),
     )
 
     def __init__(
@@ -66,7 +77,9 @@ class SentPrompt:
         session_id: str,
         prompt: bytes,
         after: int,
+        epoch: int,
         again: Callable[[SentPrompt], Coroutine[None, None, None]],
+        before: SentPrompt | None = None,
     ) -> None:
         self.line = line
         self.request = request
@@ -74,8 +87,20 @@ class SentPrompt:
         self.session_id = session_id
         self.prompt = prompt
         self.after = after
+        self.epoch = epoch
         self.has_arrived = False
         self.is_cancelled = False
+        named = sent_in(request.params)
+        self.id = uuid4().hex if named is None else named.id
+        self._params = request.params
+        if before is not None:
+            self.id, self.after, self.has_arrived = before.id, before.after, before.has_arrived
+            # Its client may have sent it over an earlier connection, and told behind what.
+            far = None if named is None else named.after
+            behind = self.after if far is None else min(self.after, far)
+            self._params = with_sent(request.params, Sent(self.id, behind))
+        elif named is None:
+            self._params = with_sent(request.params, Sent(self.id))
         self.refusal: RemoteError | None = None
         self._again = again
         self._id = 0
@@ -91,7 +116,7 @@ class SentPrompt:
         self.line.prompts.add(self)
         self.request.on_cancel = self._give_up
         try:
-            self._id = self.line.ask(PROMPT.name, self.request.params, self._answered)
+            self._id = self.line.ask(PROMPT.name, self._params, self._answered)
         except OwnerLostError as exc:
             self._answered(exc)
 
@@ -154,6 +179,10 @@ class SentPrompts:
             if not sent.has_arrived:
                 sent.has_arrived = True
                 return
+
+    def ids(self, session_id: str) -> list[str]:
+        """By what ids the owner knows those in this session."""
+        return [sent.id for sent in self._open.get(session_id, ())]
 
     def lose(self, session_id: str) -> None:
         """Another process has taken the session: its owner can begin no prompt in it any more."""

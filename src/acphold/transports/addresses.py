@@ -1,10 +1,11 @@
 """Addresses of processes that serve sessions, as URLs.
 
     unix:/path/of/a/socket?on=MARK    a Unix socket, on the machine with this mark
-    https://host:port/owners/NAME     a node: another machine with the same journal, or this one
+    https://host:port/owners/MARK/NAME    a node: another machine with the same journal, or this one
 
 Who listens on a Unix socket is of the same user, as the kernel says. A node wants a token of the
-nodes, which is read from NODE_TOKEN.
+nodes, which is read from NODE_TOKEN. The MARK there is of one process: another one that serves
+there later says that it has ended.
 """
 
 from __future__ import annotations
@@ -15,7 +16,12 @@ from functools import cache
 from typing import Final
 from zlib import crc32
 
-from acphold.errors import ConnectionLostError, RemoteRefusalError, SilentPeerError
+from acphold.errors import (
+    ConnectionLostError,
+    EndedPeerError,
+    RemoteRefusalError,
+    SilentPeerError,
+)
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.transports import unix
 from acphold.transports.urls import is_url
@@ -27,7 +33,10 @@ NODE_TOKEN: Final = "ACPHOLD_NODE_TOKEN"
 """The variable with the token by which nodes come to each other."""
 
 OWNERS: Final = "/owners/"
-"""Where a node has its owners of sessions, each by a name."""
+"""Where a node has its owners of sessions, each by the mark of its process and a name."""
+
+ENDED: Final = 410
+"""What a node says of an owner of a process that was there before: HTTP, Gone."""
 
 BOOT: Final = "/proc/sys/kernel/random/boot_id"
 """What the kernel of no other machine says, nor this one's at another time; random(4)."""
@@ -78,8 +87,9 @@ def pid_at(addresses: Iterable[str]) -> int | None:
 async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MESSAGE) -> Transport:
     """A connection to the process that these addresses lead to; the first one that takes us.
 
-    Raises SilentPeerError when somebody listens and takes no connection within `seconds`, else
-    ConnectionLostError. `limit` is the longest message, in bytes.
+    Raises SilentPeerError when somebody listens and takes no connection within `seconds`,
+    EndedPeerError when somebody else listens there now, else ConnectionLostError. `limit` is the
+    longest message, in bytes.
     """
     addresses = tuple(addresses)
     why: ConnectionLostError | None = None
@@ -103,5 +113,8 @@ async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
 
     try:
         return await websocket.connect(Route(url, seconds=seconds, limit=limit, token=token))
-    except (websocket.NoUpgradeError, RemoteRefusalError) as exc:
+    except websocket.NoUpgradeError as exc:
+        kind = EndedPeerError if exc.status == ENDED else ConnectionLostError
+        raise kind(str(exc)) from None
+    except RemoteRefusalError as exc:
         raise ConnectionLostError(str(exc)) from None

@@ -32,11 +32,13 @@ CLOSE_SECONDS: Final = 2.0
 
 
 class NoUpgradeError(Exception):
-    """What is there, or between us, lets no WebSocket through; `error` says how it is refused."""
+    """What is there, or between us, lets no WebSocket through; `error` says how it is refused,
+    `status` what was said of it, of HTTP, where something was."""
 
-    def __init__(self, error: AcpholdError) -> None:
+    def __init__(self, error: AcpholdError, status: int = 0) -> None:
         super().__init__(str(error))
         self.error = error
+        self.status = status
 
 
 async def connect(route: Route) -> MessageTransport:
@@ -67,7 +69,7 @@ async def connect(route: Route) -> MessageTransport:
         error = route.refused(said.status_code, _headers(said.headers), bytes(said.body or b""))
         if said.status_code in KNOWN_TO_US:
             raise error from None
-        raise NoUpgradeError(error) from None
+        raise NoUpgradeError(error, said.status_code) from None
     except TimeoutError:
         raise SilentPeerError(f"{route.origin} does not answer") from None
     except (OSError, WebSocketException) as exc:

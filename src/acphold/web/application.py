@@ -12,7 +12,7 @@
     GET /usage        what agents reported, and a session as a file: see `web.reports`
     /notices …        which browsers are told of what waits: see `web.notices`
     GET /metrics      figures for who watches over the server: see `web.metrics`
-    /owners/NAME      sessions that are live here for another node, over a WebSocket; needs a token
+    /owners/MARK/NAME sessions that are live here for another node, over a WebSocket; needs a token
                       of the nodes
     GET /health       {"status": "ok"}; this and the page alone need no token
 
@@ -34,7 +34,7 @@ from acphold.journal.access import NODE, SCOPES, token_id
 from acphold.journal.access import Scope as Access
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
-from acphold.transports.addresses import OWNERS
+from acphold.transports.addresses import ENDED, OWNERS
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT
 from acphold.web import pairing_codes
@@ -150,7 +150,9 @@ def _owner_at(endpoints: Endpoints, exchange: Exchange, admitted: Admitted) -> s
     """The agent whose sessions another node has come for; RefusedError."""
     if NODE not in admitted.principal.scopes:
         raise RefusedError(403, "this is for nodes: `acphold token create --node`")
-    name = exchange.path.removeprefix(OWNERS)
+    mark, _, name = exchange.path.removeprefix(OWNERS).partition("/")
+    if mark != endpoints.mark:
+        raise RefusedError(ENDED, "the process that had this address has ended")
     if name not in endpoints.open_names:
         raise RefusedError(404, "no sessions of that agent are live here")
     return name

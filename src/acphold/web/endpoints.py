@@ -8,11 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
 from types import TracebackType
 from typing import Final, Protocol
+from urllib.parse import quote
 
 from msgspec.structs import replace
 
@@ -33,6 +35,8 @@ from acphold.server.service import (
     served_journal,
 )
 from acphold.server.unstable import archive_filter
+from acphold.transports.addresses import OWNERS
+from acphold.transports.urls import origin_of
 
 log = logging.getLogger(__name__)
 
@@ -60,6 +64,9 @@ class Endpoints:
     """See the module; an async context manager. `default` is the agent of a client that names none,
     `journal` the default agent's, and `called` says by what name the agent of a session is served.
 
+    `node` is how other nodes reach this process, None where they do not; by `mark` they tell it
+    from one that was there before.
+
     An agent ends that for `linger` seconds has had no client, no turn and no open question; its
     sessions stay, and who comes next has it started again. At the end of the block all have ended.
     """
@@ -72,7 +79,15 @@ class Endpoints:
         *,
         called: Callable[[SessionRow], str] = attrgetter("agent"),
         linger: float = LINGER_SECONDS,
+        node: str | None = None,
     ) -> None:
+        self.mark = secrets.token_hex(4)
+        if node is not None:
+            at = f"{origin_of(node)}{OWNERS}{self.mark}/"
+            services = {
+                name: replace(service, address=f"{at}{quote(name, safe='')}")
+                for name, service in services.items()
+            }
         self._services = services
         self._default = default
         self._journal = journal

@@ -287,14 +287,19 @@ class Gate:
                 self._connections.send_away(token_id_)
 
     async def _token(self, given: str, peer: str) -> AccessToken | None:
-        """The token that was given; None for a wrong one.
+        """The token that was given; None for a wrong one. RefusedError while none can be read.
 
         One that was good a moment ago is good; one that is not known may just have been made. Who
         has guessed too often has the journal read for nothing but the first reason.
         """
         is_old = self._now() >= self._read_at + TOKENS_SECONDS
         if is_old or (token_id(given) not in self._tokens and not self._wrong.are_too_many(peer)):
-            await self._look()
+            try:
+                await self._look()
+            except JournalError as exc:
+                log.warning("tokens cannot be looked at: %s", exc)
+                told = "who you are cannot be looked up just now; try again"
+                raise RefusedError(503, told) from None
         token = self._tokens.get(token_id(given))
         is_right = token is not None and token.is_of(given) and token.is_good(now_ms())
         return token if is_right else None

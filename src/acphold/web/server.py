@@ -19,7 +19,7 @@ from functools import partial
 from importlib.util import find_spec
 from operator import attrgetter
 from typing import Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import urlsplit
 
 import uvicorn
 from msgspec import Struct
@@ -32,7 +32,7 @@ from acphold.journal.access import SCOPES, Access, token_id
 from acphold.journal.stores import named
 from acphold.server.service import Service, served_journal
 from acphold.server.stirrings import Stirrings
-from acphold.transports.addresses import NODE_TOKEN, OWNERS
+from acphold.transports.addresses import NODE_TOKEN
 from acphold.transports.known_servers import remember, token_for
 from acphold.transports.urls import origin_of
 from acphold.web.application import Application, application
@@ -171,12 +171,6 @@ async def serve(
     listening.check()
     with _bound(listening) as bound:
         origins = listening.origins(bound.getsockname()[1])
-        if listening.node is not None:
-            at = f"{origin_of(listening.node)}{OWNERS}"
-            services = {
-                name: replace(service, address=f"{at}{quote(name, safe='')}")
-                for name, service in services.items()
-            }
         tokens = served_journal(services[default].journal)
         try:
             connections = _connections(listening)
@@ -191,7 +185,9 @@ async def serve(
             }
             async with (
                 gate.audit.kept(),
-                Endpoints(services, default, tokens, called=called, linger=linger) as endpoints,
+                Endpoints(
+                    services, default, tokens, called=called, linger=linger, node=listening.node
+                ) as endpoints,
                 HttpClients(endpoints, gate) as http,
                 _looking(gate.look, TOKENS_SECONDS),
                 _looking(connections.look, LOOK_SECONDS),

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import psycopg
+import pytest
 
-from acphold.journal import At, Gone
+from acphold.journal import At, Gone, Silent, Whose
 from acphold.journal.stores import open_journal
 from tests.journal.conversations import begun
 from tests.postgresql import Databases
@@ -31,6 +32,26 @@ async def test_what_an_owner_has_is_not_free_when_its_connection_alone_has_ended
             assert await other.delete("s1", idle_since=1 << 60) == []
             await journal.renew()
             assert type(await other.owner("s1")) is At
+        finally:
+            await journal.aclose()
+            await other.aclose()
+
+
+@pytest.mark.parametrize(("seconds", "whose"), [(0, At), (13, Gone), (31, Silent)])
+async def test_an_owner_behind_a_pooler_lives_may_have_ended_or_is_silent_as_it_has_told_last(
+    databases: Databases, seconds: int, whose: type[Whose]
+) -> None:
+    with databases.new() as url:
+        journal, other = open_journal(url), open_journal(url)
+        try:
+            await begun(journal, "s1")
+            with psycopg.connect(url, autocommit=True) as line:
+                line.execute(
+                    "UPDATE acphold.owners SET presence = NULL,"
+                    " renewed_at = now() - make_interval(secs => %s)",
+                    (seconds,),
+                )
+            assert type(await other.owner("s1")) is whose
         finally:
             await journal.aclose()
             await other.aclose()

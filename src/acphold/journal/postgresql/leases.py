@@ -10,7 +10,8 @@ the process lives: the server lets go of it when that ends, however it ends. Con
 living owners, too, which make new ones when they tell next that they are there: so who has none
 that was heard not long ago is *gone*, and may come back. Where none can be held (behind a pooler),
 or where it was lost with all others because another server is asked, or this one was started again,
-an owner lives as long as it tells so. All by the clock of the database.
+an owner lives as long as it tells so, and is gone as soon as it is late with that. All by the clock
+of the database.
 
 The functions run inside a transaction of the caller's and may raise psycopg errors.
 """
@@ -26,7 +27,17 @@ import msgspec
 
 from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
 from acphold.journal.journal import Lease
-from acphold.journal.owners import SILENT_SECONDS, At, Free, Gone, Here, Owner, Silent, Whose
+from acphold.journal.owners import (
+    LATE_SECONDS,
+    SILENT_SECONDS,
+    At,
+    Free,
+    Gone,
+    Here,
+    Owner,
+    Silent,
+    Whose,
+)
 from acphold.journal.postgresql.migrations import Line
 
 NOBODY: Final = ""
@@ -135,10 +146,13 @@ def grant(
     return Lease(session_id, number, epoch, (last_seq or 0) + 1)
 
 
-_LIVES: Final = """
+_IS_PRESENT: Final = "presence IS NOT NULL AND present_at = pg_postmaster_start_time()"
+"""Whether the owner of a row lives by a lock."""
+
+_LIVES: Final = f"""
     CASE
         WHEN owners.id IS NULL THEN false
-        WHEN presence IS NOT NULL AND present_at = pg_postmaster_start_time()
+        WHEN {_IS_PRESENT}
             THEN EXISTS (
                 SELECT FROM pg_locks WHERE locktype = 'advisory' AND objsubid = 1 AND granted
                 AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
@@ -156,13 +170,13 @@ def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
     """Who owns a session, as seen by the owner `own_id`; raises UnknownSessionError."""
     row = line.execute(
         f"SELECT owner, epoch, yields OR coalesce(retired, false), {_LIVES}, host, pid, addresses,"
-        " extract(epoch FROM now() - renewed_at)::float8"
+        f" extract(epoch FROM now() - renewed_at)::float8, {_IS_PRESENT}"
         " FROM acphold.leases LEFT JOIN acphold.owners ON id = owner WHERE session_id = %s",
         (session_id,),
     ).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
-    id_, epoch, yields, lives, host, pid, addresses, silent = row
+    id_, epoch, yields, lives, host, pid, addresses, silent, is_present = row
     if id_ == own_id and id_ != NOBODY:
         return Here(epoch, yields)
     if not lives and (silent is None or silent > SILENT_SECONDS):
@@ -172,6 +186,8 @@ def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
         return Gone(owner, epoch, yields)
     if silent > SILENT_SECONDS:
         return Silent(owner, epoch, yields, silent)
+    if silent > LATE_SECONDS and not is_present:
+        return Gone(owner, epoch, yields)
     return At(owner, epoch, yields)
 
 
