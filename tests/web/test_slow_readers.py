@@ -148,6 +148,26 @@ async def test_a_token_that_is_revoked_ends_what_its_client_does_not_read(
             await until_nobody_is_connected(patient)
 
 
+@pytest.mark.slow
+async def test_a_server_ends_as_it_should_while_somebody_who_reads_nothing_takes_their_leave(
+    patient: Served,
+) -> None:
+    token = patient.token()
+    ping, leave = b"\x89\xfd\0\0\0\0" + bytes(125), b"\x88\x80\0\0\0\0"
+    async with (
+        httpx2.AsyncClient(base_url=patient.url, headers=bearer(token), timeout=30) as http,
+        raw_socket(patient, token) as (_, writer),
+        asyncio.timeout(60),
+    ):
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(ping * 80_000 + leave)
+        while '{transport="websocket"} 0' not in (await http.get("/metrics")).text:
+            pass
+        assert connections(patient)
+        patient.process.terminate()
+        assert await asyncio.to_thread(patient.process.wait) == 0
+
+
 def connections(served: Served) -> list[object]:
     """Those that a server has with others."""
     port = int(served.url.rpartition(":")[2])

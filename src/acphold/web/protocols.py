@@ -21,6 +21,7 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import WebSocketsSansIO
 from uvicorn.server import ServerState
 from websockets.frames import Frame
 from websockets.http11 import Request
+from websockets.protocol import State
 
 from acphold.transports.messages import AT_ONCE
 from acphold.web.connections import PATIENCE, RATE, STATE, Connection, Connections
@@ -223,6 +224,14 @@ class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
     def _let_go_between_messages(self) -> None:
         if not self.frames:
             self.connection.let_go()
+
+    def shutdown(self) -> None:
+        """This server ends."""
+        if self.handshake_complete and self.conn.state is not State.OPEN:
+            self.stop_keepalive()  # the other side has closed it, and does not read our answer
+            self.transport.close()
+        else:
+            super().shutdown()
 
     def send_keepalive_ping(self) -> None:
         self._came = 0
