@@ -20,7 +20,7 @@ from acphold.hub.attachment import LAG
 from acphold.hub.readiness import Readiness
 from acphold.journal.stores import open_journal
 from acphold.rpc import NotificationReceived
-from acphold.server import owner_line
+from acphold.server import owner_line, remote_sessions
 from acphold.server.owner_line import OwnerLine
 from acphold.transports import pipes
 from tests.editor import DEADLINE, Refused, open_params, prompt_params, scripted_agent
@@ -124,6 +124,22 @@ async def test_owners_that_die_one_after_the_other_while_they_open_a_session_are
         owner.die()
         await other.prompt(session, {"say": "again"})
         assert other.text() == "hello again"
+
+
+@pytest.mark.of_a_file
+async def test_who_waits_for_a_session_that_is_opened_again_is_told_so_and_when_it_is_there(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_sessions, "WORD_SECONDS", 0.0)
+    async with kept(journal) as (other, session), AsyncExitStack() as stack:
+        first = await stack.enter_async_context(posed_owner(journal, session))
+        await opened_at(first, other, session)
+        second = await stack.enter_async_context(posed_owner(journal, session))
+        first.die()
+        request = await second.next("session/resume")
+        await other.until(lambda: remote_sessions.AWAY in str(other.updates(session)))
+        second.answer(request)
+        await other.until(lambda: remote_sessions.BACK in str(other.updates(session)))
 
 
 @pytest.mark.of_a_file

@@ -125,3 +125,17 @@ async def test_an_owner_that_takes_its_time_and_says_that_it_is_there_keeps_the_
             assert await asyncio.wait_for(looks.get(), DEADLINE)
         owner.answer(asked, {"late": True})
         assert await late == {"late": True}
+
+
+async def test_who_waits_for_a_stopped_owner_is_told_so_and_when_it_goes_on(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_sessions, "WORD_SECONDS", 0.3)
+    async with sharing(journal) as (owner, client, session):
+        with stopped(owner):
+            turn = client.begin_prompt(session, {"say": "at last"}, {"until": "cancel"})
+            await client.until_text(remote_sessions.MUTE)
+        await client.until_text(remote_sessions.BACK)
+        await client.until_text("at last")
+        client.tell("session/cancel", {"sessionId": session})
+        assert await turn == {"stopReason": "cancelled"}

@@ -34,7 +34,7 @@ from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.rpc.request import Request
 from acphold.schema import INITIALIZE, PROMPT, encode
 from acphold.schema.methods import CANCEL_REQUEST
-from acphold.server.neighbours import CHANGED
+from acphold.server.neighbours import CHANGED, PRESENCE
 from acphold.server.positions import is_bare, tells_beginning, told_position
 from acphold.server.sent_prompts import SentPrompts, is_not_owner
 from acphold.transports.addresses import connect
@@ -73,7 +73,8 @@ class OwnerLine:
     """See the module. `opened` has the sessions that the client has open there.
 
     `is_over` is set once the owner has gone, and what was open there is being opened anew.
-    `made_for` is the first session that it was made for.
+    `made_for` is the first session that it was made for; `is_mute` whether nothing came from the
+    owner when that was looked at last.
     """
 
     def __init__(
@@ -89,6 +90,8 @@ class OwnerLine:
         self.prompts = SentPrompts()
         self._due: dict[object, float] = {}  # since when, by what stands for the request
         self.is_over = asyncio.Event()
+        self.is_mute = False
+        self._heard = False
         # As an agent: it is read however much is on its way to it. It does not read us while much
         # is on its way here, and if both waited for the other, that would be for ever.
         room = limit + ADDED_BYTES
@@ -197,6 +200,15 @@ class OwnerLine:
         id_ = self.ask(request.method, request.params, reply)
         await call.answer(lambda: self.withdraw(id_))
 
+    async def says_something(self, seconds: float) -> bool:
+        """Whether anything has come since this was asked last, or comes within `seconds`."""
+        if not self._heard:
+            with suppress(ConnectionLostError, RemoteError):
+                await self.peer.call_raw(PRESENCE, b"{}", seconds=seconds)
+                self._heard = True
+        heard, self._heard = self._heard, False
+        return heard
+
     async def tell_of_change(self, session_id: str) -> bool:
         """Tell the owner that the row of a session has changed, or is gone; whether it hears."""
         try:
@@ -214,6 +226,7 @@ class OwnerLine:
         return await self._client.ask(request.method, request.params)
 
     def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
+        self._heard = True
         for notification in batch:
             position = told_position(notification.params)
             session_id = "" if position is None else session_of_update(notification.params)

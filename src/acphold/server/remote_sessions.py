@@ -39,6 +39,7 @@ from acphold.hub.annotations import LEFT_OUT, notice
 from acphold.hub.frames import Frames
 from acphold.hub.session import DELETED_NOTICE
 from acphold.journal import At, Silent
+from acphold.journal.owners import SILENT_SECONDS
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.request import Request
 from acphold.rpc.wire_errors import incident
@@ -56,8 +57,28 @@ ATTEMPTS = 25
 """How often an owner is looked for that changes while we look: each time it has ended, or another
 was quicker. One that ends while it opens the session costs two of them."""
 
+SEARCH_SECONDS = SILENT_SECONDS + 15.0
+"""How long an owner is looked for that cannot be reached: by then the journal knows whether it is
+silent, and a try may take some seconds."""
+
 LOOK_SECONDS = 5.0
 """How often is looked who owns what is open elsewhere."""
+
+WORD_SECONDS = 3.0
+"""How long the client waits without a word from us for an owner that says nothing."""
+
+MUTE = "The process that has this session says nothing"
+MUTE_HOW = (
+    "It was stopped, or is cut off from here. What you have sent waits for it. To go on without "
+    "it, cancel, and send that again."
+)
+AWAY = "This session cannot be reached for the moment"
+AWAY_HOW = (
+    "The process that has it is looked for, for up to a minute; what you send waits. Has it ended, "
+    "the session goes on without it."
+)
+BACK = "This session can be reached again"
+BACK_HOW = "What was said meanwhile follows."
 
 GAP_HOW = (
     "This session has gone to another process, and what was not told here yet was put together "
@@ -136,6 +157,7 @@ class RemoteSessions:
         over: int | None = None
         why = "it changes hands all the time"
         wait = 0.0
+        until = asyncio.get_running_loop().time() + SEARCH_SECONDS
         for _ in range(ATTEMPTS):
             try:
                 await here(over)
@@ -158,7 +180,8 @@ class RemoteSessions:
                         over = held.epoch
                         continue
                     why = f"it is open in {held.where}, which cannot be reached from here: {exc}"
-                    if held.owner_id and not held.addresses:
+                    is_over = asyncio.get_running_loop().time() > until
+                    if is_over or (held.owner_id and not held.addresses):
                         break
                     if not wait:
                         log.info("session %s: %s", session_id, why)
@@ -290,9 +313,19 @@ class RemoteSessions:
             for owner_id, line in tuple(self._lines.items()):
                 if line.is_overdue and await self._has_fallen_silent(owner_id, line):
                     self._lost(line)
+                elif waiting := [it for it in line.opened if line.prompts.ids(it)]:
+                    await self._listen(line, waiting)
                 for session_id, opened in tuple(line.opened.items()):
                     if opened.is_open:
                         await self._look_at(owner_id, line, session_id, opened.epoch)
+
+    async def _listen(self, line: OwnerLine, waiting: Sequence[str]) -> None:
+        """Tell a client that waits for an owner when that says nothing, and when it does again."""
+        was_mute, line.is_mute = line.is_mute, not await line.says_something(WORD_SECONDS)
+        if line.is_mute != was_mute and not line.peer.is_lost:
+            told = notice(MUTE, MUTE_HOW, "warning") if line.is_mute else notice(BACK, BACK_HOW)
+            for session_id in waiting:
+                self._tell(session_id, told)
 
     async def _has_fallen_silent(self, owner_id: str, line: OwnerLine) -> bool:
         for session_id in (*line.opened, line.made_for):
@@ -383,6 +416,13 @@ class RemoteSessions:
         return opened
 
     async def _take_back(self, session_id: str, opened: Opened) -> None:
+        is_away = asyncio.Event()
+
+        def tell() -> None:
+            is_away.set()
+            self._tell(session_id, notice(AWAY, AWAY_HOW, "warning"))
+
+        telling = asyncio.get_running_loop().call_later(WORD_SECONDS, tell)
         try:
             try:
                 await self._reopen(session_id, opened)
@@ -394,10 +434,14 @@ class RemoteSessions:
                 opened.position = await self._hub.whereabouts.last_seq(session_id)
                 await self._reopen(session_id, opened)
                 self._tell(session_id, notice(LEFT_OUT, GAP_HOW, "warning"))
+            if is_away.is_set():
+                self._tell(session_id, notice(BACK, BACK_HOW))
         except Exception as exc:  # nobody awaits this task; the client is told
             why = exc if isinstance(exc, AcpholdError) else incident(exc)
             log.warning("session %s is not open any more: %s", session_id, why)
             self._tell(session_id, notice(NOT_OPEN, NOT_OPEN_HOW.format(why), "warning"))
+        finally:
+            telling.cancel()
 
     def _tell(self, session_id: str, update: bytes) -> None:
         """Tell the client alone; it is in no journal."""
