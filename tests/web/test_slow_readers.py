@@ -159,8 +159,10 @@ async def test_a_server_ends_as_it_should_while_somebody_who_reads_nothing_takes
         raw_socket(patient, token) as (_, writer),
         asyncio.timeout(60),
     ):
+        own: socket.socket = writer.get_extra_info("socket")
+        own.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         writer.transport.pause_reading()  # type: ignore[attr-defined]
-        writer.write(ping * 80_000 + leave)
+        writer.write(ping * 40_000 + leave)
         while '{transport="websocket"} 0' not in (await http.get("/metrics")).text:
             pass
         assert connections(patient)
