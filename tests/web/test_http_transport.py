@@ -11,7 +11,7 @@ from acphold.rpc.transport import OfferingTransport
 from acphold.web.connections import STATE
 from acphold.web.exchange import Exchange
 from acphold.web.sockets import Message
-from acphold.web.streams import EventStream, HttpTransport, read
+from acphold.web.streams import STREAMS, EventStream, HttpTransport, read
 
 LINE = b'{"method":"x"}\n'
 
@@ -153,6 +153,22 @@ async def test_what_waits_is_what_was_not_written_to_streams_that_somebody_reads
     assert transport.buffered == 0
     transport.send(about + b"\n")  # nobody reads that one any more
     assert transport.buffered == len(about) + len(b"data: \n\n")
+    transport.end()
+
+
+async def test_streams_that_nobody_reads_any_more_take_no_place_from_new_ones() -> None:
+    transport = HttpTransport("token")
+    for number in range(STREAMS + 1):
+        stream = transport.stream(f"left {number}", None)
+        assert stream is not None
+        async with asyncio.timeout(10):
+            reading = asyncio.ensure_future(anext(stream))
+            await asyncio.sleep(0)
+            reading.cancel()
+            await asyncio.wait([reading])
+    reading_on = [transport.stream(f"read {number}", None) for number in range(STREAMS)]
+    assert None not in reading_on
+    assert transport.stream("one more", None) is None
     transport.end()
 
 

@@ -56,7 +56,7 @@ BARE_SECONDS: Final = 0.05
 its client twice."""
 
 STREAMS: Final = 256
-"""Streams of one connection."""
+"""Streams of one connection that are read, or hold what was not."""
 
 POSTED_BYTES: Final = 1 << 20
 """What may wait here that was posted; who posts more waits for its answer."""
@@ -404,6 +404,10 @@ class HttpTransport:
             return self._connection.open(at_once)
         found = self._sessions.get(session_id)
         if found is None:
+            if len(self._sessions) >= STREAMS:
+                self._sessions = {
+                    id_: it for id_, it in self._sessions.items() if it.is_open or it.size
+                }
             if len(self._sessions) >= STREAMS:
                 return None
             found = EventStream(self._tell_change, self._resized)
