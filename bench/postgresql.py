@@ -54,6 +54,9 @@ BEHIND = 0.1
 STREAMS = (1000, 500, 250, 125)
 """Sessions that stream at once, until there are few enough."""
 
+PATIENCE = 2.0
+"""How much longer than it should take a stream is waited for."""
+
 HOUR_SECONDS = 3600
 
 
@@ -172,7 +175,7 @@ async def _leases(journal: Journal, name: str, number: int) -> list[Lease]:
 def _prompts(run: Run, locations: dict[str, str]) -> Iterator[Figure]:
     """Through `wrap`, with an agent in a process of its own."""
     agent = scripted_agent()
-    number = run.size(800, 100)
+    number = run.size(300, 100)
     with (
         session_with(wrap(agent, locations[FILE])) as file,
         session_with(wrap(agent, locations[UNWAITED])) as unwaited,
@@ -208,7 +211,7 @@ def _prompts(run: Run, locations: dict[str, str]) -> Iterator[Figure]:
 def _streams(run: Run, locations: dict[str, str]) -> Iterator[Figure]:
     """Sessions that stream at once, fifty updates a second each: into a journal alone, and through
     a library agent, which is one process. `behind` is how late they end, for a second of it."""
-    seconds = run.size(10, 2)
+    seconds = run.size(4, 2)
     for name, location in locations.items():
         for sessions in STREAMS:
             paced = asyncio.run(_paced(location, sessions, seconds))
@@ -249,7 +252,7 @@ async def _paced(location: str, number: int, seconds: int) -> Paced:
         since = perf_counter() - began - n / number * PACE_MS / 1e3
         return min(PIECES_A_SECOND * seconds, max(0, int(since * PIECES_A_SECOND)))
 
-    while min(kept) < PIECES_A_SECOND * seconds:
+    while min(kept) < PIECES_A_SECOND * seconds and perf_counter() - began < PATIENCE * seconds:
         news = [(n, more) for n in range(number) if (more := said(n) - kept[n])]
         if not news:
             await asyncio.sleep(PACE_MS / 1e4)
@@ -262,11 +265,10 @@ async def _paced(location: str, number: int, seconds: int) -> Paced:
         lags.append(perf_counter() - first)
         for n, more in news:
             kept[n] += more
-    behind = (perf_counter() - began) / (seconds + PACE_MS / 1e3) - 1
-    for lease in leases:
-        await journal.delete(lease)
+    taken, done = perf_counter() - began, sum(kept) / number / PIECES_A_SECOND
+    await journal.delete(*leases)
     await journal.aclose()
-    return Paced(behind, median(lags) * 1e3, number * PIECES_A_SECOND * seconds / appends)
+    return Paced(taken / (done + PACE_MS / 1e3) - 1, median(lags) * 1e3, sum(kept) / appends)
 
 
 # -- reading ----------------------------------------------------------------------------------
@@ -279,7 +281,7 @@ def _replays(run: Run, locations: dict[str, str]) -> Iterator[Figure]:
         taken: dict[str, list[tuple[float, float]]] = {FILE: [], UNWAITED: []}
         for name in taken:
             asyncio.run(_keep(locations[name], conversation, settle=settle))
-        for _ in range(run.rounds if settle else 1):  # who has loaded it settles it
+        for _ in range(min(run.rounds, 3) if settle else 1):  # who has loaded it settles it
             for name, each in taken.items():
                 each.append(load(wrap(scripted_agent(), locations[name])))
         firsts, rates = (
@@ -322,7 +324,7 @@ def _nodes(run: Run, server: Server) -> Iterator[Figure]:
         "a session is prompted again after kill -9 of its node", "s", taken, goals=(Goal(2),)
     )
     location = _database(server, "idle", "log_statement = 'all'")
-    seconds = run.size(60, 20)
+    seconds = run.size(30, 20)
     with_one, with_more = asyncio.run(_idle(run, location, server, seconds))
     hours = HOUR_SECONDS / seconds
     yield Figure("statements an hour of a node with an open session", "", [with_one * hours])
@@ -354,7 +356,7 @@ async def _taken_over(run: Run, location: str) -> float:
 
 
 IDLE_SESSIONS = 20
-SETTLED_SECONDS = 15.0
+SETTLED_SECONDS = 10.0
 """Until what is done behind turns is done."""
 
 
