@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from random import Random
 
 import psycopg
 import pytest
@@ -24,6 +25,7 @@ from acphold.journal import (
     is_forgotten,
 )
 from acphold.journal.access import Share
+from acphold.journal.journal import READ_BYTES
 from acphold.journal.stores import open_journal
 from acphold.journal.whole_copy import Became, copy_all
 from acphold.testing.journal_promises.scenes import append, chunk, turn
@@ -267,8 +269,8 @@ async def test_a_damaged_session_is_told_and_left_out_and_the_others_are_copied(
 ) -> None:
     for name in ("s1", "s2"):
         lease = await journal.create(NewSession(name, "a", "/w"))
-        for _ in range(3):
-            await prompted(journal, lease, "x" * 600_000)
+        for _ in range(3):  # of which no more than one is read at once, also when it is packed
+            await prompted(journal, lease, Random(1).randbytes(READ_BYTES).hex())
         await over(journal, lease)
     real = journal.read
 

@@ -29,6 +29,9 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
             reported = [*usage.sessions(line, cwd, since)]
             sums = usage.sums(line, by, (agent,) if agent else (), cwd, since)
             assert {sum_.name: sum_ for sum_ in sums.groups} == expected(reported, by, agent)
+            if by == "session":  # the newest first
+                names = [sum_.name for sum_ in sums.groups]
+                assert names == [s.session_id for s in reported if s.session_id in names]
             of_all = [s for s in reported if agent in (None, s.agent, *_agents(s))]
             assert sums.total.sessions == len(of_all)
             assert sums.total.not_reported == sum(_is_silent(s, agent) for s in of_all)

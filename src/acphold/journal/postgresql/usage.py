@@ -1,7 +1,7 @@
 """What agents reported of tokens and cost, added up.
 
 Of most sessions the database adds it up. Those that need more thought are looked at one by one: see
-`_ODD`. So is each, where each is a group of its own.
+`_ODD`.
 
 The functions run inside a transaction of the caller's and may raise psycopg errors.
 """
@@ -13,6 +13,8 @@ from datetime import date, datetime, time
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.journal.location import resolved_folder
@@ -78,9 +80,9 @@ _SUMS: Final = f"""
     WITH {_PLAIN}, used AS (
         SELECT {{name}} AS name, count(total) AS told,
             {", ".join(f"sum({name}) AS {name}" for name in COUNTS)}
-        FROM wanted LEFT JOIN acphold.usage
-            ON usage.session_id = wanted.session_id AND at >= %(since)s
-        GROUP BY wanted.session_id, 1
+        FROM wanted LEFT JOIN (SELECT * FROM acphold.usage WHERE at >= %(since)s) AS since_then
+            USING (session_id)
+        GROUP BY session_id, 1
     )
     SELECT name, count(*), sum((told = 0)::int),
         {", ".join(f"sum({name})::bigint" for name in COUNTS)}
@@ -107,6 +109,11 @@ _BY_REQUEST: Final = f"""
     WHERE by_turn = 0 AND at >= %(since)s
 """
 
+_NEWEST: Final = f"""
+    SELECT session_id, title FROM acphold.sessions WHERE {_WANTED}
+    ORDER BY updated_at DESC, session_id DESC
+"""
+
 _QUARTER_MS: Final = 15 * 60 * 1000
 """Everywhere days begin at a quarter of an hour."""
 
@@ -126,16 +133,6 @@ def sums(
     """As `Journal.usage`."""
     total = UsageSum("")
     by_request: set[str] = set()
-    if by == "session":
-
-        def each() -> Iterator[UsageSum]:
-            for session in sessions(line, cwd, since):
-                its: dict[str, UsageSum] = {}
-                by_request.update(add(session, by, agents, its, total))
-                yield from its.values()
-
-        packed = PackedSums.of(each())
-        return UsageSums(packed, total, frozenset(by_request))
     with line.transaction():
         line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # all of one moment
         odd = [*sessions(line, cwd, since, which=_ODD)]
@@ -146,9 +143,10 @@ def sums(
             "odd": [session.session_id for session in odd],
         }
         days = _days(line, values) if by == "day" else []
-        name = {"agent": "agent", "folder": "cwd", "day": _DAY}[by]
+        name = {"agent": "agent", "folder": "cwd", "day": _DAY, "session": "session_id"}[by]
         of_groups = line.execute(_SUMS.format(name=name), values).fetchall()
         of_all = line.execute(_SUMS.format(name="''"), values).fetchall()
+        newest = line.execute(_NEWEST, values).fetchall() if by == "session" else []
         costs = line.execute(_COSTS.format(name=name), values).fetchall()
         by_request.update(who for (who,) in line.execute(_BY_REQUEST, values).fetchall())
 
@@ -163,7 +161,12 @@ def sums(
         total.costs[currency] = total.costs.get(currency, 0.0) + cost
     for session in odd:
         by_request |= add(session, by, agents, groups, total)
-    return UsageSums(in_order(by, groups.values()), total, frozenset(by_request))
+    if by != "session":
+        return UsageSums(in_order(by, groups.values()), total, frozenset(by_request))
+    packed = PackedSums.of(
+        replace(groups[name], title=title) for name, title in newest if name in groups
+    )
+    return UsageSums(packed, total, frozenset(by_request))
 
 
 def _sum(name: str, sessions: int, not_reported: int, *counts: int | None) -> UsageSum:
