@@ -303,7 +303,13 @@ async def test_a_question_is_rejected_behind_its_limit_though_somebody_is_there(
         session = await house.at_work(client)
         assert await asking(house, session) == selected("reject_once")
         assert await house.agent.ask_client(FORM, **form(session)) == {"action": "cancel"}
-        await client.until(lambda: methods(client).count("$/cancel_request") == 2)
+
+        def asked_and_told() -> bool:
+            """On a busy machine the limit may have passed before the client was asked."""
+            told = methods(client)
+            return told.count("$/cancel_request") == told.count(PERMISSION) + told.count(FORM)
+
+        await client.until(asked_and_told)
         outcomes = [answer["outcome"] for answer in await house.entries(session, "answer")]
         assert outcomes == ["expired"] * 2
 

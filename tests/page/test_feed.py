@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+from collections import defaultdict
+from itertools import count
 
 import pytest
-from playwright.async_api import Browser, Page, Request, Route, StorageState, expect
+from playwright.async_api import Browser, Page, Route, StorageState, WebSocket, expect
 
 import acphold
 from tests.page.conftest import ask, steps
@@ -28,16 +30,22 @@ async def test_the_list_is_followed_anew_with_each_connection_and_not_while_nobo
 ) -> None:
     begun: list[str] = []
     page.on("request", lambda it: begun.append(it.url.rpartition("/")[2]))
+    numbers, introduced = count(), defaultdict[int, asyncio.Event](asyncio.Event)
 
-    def is_inbox(request: Request) -> bool:
-        return request.url.endswith("/inbox")
+    def opened(socket: WebSocket) -> None:
+        number = next(numbers)
+        socket.on("framereceived", lambda _: introduced[number].set())
 
+    page.on("websocket", opened)
+    await page.reload()
+    await asyncio.wait_for(introduced[0].wait(), 60)
     async with page.expect_request(FEED):
         await page.evaluate("dispatchEvent(new Event('offline'))")
     await page.evaluate(HIDE, True)
     begun.clear()
-    async with page.expect_request(is_inbox):  # behind the place where the feed would begin
-        await page.evaluate("dispatchEvent(new Event('offline'))")
+    await page.evaluate("dispatchEvent(new Event('offline'))")
+    await asyncio.wait_for(introduced[2].wait(), 60)
+    await page.evaluate("true")  # behind what the page does with the answer
     assert "feed" not in begun
     async with page.expect_request(FEED):
         await page.evaluate(HIDE, False)
