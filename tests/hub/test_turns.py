@@ -395,8 +395,8 @@ async def test_a_prompt_that_its_client_may_send_again_is_committed_then_sent_th
         await house.agent.say(session, "there")
         await house.agent.end(session)
         await turn
-        # The prompt, and its id, which no client had been told; or nothing of it yet.
-        assert known == [(2 if known_as else 1 if asks is True else 0, 0)]
+        # The prompt, and its id, which no client had been told; or nothing of it yet, in a file.
+        assert known == [(2 if known_as else 1 if asks is True or live.is_far else 0, 0)]
         await other.until_text("there")
         assert other.text("user_message_chunk") == "hi"
 
