@@ -27,9 +27,12 @@ from playwright.async_api import (
 
 import acphold
 from tests.editor import scripted_agent
+from tests.npm import installed
 from tests.web.conftest import Served, serving
 
 expect.set_options(timeout=30_000)  # on a busy machine things take their time
+
+AXE = "axe-core@4.14.1"
 
 FLAGS = [
     "--no-sandbox",
@@ -127,7 +130,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
     command = scripted_agent(capabilities=INPUT, opened=OPENED, log=str(folder / "log.jsonl"))
     changes = [options("large", is_thorough=False), options("large", is_thorough=True)]
     other = scripted_agent(
-        info={"name": "other", "version": "1"},
+        info={"name": "@makers/other", "version": "1"},
         opened=options("small", is_thorough=False),
         replies={"session/set_config_option": changes},
     )
@@ -243,6 +246,28 @@ async def shown(page: Page, place: str) -> None:
     """Go to a place of the page, in which a session asks."""
     await page.goto(page.url.partition("#")[0] + place)
     await page.locator(READY[place.split("/")[1]]).first.wait_for()
+
+
+async def violations(page: Page) -> list[tuple[str, list[str]]]:
+    """What axe finds in what is shown; it runs beside the page, whose policy would refuse it."""
+    tools = await page.context.new_cdp_session(page)
+    tree = await tools.send("Page.getFrameTree")
+    frame = {"frameId": tree["frameTree"]["frame"]["id"]}
+    world = await tools.send("Page.createIsolatedWorld", frame)
+    source = (installed(AXE) / "node_modules" / "axe-core" / "axe.min.js").read_text()
+    for script in (source, "axe.run().then((it) => JSON.stringify(it.violations))"):
+        done = await tools.send(
+            "Runtime.evaluate",
+            {
+                "expression": script,
+                "contextId": world["executionContextId"],
+                "awaitPromise": True,
+            },
+        )
+        assert "exceptionDetails" not in done, done
+    await tools.detach()
+    found = json.loads(done["result"]["value"])
+    return [(it["id"], [node["html"] for node in it["nodes"]]) for it in found]
 
 
 async def opened(page: Page, session_id: str) -> None:

@@ -8,6 +8,7 @@ import json
 import re
 import struct
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,12 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
-from tests.page.conftest import ask, opened, seen, steps, typed
+from acphold.imports.claude import READER as CLAUDE
+from acphold.imports.codex import READER as CODEX
+from tests.imports.claude_home import CWD, Transcript, thinking, use
+from tests.imports.codex_home import Rollout
+from tests.imports.told import Story
+from tests.page.conftest import ask, opened, seen, steps, typed, violations
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
@@ -62,7 +68,14 @@ ALL_THAT_IT_DOES = (
     {"update": {"sessionUpdate": "plan", "entries": PLAN}},
     call("r", "Read a.py", "read", locations=[{"path": "/w/src/a.py", "line": 7}]),
     call("e", "Edit a.py", "edit", content=[DIFF]),
-    call("x", "Run the tests", "execute", "failed", content=[text(TERMINAL)]),
+    call(
+        "x",
+        "Run the tests",
+        "execute",
+        "failed",
+        content=[text(TERMINAL)],
+        rawInput={"command": "pytest -q tests/zone"},
+    ),
     call("s", "Look elsewhere", "think", "in_progress"),
     {
         "update": {
@@ -113,6 +126,7 @@ async def test_all_that_an_agent_does_is_there_in_a_line_that_opens(
     await expect(run.locator("pre.last")).to_have_text(
         "FAILED test_zone\norange\n20 passed, 1 failed"
     )
+    await expect(run.locator("summary code")).to_have_text("pytest -q tests/zone")
     await expect(run.get_by_role("img", name="failed")).to_be_visible()
     await run.locator("summary").first.click()
     shown = run.locator(".output pre")
@@ -195,6 +209,11 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     await expect(page.locator("article.prompt", has_text="number 2")).to_be_in_viewport()
     await page.get_by_label("To the end").click()
     await expect(prompts.last).to_be_in_viewport()
+    # Who writes is taken to the end, too.
+    await page.get_by_label("To the prompt before").click()
+    await expect(prompts.last).not_to_be_in_viewport()
+    await typed(page, steps({"say": "Seen as it came."}))
+    await expect(page.locator(".said", has_text="Seen as it came.")).to_be_in_viewport()
     # Words, from the end to the beginning.
     await page.get_by_label("More").click()
     await page.get_by_role("button", name="Find", exact=True).click()
@@ -250,6 +269,85 @@ async def test_two_devices_agree_on_what_is_asked_answered_chosen_and_said(
     for each in (page, other):
         await expect(each.locator("article.prompt")).to_have_count(2)
         await expect(each.locator("hr.end")).to_have_count(2)
+
+
+def kept_by_claude(home: Path) -> Story:
+    """A conversation as Claude Code keeps it: a thought, a read, an edit, a plan, and a command."""
+    kept = Transcript("Change the answer to **43** — 你好 🌍.")
+    kept.assistant(thinking("Only one line has to change."), "I read the notes first.")
+    kept.assistant(use("t1", "Read", file_path=f"{CWD}/notes.txt"))
+    kept.result("t1", "1\tthe answer is 42")
+    todos = [
+        {"content": "Change the number", "status": "completed", "activeForm": "Changing it"},
+        {"content": "Look at the folder", "status": "pending", "activeForm": "Looking"},
+    ]
+    kept.assistant(use("t2", "TodoWrite", todos=todos))
+    kept.result("t2", "Todos have been modified.")
+    lines = ["-the answer is 42", "+the answer is 43"]
+    hunk = {"oldStart": 1, "oldLines": 1, "newStart": 1, "newLines": 1, "lines": lines}
+    change = {"old_string": "answer is 42", "new_string": "answer is 43"}
+    kept.assistant(use("t3", "Edit", file_path=f"{CWD}/notes.txt", **change))
+    edited = {"filePath": f"{CWD}/notes.txt", "structuredPatch": [hunk]}
+    kept.result("t3", "Updated.", toolUseResult=edited)
+    kept.assistant(use("t4", "Bash", command="ls -a /nowhere"))
+    kept.result("t4", "ls: cannot access '/nowhere'", failed=True)
+    kept.assistant("The number is now 43 (四十三).")
+    kept.user("Thank you.")
+    kept.assistant("Gladly.")
+    kept.write(home)
+    return Story.of(CLAUDE, home)
+
+
+def kept_by_codex(home: Path) -> Story:
+    """A conversation as Codex keeps it."""
+    kept = Rollout("What is the answer in notes.txt?")
+    kept.thought("I look into the file.")
+    kept.agent("I read the notes first.")
+    kept.run("c1", "cat notes.txt", "the answer is 42\n")
+    kept.run("c2", "sh -c 'exit 3'", "oops\n", 3)
+    kept.agent("The answer is 42.")
+    kept.end()
+    kept.write(home)
+    return Story.of(CODEX, home)
+
+
+@pytest.mark.parametrize("kept_by", [kept_by_claude, kept_by_codex], ids=["claude", "codex"])
+async def test_a_conversation_that_was_held_elsewhere_is_read_whole_on_every_screen(
+    page: Page, served: Served, tmp_path: Path, kept_by: Callable[[Path], Story]
+) -> None:
+    story = kept_by(tmp_path)
+    complaints: list[str] = []
+    page.on("console", lambda it: complaints.append(it.text) if it.type == "error" else None)
+    served.run("import", "--from", str(tmp_path))
+    await opened(page, story.facts.session_id)
+    sheet = page.locator(".sheet")
+    for width in (360, 1440):
+        await page.set_viewport_size({"width": width, "height": 900})
+        for role, words in story.said():
+            plain = re.sub(r"[*`]", "", words)
+            match role:
+                case "user":
+                    found = sheet.locator("article.prompt", has_text=words)
+                case "agent":
+                    found = sheet.locator("article.said", has_text=plain)
+                case "thought":
+                    found = sheet.locator("details.thought", has_text=plain)
+                case _:
+                    title = re.compile(r"\s*".join(map(re.escape, plain.split(" ", 1))))
+                    found = sheet.locator("details.tool", has_text=title)
+            await expect(found).to_have_count(1)
+        for call in await sheet.locator("details.tool:not([open])").element_handles():
+            await call.evaluate("(it) => { it.open = true; }")
+        if kept_by is kept_by_claude:
+            await expect(sheet.locator("details.plan li.completed")).to_have_text(
+                "Change the number"
+            )
+            columns = "table.two td.half" if width == 1440 else "tr"
+            await expect(sheet.locator(f".diff {columns}.added")).to_contain_text("answer is 43")
+        failed = sheet.locator("details.tool.failed .output")
+        await expect(failed).to_contain_text(re.compile("cannot access|oops"))
+        assert await violations(page) == []
+    assert complaints == []
 
 
 async def test_two_devices_agree_on_the_options_of_an_agent(

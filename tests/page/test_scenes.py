@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.async_api import BrowserContext, CDPSession, Page, Request, expect
+from playwright.async_api import BrowserContext, Page, Request, expect
 
 import acphold
-from tests.npm import installed
-from tests.page.conftest import ask, opened, row_of, seen, shown, steps, typed
+from tests.page.conftest import ask, opened, row_of, seen, shown, steps, typed, violations
 from tests.web.conftest import Served
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
-
-AXE = "axe-core@4.14.1"
 
 SAID = steps({"say": "One **bold** word.\n\n```py\nprint(1)\n```\n"})
 
@@ -118,6 +114,36 @@ async def test_a_line_of_ten_megabytes_is_shown_by_and_by_and_leaves_the_page_us
     await pieces.nth(shown).wait_for(state="attached")
 
 
+async def test_a_page_that_stays_open_keeps_what_came_last_and_reads_the_rest_again(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    tools = page.locator(".sheet > .of-tool")
+
+    def calls(numbers: range, shown: str = "") -> str:
+        content = [{"type": "content", "content": {"type": "text", "text": shown}}]
+        told = [
+            {"toolCallId": f"t{at}", "title": f"Call {at}.", "content": content} for at in numbers
+        ]
+        return steps(*[{"update": {"sessionUpdate": "tool_call", **each}} for each in told])
+
+    # Many, and then a few of which each has shown more than a million characters.
+    for begin in range(0, 1000, 250):
+        await session.prompt(calls(range(begin, begin + 250)))
+    await expect(tools.last).to_contain_text("Call 999.")
+    assert await page.locator(".sheet > .entry").count() <= 900
+    for at in range(1000, 1008):
+        await session.prompt(calls(range(at, at + 1), "x" * 1_200_000))
+    await expect(tools.last).to_contain_text("Call 1007.")
+    assert await tools.count() <= 8
+    first = tools.filter(has_text="Call 1000.")
+    async with asyncio.timeout(60):
+        while not await first.count():
+            await page.get_by_label("Conversation", exact=True).press("Home")
+    await expect(first).to_have_count(1)
+
+
 async def test_a_server_that_is_away_is_said_and_what_was_sent_meanwhile_arrives_once(
     page: Page, device: BrowserContext, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
@@ -167,29 +193,12 @@ async def test_axe_finds_nothing(
     turn = session.prompt(
         steps({"think": "Hm."}, {"say": "# A head\n\ntext"}, {"update": call}, ask())
     )
-    source = (installed(AXE) / "node_modules" / "axe-core" / "axe.min.js").read_text()
-    tools = await page.context.new_cdp_session(page)
     await page.locator("section.question").first.wait_for()
     for place in ("#/", f"#/session/{session.id}", "#/new"):
         await shown(page, place)
-        world = await tools.send("Page.createIsolatedWorld", {"frameId": await frame(tools)})
-        context = world["executionContextId"]
-        for script in (source, "axe.run().then((it) => JSON.stringify(it.violations))"):
-            done = await tools.send(
-                "Runtime.evaluate",
-                {"expression": script, "contextId": context, "awaitPromise": True},
-            )
-            assert "exceptionDetails" not in done, done
-        found = json.loads(done["result"]["value"])
-        told = [(it["id"], [node["html"] for node in it["nodes"]]) for it in found]
-        assert told == [], place
+        assert await violations(page) == [], place
     session.cancel()
     await turn
-
-
-async def frame(tools: CDPSession) -> str:
-    tree = await tools.send("Page.getFrameTree")
-    return str(tree["frameTree"]["frame"]["id"])
 
 
 async def test_a_notice_that_is_pushed_opens_the_question_and_goes_with_the_answer(

@@ -6,4 +6,5 @@ export { FormView, PageView } from "./view/form.js";
 export { NewSession } from "./view/new_session.js";
 export { Notices } from "./view/notices.js";
 export { pairWith, SignIn } from "./view/sign_in.js";
+export { TwoColumns } from "./view/two_columns.js";
 export { Usage } from "./view/usage.js";

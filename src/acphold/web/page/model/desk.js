@@ -26,6 +26,9 @@ const AGAIN_MS = 2000;
  * @property {any} toolCall
  */
 
+/** @param {Row} row */
+const isAtWork = (row) => row.live?.state === "running" || row.live?.state === "waiting";
+
 export class Desk {
   /** @type {import("@preact/signals").Signal<Map<string, Row>>} */
   rows = signal(new Map());
@@ -35,6 +38,8 @@ export class Desk {
   /** @type {Map<string, Session>} */
   #sessions = new Map();
   #current = "";
+  /** Where something was done that nobody has looked at here: the server knows only that this page has the session open. @type {Set<string>} */
+  #unseen = new Set();
   #reading = false;
   #isStale = false;
 
@@ -50,14 +55,17 @@ export class Desk {
 
   feed = new Feed({
     snapshot: (rows) => {
-      this.rows.value = new Map(rows.map((row) => [row.sessionId, row]));
+      this.rows.value = new Map(rows.map((row) => [row.sessionId, this.#seen(row)]));
       this.isListed.value = true;
       void this.readInbox();
     },
     change: ({ session, gone }) => {
       const rows = new Map(this.rows.value);
       const was = rows.get(session?.sessionId ?? gone ?? "");
-      if (session) rows.set(session.sessionId, session);
+      if (session && was && !isAtWork(session) && (isAtWork(was) || was.messageCount < session.messageCount) && session.sessionId !== this.#current) {
+        this.#unseen.add(session.sessionId);
+      }
+      if (session) rows.set(session.sessionId, this.#seen(session));
       else if (gone) rows.delete(gone);
       this.rows.value = rows;
       if (String(was?.live?.questions ?? "") !== String(session?.live?.questions ?? "")) void this.readInbox();
@@ -94,9 +102,22 @@ export class Desk {
   /** Somebody looks at this session. @param {string} id */
   look(id) {
     this.#current = id;
+    this.#unseen.delete(id);
+    const row = this.rows.peek().get(id);
+    if (row?.unseen) this.rows.value = new Map(this.rows.peek()).set(id, { ...row, unseen: false });
     const session = this.session(id);
     void session.open();
     return session;
+  }
+
+  /** Nobody looks at it any more. */
+  leave() {
+    this.#current = "";
+  }
+
+  /** @param {Row} row */
+  #seen(row) {
+    return this.#unseen.has(row.sessionId) ? { ...row, unseen: true } : row;
   }
 
   /** Begin a session. @param {string} agent @param {string} cwd */

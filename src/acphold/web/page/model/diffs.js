@@ -47,25 +47,3 @@ function compared(before, after) {
   }
   return { lines, added, removed, isCut: added + removed > lines.length };
 }
-
-/** The same as rows of two columns: what was, and what is. @param {Line[]} lines @returns {[Line | null, Line | null][]} */
-export function sideBySide(lines) {
-  /** @type {[Line | null, Line | null][]} */
-  const rows = [];
-  /** @type {Line[]} */
-  let gone = [];
-  const flush = () => {
-    for (const line of gone) rows.push([line, null]);
-    gone = [];
-  };
-  for (const line of lines) {
-    if (line.sign === "-") gone.push(line);
-    else if (line.sign === "+") rows.push([gone.shift() ?? null, line]);
-    else {
-      flush();
-      rows.push([line, line]);
-    }
-  }
-  flush();
-  return rows;
-}

@@ -274,6 +274,7 @@ export class Session {
 
   /** Keep a prompt, and send it as soon as that can be. @param {any[]} content */
   async prompt(content) {
+    this.isAtEnd.value = true;  // who writes wants to see what comes of it
     const kept = { id: sends.newId(), sessionId: this.id, content, at: Date.now(), after: null };
     await sends.keep(kept).catch(() => {});  // a private window keeps nothing; it is sent all the same
     void sends.alone(kept.id, () => this.resumeSending(kept));

@@ -21,6 +21,9 @@ export function line(text, most = 300) {
 /** What a session is called, without marks of Markdown. @param {string | null | undefined} title */
 export const called = (title) => line(title, 200).replace(/[`*]/g, "") || "New session";
 
+/** An agent, without the scope of the package that it comes in. @param {unknown} name */
+export const agentName = (name) => line(String(name ?? "").replace(/^@[^/]+\//, ""), 40);
+
 /** The last part of a path, and the one before it. @param {string} path */
 export function shortPath(path) {
   return line(path.split("/").filter(Boolean).slice(-2).join("/") || path, 80);

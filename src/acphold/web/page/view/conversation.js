@@ -1,6 +1,6 @@
 // A session: what was said, at its end; what it asks; where one writes.
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { baseName, called, line, visible } from "../model/text.js";
+import { agentName, baseName, called, line, visible } from "../model/text.js";
 import { Composer } from "./composer.js";
 import { Entries } from "./entries.js";
 import { Guard } from "./guard.js";
@@ -25,7 +25,10 @@ const NEAR = 120;
 /** @param {{desk: import("../model/desk.js").Desk, id: string, seq: number}} props */
 export function Conversation({ desk, id, seq }) {
   const [session, setSession] = useState(() => desk.session(id));
-  useEffect(() => setSession(desk.look(id)), [id]);
+  useEffect(() => {
+    setSession(desk.look(id));
+    return () => desk.leave();
+  }, [id]);
   const row = desk.rows.value.get(id);
   const status = session.status.value;
   const title = called(row?.title ?? session.timeline.state.title);
@@ -34,7 +37,7 @@ export function Conversation({ desk, id, seq }) {
   }, [title]);
   const isRunning = row?.live?.state === "running" || row?.live?.state === "waiting" || session.sending.value.some((each) => each.state === "begun");
   const [isFinding, setFinding] = useState(false);
-  const who = line(row?.agent ?? session.introduction.value?.agentInfo?.title ?? "The agent", 40);
+  const who = agentName(row?.agent ?? session.introduction.value?.agentInfo?.title ?? "The agent");
   return html`<main class="conversation" id="main" tabindex="-1">
     <header class="bar">
       <a class="back" href="#/" aria-label="All sessions"></a>
@@ -106,7 +109,7 @@ function Reading({ session, seq, isKnown, isRunning }) {
 
   useLayoutEffect(() => void (session.isAtEnd.value = !seq), []);
   useLayoutEffect(() => {
-    if (isAtEnd && !seq) toEnd();
+    if (session.isAtEnd.value) toEnd();
   }, [changes, session.asked.value, isAtEnd]);
   // What is above is read, and drawn, before anybody gets there.
   useEffect(() => {

@@ -1,8 +1,9 @@
 // An edit: one column on a narrow screen, two on a wide one.
 import { useEffect, useState } from "preact/hooks";
-import { changes, sideBySide } from "../model/diffs.js";
+import { changes } from "../model/diffs.js";
 import { line } from "../model/text.js";
 import { html } from "./html.js";
+import { Later } from "./later.js";
 
 const wide = matchMedia("(min-width: 80rem)");
 
@@ -19,7 +20,7 @@ export function DiffView({ diff, isOneColumn = false }) {
   return html`<figure class="diff">
     <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} /></figcaption>
     <div class="lines" tabindex="0" role="group" aria-label=${`Changes of ${line(diff.path)}`}>
-      ${isWide && !isOneColumn && diff.oldText ? html`<${TwoColumns} lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
+      ${isWide && !isOneColumn && diff.oldText ? html`<${Later} name="TwoColumns" lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
     </div>
     ${isCut && html`<p class="aside">There is more than can be shown here.</p>`}
   </figure>`;
@@ -39,15 +40,5 @@ function OneColumn({ lines }) {
     (each) => html`<tr class=${NAMES[each.sign]}>
       <td class="number" aria-hidden="true">${each.after || each.before}</td><td class="sign">${each.sign}</td><td>${each.text || "\n"}</td>
     </tr>`,
-  )}</tbody></table>`;
-}
-
-/** @param {{lines: import("../model/diffs.js").Line[]}} props */
-function TwoColumns({ lines }) {
-  /** @param {import("../model/diffs.js").Line | null} side @param {"before" | "after"} which */
-  const half = (side, which) => html`<td class="number" aria-hidden="true">${side?.[which] || ""}</td>
-    <td class=${`half ${side ? NAMES[side.sign] : "none"}`}>${side?.text || "\n"}</td>`;
-  return html`<table class="two"><tbody>${sideBySide(lines).map(
-    ([before, after]) => html`<tr>${half(before, "before")}${half(after, "after")}</tr>`,
   )}</tbody></table>`;
 }

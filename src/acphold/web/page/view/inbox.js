@@ -1,6 +1,6 @@
 // What waits for an answer, over all sessions; it is answered here.
 import { useState } from "preact/hooks";
-import { baseName, called, line } from "../model/text.js";
+import { agentName, baseName, called, line } from "../model/text.js";
 import { ago } from "../model/times.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
@@ -39,7 +39,7 @@ export function Inbox({ desk, current }) {
 function Waiting({ desk, waiting, later }) {
   const session = desk.session(waiting.sessionId);
   const asked = session.asked.value.find((each) => each.id === waiting.id);
-  const who = line(waiting.agent, 40);
+  const who = agentName(waiting.agent);
   return html`<${QuestionView} who=${who} asked=${asked ?? waiting} call=${waiting.toolCall} later=${later}
       answer=${asked && session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined} />
     <p class="of"><a href=${sessionPlace(waiting.sessionId)}>${called(waiting.title)}</a> · ${baseName(waiting.cwd)} · ${ago(waiting.at)}</p>`;

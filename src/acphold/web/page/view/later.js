@@ -11,11 +11,11 @@ import { codeIn, go, sessionPlace } from "./places.js";
   "preact/hooks": hooks,
   "./html.js": { html },
   "./places.js": { codeIn, go, sessionPlace },
-  "./entries.js": { HOW },
+  "./entries.js": { get HOW() { return HOW; } },  // which imports this
   "./long.js": { Long },
 };
 
-/** @param {{name: "Decisions" | "Find" | "FormView" | "NewSession" | "Notices" | "PageView" | "SignIn" | "Usage", [prop: string]: any}} props */
+/** @param {{name: "Decisions" | "Find" | "FormView" | "NewSession" | "Notices" | "PageView" | "SignIn" | "TwoColumns" | "Usage", [prop: string]: any}} props */
 export function Later({ name, ...props }) {
   const [views, setViews] = useState(/** @type {any} */ (null));
   const [problem, setProblem] = useState("");

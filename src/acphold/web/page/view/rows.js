@@ -1,5 +1,5 @@
 // Sessions as rows of a list.
-import { baseName, called, line } from "../model/text.js";
+import { agentName, baseName, called } from "../model/text.js";
 import { ago, exactly } from "../model/times.js";
 import { html } from "./html.js";
 import { sessionPlace } from "./places.js";
@@ -29,7 +29,7 @@ export function RowView({ row, isCurrent = false }) {
   const [kind, words] = standing(row);
   return html`<li><a class=${`session ${kind}`} href=${sessionPlace(row.sessionId)} aria-current=${isCurrent ? "page" : undefined}>
     <span class="title">${called(row.title)}</span>
-    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}<span class="agent">${line(row.agent, 40)}</span>
+    <span class="about"><span class=${`state ${kind}`}></span>${words && html`<span class="words">${words}</span>`}<span class="agent">${agentName(row.agent)}</span>
       <time datetime=${row.updatedAt} title=${exactly(row.updatedAt)}>${ago(row.updatedAt)}</time></span>
   </a></li>`;
 }

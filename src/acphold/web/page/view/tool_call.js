@@ -13,16 +13,18 @@ const STANDS = /** @type {Record<string, string>} */ ({ pending: "waits", in_pro
 
 /** @param {{tool: import("../model/timeline.js").Tool, version: number}} props */
 export function ToolView({ tool }) {
-  const { title, kind, status, content = [], _meta } = tool.fields;
+  const { title, kind, status, content = [], rawInput, _meta } = tool.fields;
   const [isOpen, setOpen] = useState(false);
   const diffs = content.filter((/** @type {any} */ each) => each?.type === "diff");
   const output = kind === "execute" ? outputOf(tool.fields) : "";
+  // What a shell is given says more than that it is one.
+  const command = kind === "execute" ? (commandOf(rawInput) ?? "").replace(/^(\/\S*\/)?(ba|z)?sh -l?c /, "") : "";
   const stands = STANDS[status] ? status : status ? "unknown" : "completed";
   return html`<details class=${`tool ${stands}`} open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
     <summary>
       <span class="mark" role="img" aria-label=${STANDS[stands] ?? line(status)}></span>
       <span class="kind">${SIGNS[kind] ?? "Tool"}</span>
-      <span class="title">${titleOf(title, kind)}</span>
+      <span class="title">${titleOf(title, kind)}${command && !String(title).includes(command) && html` <code>${line(command, 160)}</code>`}</span>
       ${diffs.map((/** @type {any} */ diff) => html`<${Sum} diff=${diff} />`)}
       ${tool.children.length > 0 && html`<span class="aside">sub-agent</span>`}
       ${!isOpen && output && html`<${LastLines} text=${output} most=${3} />`}
@@ -50,7 +52,7 @@ function Inside({ tool }) {
     <${Input} input=${rawInput} title=${title} />
     ${locations.length > 0 && html`<p class="places">${locations.map((/** @type {any} */ each) => html`<span class="path" title=${each.path}>${shortPath(String(each.path))}${each.line ? `:${each.line}` : ""}</span> `)}</p>`}
     ${content.map((/** @type {any} */ each) => html`<${Produced} content=${each} />`)}
-    ${!told && rawOutput !== undefined && html`<${Output} text=${asText(rawOutput)} />`}
+    ${!told && rawOutput !== undefined && html`<${Output} text=${saidIn(rawOutput) ?? asText(rawOutput)} />`}
   </div>`;
 }
 
@@ -89,8 +91,11 @@ export function unfenced(text) {
 /** @param {any} fields */
 function outputOf({ content = [], rawOutput }) {
   const texts = content.filter((/** @type {any} */ each) => each?.content?.type === "text").map((/** @type {any} */ each) => unfenced(String(each.content.text ?? "")));
-  return texts.length > 0 ? texts.join("\n") : typeof rawOutput === "string" ? rawOutput : "";
+  return texts.length > 0 ? texts.join("\n") : (saidIn(rawOutput) ?? "");
 }
+
+/** The text that came out of a call, where agents agree on what it is called. @param {any} raw @returns {string | undefined} */
+const saidIn = (raw) => [raw, raw?.output, raw?.message].find((each) => typeof each === "string");
 
 /** @param {any} value */
 const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
