@@ -130,11 +130,15 @@ function Reading({ session, seq, isKnown, isRunning }) {
     if (sheet.current) watch.observe(sheet.current);
     return () => watch.disconnect();
   }, []);
+  const sought = useRef(0);
   useEffect(() => {
     if (!seq || session.status.value !== "ready") return;
+    // What was kept here is shown first, and then it is read anew; who has gone on meanwhile stays where they are.
+    if (sought.current === seq && (moved.current || session.isAtEnd.value)) return;
+    sought.current = seq;
     session.isAtEnd.value = false;
     void session.reach(seq).then(() => requestAnimationFrame(() => show(seq)));
-  }, [seq, session.status.value]);
+  }, [seq, session.status.value, session.timeline]);
 
   const onScroll = () => {
     const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
