@@ -356,7 +356,7 @@ async def _taken_over(run: Run, location: str) -> float:
 
 
 IDLE_SESSIONS = 20
-SETTLED_SECONDS = 10.0
+SETTLED_SECONDS = 15.0
 """Until what is done behind turns is done."""
 
 

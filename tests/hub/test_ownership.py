@@ -10,8 +10,9 @@ import pytest
 
 from acphold.errors import AgentExitedError, JournalUnavailableError, LeaseLostError
 from acphold.hub import ownership
-from acphold.journal import Free, Lease, SessionRow
-from tests.editor import Refused, open_params, prompt_params
+from acphold.journal import Free, Lease, RowChange, SessionRow, state_of
+from acphold.journal.stores import open_journal
+from tests.editor import DEADLINE, Refused, open_params, prompt_params
 from tests.hub.shared import PERMISSION, shared
 
 
@@ -209,6 +210,37 @@ async def test_an_owner_goes_on_to_tell_that_it_is_there_though_that_failed_unfo
         assert {*told} == {session}
 
 
+async def test_nothing_is_asked_of_a_session_that_is_open_and_idle_and_a_name_given_is_told(
+    journal: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        sessions = [await client.new() for _ in range(3)]
+        owned = house.hub._ownership
+        assert await owned._renew()
+        asked: list[str] = []
+        session = house.journal.session
+
+        async def noted(session_id: str, *, counted: bool = False) -> SessionRow:
+            asked.append(session_id)
+            return await session(session_id, counted=counted)
+
+        monkeypatch.setattr(house.journal, "session", noted)
+        async with asyncio.timeout(DEADLINE):
+            await owned._renew()
+            while asked:  # what others had begun to write before is told behind that
+                asked.clear()
+                await owned._renew()
+        other = open_journal(journal)
+        await other.change(sessions[1], RowChange(given="Mine"))
+        await other.aclose()
+        async with asyncio.timeout(DEADLINE):
+            while not asked:
+                await owned._renew()
+        assert asked == [sessions[1]]
+        assert (await state_of(house.journal, sessions[1])).attributes.title == "Mine"
+
+
 async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_looked_at(
     journal: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -216,10 +248,17 @@ async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_l
     monkeypatch.setattr(ownership, "LOOK_SECONDS", 0.0)  # each look has taken long
     async with shared(journal) as house, asyncio.timeout(40):
         client = await house.client()
-        for _ in range(3):
-            await client.new()
+        sessions = [await client.new() for _ in range(3)]
         looked_in: list[int] = []
         step = 0
+
+        async def count() -> None:
+            nonlocal step
+            while True:
+                step += 1
+                await asyncio.sleep(0)
+
+        counting = asyncio.create_task(count())
         row_of = house.journal.session
 
         async def session(session_id: str) -> SessionRow:
@@ -227,9 +266,13 @@ async def test_others_have_their_turn_while_the_titles_of_all_that_is_live_are_l
             return await row_of(session_id)
 
         monkeypatch.setattr(house.journal, "session", session)
-        while len(looked_in) < 3:
-            step += 1
+        other = open_journal(journal)
+        for name in sessions:
+            await other.change(name, RowChange(archived=True))
+        await other.aclose()
+        while len(looked_in) < 3:  # noqa: ASYNC110  nothing tells of it
             await asyncio.sleep(0)
+        counting.cancel()
         assert len({*looked_in}) == len(looked_in)
 
 

@@ -5,7 +5,7 @@ the session is live in another process. Where it is live, the row is looked at
 
 - when the session is taken from the journal,
 - when the agent names it,
-- with every renewal of its lease, and
+- with the renewal of its lease, where its row has changed since the last one, and
 - when somebody says that it has changed (`Hub.look_at`).
 
 What is new is published as an update, so that clients are told and replays have it. An agent's

@@ -68,6 +68,7 @@ class Ownership:
         self._make = make
         self._ending: set[asyncio.Task[None]] = set()
         self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
+        self._seen: int | None = None  # of the changes of rows
         self.deleted: set[str] = set()
 
     async def acquire(self, session_id: str, over: int | None) -> Lease:
@@ -140,7 +141,7 @@ class Ownership:
             log.warning("%s", error)
             live[error.session_id].session.lose(error)
         since = _clock()
-        for conversation in tuple(self._live.values()):
+        for conversation in await self._changed():
             if _clock() - since >= LOOK_SECONDS:
                 await asyncio.sleep(0)
                 since = _clock()
@@ -149,6 +150,22 @@ class Ownership:
             except AcpholdError as exc:
                 log.warning("the title of session %s is not known: %s", conversation.id, exc)
         return True
+
+    async def _changed(self) -> list[Conversation]:
+        """Those that somebody may have named since the last time: one question for all that is
+        open, and none for what is idle."""
+        seen, self._seen = self._seen, None
+        try:
+            news = await self._journal.changes(seen)
+            if news.more:
+                seen, news = None, await self._journal.changes(None)
+        except AcpholdError as exc:
+            log.warning("the titles of sessions are not known: %s", exc)
+            return []
+        self._seen = news.last
+        if seen is None:
+            return [*self._live.values()]
+        return [self._live[name] for name in news.session_ids if name in self._live]
 
     async def _doubt(self, heard: float) -> None:
         """End the turns, if somebody on another machine may soon take the sessions from us."""
