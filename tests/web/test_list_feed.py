@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import httpx2
@@ -22,7 +23,7 @@ from acphold.journal import NewSession, RowChange
 from acphold.journal.access import new_token
 from acphold.journal.stores import open_journal
 from acphold.serve_options import ServeOptions
-from acphold.server.neighbours import LiveSession, Process
+from acphold.server.neighbours import LiveSession, Process, processes
 from acphold.server.principals import THIS_USER
 from acphold.server.service import Service
 from acphold.transports.memory import memory_pair
@@ -212,11 +213,27 @@ async def test_only_what_has_changed_is_read(web: Site) -> None:
     assert (await web.journal.changes(some.last, 1)).session_ids == ["s7"]
 
 
+@pytest.fixture
+def short_run(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A runtime folder of this test's own, in which the path of a socket is no long one."""
+    with TemporaryDirectory(prefix="run-", dir="/tmp") as folder:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", folder)
+        yield
+
+
+@pytest.mark.usefixtures("short_run")
 async def test_what_goes_on_in_a_session_of_this_process_is_told_without_a_look_at_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("acphold.server.followed_list.LOOK_SECONDS", 3600.0)
     monkeypatch.setattr("acphold.server.followed_list.LIVE_SECONDS", 3600.0)
+
+    async def live_sessions() -> dict[str, tuple[LiveSession, Process]]:
+        found = await processes(30.0)  # nobody asks again where we are too busy to answer
+        return {it.session_id: (it, process) for process in found for it in process.sessions}
+
+    monkeypatch.setattr("acphold.server.followed_list.live_sessions", live_sessions)
+    monkeypatch.setattr("acphold.web.journal_reader.live_sessions", live_sessions)
     agents: list[PuppetAgent] = []
 
     def make_agent(listener: Any, _: object) -> PuppetAgent:
