@@ -492,6 +492,19 @@ async def test_what_is_due_at_an_attachment_that_was_replaced_is_due_at_the_new_
         assert done == ["acted"]
 
 
+async def test_what_is_in_the_journal_before_it_is_published_is_read_to_nobody(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session_id = await house.opened()
+        await house.turn(client, session_id, "one", "ONE")
+        session = house.hub.held(session_id).session
+        # As where the answer to a commit is on its way from a database.
+        await house.journal.append(session.lease, [("update", [said("early")])])
+        reads = await house.loaded(session_id)
+        assert reads.text() == "ONE"
+
+
 @pytest.mark.of_a_file
 async def test_a_client_that_could_not_be_fed_is_told_to_load_the_session_again(
     journal: Path, monkeypatch: pytest.MonkeyPatch

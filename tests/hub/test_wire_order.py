@@ -72,6 +72,7 @@ async def test_what_is_said_behind_a_question_is_told_behind_it_though_it_is_not
             await client.sessions()  # it is heard all the same
             assert methods(client)[-1] == "session/update"
         await asyncio.gather(*saying)
+        await client.until_text("12")
         told = methods(client)
         assert told[told.index(PERMISSION) :] == [
             PERMISSION,
@@ -101,6 +102,7 @@ async def test_what_comes_in_one_read_with_a_question_is_told_behind_it(journal:
             ]
         )
         await asyncio.gather(*saying)
+        await client.until_text("123")
         told = methods(client)
         assert told[told.index(PERMISSION) :] == [
             PERMISSION,

@@ -340,6 +340,9 @@ class Attachment:
 
     async def _read_page(self, size: int) -> None:
         page = await self._source.read(self.cursor, size)
+        # What is in the journal before whoever publishes it knows comes when that one tells it.
+        end = self._source.last_seq
+        page = [segment for segment in page if segment.last_seq <= end]
         for piece in self._between_due(page):
             self._send_page(piece)
         # Also when there is room: a long replay lets the other sessions breathe.

@@ -91,13 +91,13 @@ class Hub:
     ) -> None:
         self._live: dict[str, Conversation] = {}
         self._routes = Routes()
-        self.router = Router(self._routes, self._live, journal)
+        self._tasks = EagerTasks()
+        self.router = Router(self._routes, self._live, journal, self._tasks)
         self.agent = self._routes.agent = make_agent(self.router)
         self.sessions = SessionList(journal, self.agent, all_agents=options.all_agents)
         self._journal = journal
         self.relay = Relay(self.agent, self._live, self.router, journal)
         self.whereabouts = Whereabouts(journal)
-        self._tasks = EagerTasks()
         self._release = CommonRelease(journal, self._tasks)
         self._options = options
         self._alerts = alerts

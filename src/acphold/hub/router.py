@@ -34,6 +34,7 @@ from acphold.hub.questions import is_decision, refusal
 from acphold.hub.routes import Routes
 from acphold.journal import Entries
 from acphold.mcp.servers import MCP_MESSAGE
+from acphold.rpc.eager_tasks import EagerTasks
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import splice
 from acphold.schema.update_kinds import OPENCODE_CHILD
@@ -64,7 +65,11 @@ class Router:
     """
 
     def __init__(
-        self, routes: Routes, conversations: Mapping[str, Conversation], journal: Entries
+        self,
+        routes: Routes,
+        conversations: Mapping[str, Conversation],
+        journal: Entries,
+        tasks: EagerTasks,
     ) -> None:
         self.clients: list[Client] = []
         self.providers: dict[str, Client] = {}
@@ -74,6 +79,7 @@ class Router:
         self._routes = routes
         self._conversations = conversations
         self._journal = journal
+        self._tasks = tasks
 
     @asynccontextmanager
     async def asked_by(self, asker: Asker | None, exchange: Exchange) -> AsyncIterator[bytes]:
@@ -229,15 +235,40 @@ class Router:
         client = next((known for known in clients if can_answer(known, asked)), None)
         if client is None:
             raise unanswerable(asked, (known.offer.capabilities for known in clients))
-        reached = asyncio.Event()
-        await self.behind_all(client, reached.set)
-        await reached.wait()
         try:
-            return await client.ask(asked.method, params)
+            return await self._put_to(client, asked.method, params)
         except ConnectionLostError:
             if not is_decision(asked):
                 raise
             return refusal(asked, "cancelled")
+
+    async def _put_to(self, client: Client, method: str, params: bytes) -> bytes:
+        """The answer of this client, which is asked behind all that was said before."""
+        answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+        asking: asyncio.Task[None] | None = None
+
+        async def ask() -> None:
+            try:
+                given = await client.ask(method, params)
+            except Exception as exc:
+                if not answer.done():
+                    answer.set_exception(exc)
+            else:
+                if not answer.done():
+                    answer.set_result(given)
+
+        def put() -> None:  # in the step in which it is due: what comes behind it is told behind it
+            nonlocal asking
+            if not answer.done():
+                asking = self._tasks.begin(ask(), f"ask {method}")
+
+        await self.behind_all(client, put)
+        try:
+            return await answer
+        finally:
+            if asking is not None:
+                asking.cancel()
+                await asyncio.wait([asking])
 
     def _asker(self) -> Asker | None:
         """For whom the agent is at work as it says this; None where that cannot be told."""
