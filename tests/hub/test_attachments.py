@@ -20,6 +20,7 @@ from acphold.hub import Attachment, Session, router
 from acphold.hub import attachment as attachment_room
 from acphold.hub.annotations import notice
 from acphold.hub.attachment import DUE_BYTES, LAG, PAGE, State
+from acphold.journal.postgresql.answers import Answer
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
 
@@ -356,6 +357,42 @@ async def test_a_client_that_has_a_session_open_has_it_still_when_it_is_refused_
         await house.turn(other, session, "go on", "3 ")
         await house.turn(client, session, "go on", "4 ")
         assert numbers(client) == [1, 2, 3, 4]
+
+
+class LateSource:
+    """A session that answers a reader who has gone, too, as a database does."""
+
+    def __init__(self, session: Session) -> None:
+        self.id, self.last_seq, self.terminals = session.id, session.last_seq, session.terminals
+        self.answer: Answer[None] = Answer()
+        self._session = session
+
+    async def read(self, after: int, limit_bytes: int) -> list[Segment]:
+        page = await self._session.read(after, limit_bytes)
+        await self.answer.wait()
+        return page
+
+
+async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_sent(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(60):
+        client, session = await house.opened()
+        await house.agent.say(session, "1 ")
+        await client.until_text("1 ")
+        held = house.hub.held(session).session
+        [known] = held.attachments
+        source = LateSource(held)
+        first, second = (Attachment(source, known.client, 0, 0) for _ in range(2))
+        first.open()
+        reading = first._reading
+        assert reading is not None
+        await asyncio.sleep(0)  # which asks
+        first.replaced_by(second)
+        source.answer.give(None)
+        await asyncio.wait([reading])
+        first.take_back(second)
+        await client.until_text("1 1 ")
 
 
 async def test_a_client_that_is_refused_a_position_has_the_session_open_as_before(

@@ -188,8 +188,9 @@ async def test_a_client_that_closes_a_session_leaves_the_running_turn_of_another
         await house.agent.end(session)
         assert await running == ENDED
         # What was said and not begun is in the history, where its place was.
+        await house.turn(two, session, "next")
         prompts = [prompt[0]["text"] for prompt in await house.entries(session, "prompt")]
-        assert prompts == ["theirs", "mine"]
+        assert prompts == ["theirs", "mine", "next"]
 
 
 async def test_the_last_client_that_closes_a_session_closes_it(journal: Path) -> None:

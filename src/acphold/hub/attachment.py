@@ -164,6 +164,7 @@ class Attachment:
         self.before: Attachment | None = None
         self._heir: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
+        self._stops = 0
 
     @property
     def session_id(self) -> str:
@@ -326,11 +327,12 @@ class Attachment:
     async def _read_on(self) -> None:
         """Read on in the journal until the end is reached; live from there."""
         try:
-            size = CATCH_UP
-            while self.cursor < self._source.last_seq:
+            size, stops = CATCH_UP, self._stops
+            while self._stops == stops and self.cursor < self._source.last_seq:
                 await self._read_page(size)
                 size = min(2 * size, PAGE)
-            self.state = LIVE
+            if self._stops == stops:
+                self.state = LIVE
         except (ConnectionLostError, LeaseLostError) as exc:
             log.info("session %s: a client gets no more: %s", self._source.id, exc)
             self.close()
@@ -339,7 +341,10 @@ class Attachment:
             self.close()
 
     async def _read_page(self, size: int) -> None:
+        stops = self._stops
         page = await self._source.read(self.cursor, size)
+        if self._stops != stops:
+            return  # a database answers who has gone, too: none of this is sent, or counts as sent
         # What is in the journal before whoever publishes it knows comes when that one tells it.
         end = self._source.last_seq
         page = [segment for segment in page if segment.last_seq <= end]
@@ -428,6 +433,7 @@ class Attachment:
             self._due.popleft()[1]()
 
     def _stop_reading(self) -> None:
+        self._stops += 1
         if self._reading is not None and self._reading is not asyncio.current_task():
             self._reading.cancel()
         self._reading = None
