@@ -164,7 +164,7 @@ class Attachment:
         self.before: Attachment | None = None
         self._heir: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._stops = 0
+        self._stops = 0  # how often reading was ended: what still comes of it is of nobody
 
     @property
     def session_id(self) -> str:

@@ -156,6 +156,20 @@ async def test_what_a_flood_made_of_the_log_is_given_back_behind_it_and_not_by_w
     await journal.aclose()
 
 
+async def test_who_gives_room_back_gives_back_that_of_the_log(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "LOG_BYTES_KEPT", 100_000)
+    journal = SqliteJournal.open(path)
+    lease = await begun(journal)
+    await journal.append(lease, [("update", [b"x" * 1_000_000])])
+    assert log_bytes(path) > 1_000_000
+    assert journal.file is not None
+    await journal.file.give_back()
+    assert log_bytes(path) <= 100_000
+    await journal.aclose()
+
+
 async def test_a_log_in_which_somebody_reads_is_not_given_back_and_nobody_waits_for_that(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

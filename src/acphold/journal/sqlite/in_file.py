@@ -55,6 +55,7 @@ class SqliteFile:
         await self._background.in_pieces(deletion.sweep)
         await self._background.in_pieces(free_pages.give_back)
         await self._background.run(lambda db: db.execute("PRAGMA wal_checkpoint(PASSIVE)"))
+        await self._background.shorten_log()
         return await self._background.run(free_pages.can_give_back)
 
     async def copy_to(self, path: str) -> int:
