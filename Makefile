@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # Tests with real processes wait a good part of their time: four more at once than there are cores.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 CODE := src tests bench examples docs
+PAGE := src/acphold/web/page
 
 .PHONY: demo page pictures test format lint types docs conformance check slow postgresql interop soak bench clean
 
@@ -24,7 +25,8 @@ lint: $(VENV)/.installed
 	$(BIN)/ruff format --check $(CODE)
 	$(BIN)/ruff check $(CODE)
 
-types: $(VENV)/.installed
+types: $(VENV)/.installed $(PAGE)/node_modules/.package-lock.json
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(PAGE)/node_modules/.bin/tsc --project $(PAGE)
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/python -m tests.public_types
@@ -76,8 +78,7 @@ slow: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m slow $(PYTEST)
 
 # What `serve` shows in a browser, from src/acphold/web/page: it takes packages of npm, and is no
-# part of the repository. A wheel has what was built last.
-PAGE := src/acphold/web/page
+# part of the repository. A wheel and an sdist get theirs by hatch_build.py.
 page: $(PAGE)/node_modules/.package-lock.json
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PAGE) run --silent build
 

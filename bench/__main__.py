@@ -12,6 +12,7 @@ from bench.run import Run, machine, new_run
 from bench.table import Figure, Table
 
 MEASUREMENTS = (
+    "last_release",
     "cold_start",
     "latency",
     "throughput",
@@ -35,19 +36,24 @@ MEASUREMENTS = (
     "notices",
     "postgresql",
 )
-"""Modules of this package, each with a function `figures`, in the order of the table."""
+"""Modules of this package, each with a function `figures`, in the order of the table; and `lacks`
+where something has to be there first: it says what, and how to get it."""
 
 
 def main() -> int:
     """Measure what was named; 1 when a figure misses its goal and --strict was given."""
     options = _options()
+    modules = {name: import_module(f"bench.{name}") for name in options.names or MEASUREMENTS}
+    lacking = {name: it.lacks() for name, it in modules.items() if hasattr(it, "lacks")}
+    if missing := [f"bench {name}: {why}" for name, why in lacking.items() if why is not None]:
+        sys.exit("\n".join(missing))
     print(machine())
     if options.quick:
         print("the goals are for the full sizes; with --quick some cannot be met")
     table = Table(sys.stdout)
     with new_run(quick=options.quick, folder=options.folder) as run:
-        for name in options.names or MEASUREMENTS:
-            measure: Callable[[Run], Iterator[Figure]] = import_module(f"bench.{name}").figures
+        for module in modules.values():
+            measure: Callable[[Run], Iterator[Figure]] = module.figures
             for figure in measure(run):
                 table.add(figure)
     table.end()

@@ -54,10 +54,28 @@ _COPIES = (
         at - n * %(gap)s::bigint, kind, raw
     FROM acphold.segments, generate_series(1, %(copies)s) AS n
     """,
+    """
+    INSERT INTO acphold.leases SELECT session_id || '-' || n, '', epoch, false
+    FROM acphold.leases, generate_series(1, %(copies)s) AS n
+    """,
+    """
+    INSERT INTO acphold.summaries SELECT session_id || '-' || n, summary
+    FROM acphold.summaries, generate_series(1, %(copies)s) AS n
+    """,
+    """
+    INSERT INTO acphold.links (agent, downstream_id, session_id)
+    SELECT agent, downstream_id || '-' || n, session_id || '-' || n
+    FROM acphold.links, generate_series(1, %(copies)s) AS n
+    """,
+    """
+    INSERT INTO acphold.usage SELECT session_id || '-' || n, seq, at - n * %(gap)s::bigint,
+        by_turn, cost, currency, input, output, thought, cached_read, cached_write, total
+    FROM acphold.usage, generate_series(1, %(copies)s) AS n
+    """,
     # In the order in which they would have come in.
     """
-    INSERT INTO acphold.documents (session_id, seq, at, words, size)
-    SELECT session_id || '-' || n, seq, at - n * %(gap)s::bigint, words, size
+    INSERT INTO acphold.documents (session_id, seq, at, words, size, tenant)
+    SELECT session_id || '-' || n, seq, at - n * %(gap)s::bigint, words, size, tenant
     FROM acphold.documents, generate_series(1, %(copies)s) AS n ORDER BY at - n * %(gap)s::bigint
     """,
 )
@@ -202,6 +220,13 @@ def _sought() -> dict[str, list[Sought]]:
         "a common word by rank": [Sought(common, rank=True)],
         "a common word in one folder of 40": [Sought(common, cwd="/home/ada/project7")],
         "a rare word in one folder of 40": [Sought(rare, cwd="/home/ada/project7")],
+        "a common word, small tenant": [Sought(common, tenant="small")],
+        "a common word by rank, small tenant": [Sought(common, rank=True, tenant="small")],
+        "a rare word, small tenant": [Sought(rare, tenant="small")],
+        "a phrase, small tenant": [Sought(f'"{words[0]} {words[9]}"', tenant="small")],
+        "a beginning, small tenant": [Sought(f"{words[600][:4]}*", tenant="small")],
+        "a common word, big tenant": [Sought(common, tenant="big")],
+        "a rare word, big tenant": [Sought(rare, tenant="big")],
     }
 
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from itertools import accumulate
 from pathlib import Path
 from random import Random
+from typing import Final
 
 from acphold.history import PastEntry
 from acphold.history.entries import PROMPT, TURN_END, UPDATE
@@ -73,7 +74,7 @@ def fill(path: Path, sessions: int) -> None:
         connection.execute("BEGIN")
         for start in range(0, templates, AT_ONCE):
             news = [
-                (number, search_index.Indexed(seq, at - copy * gap, texts))
+                (number, tenant_of(number), search_index.Indexed(seq, at - copy * gap, texts))
                 for number, found in enumerate(
                     documents[start : start + AT_ONCE], copy * templates + start + 1
                 )
@@ -90,6 +91,15 @@ def name_of(number: int) -> str:
     """The id of the session with this number: as random as those of agents, the same each time."""
     digits = f"{number * 0x9E3779B97F4A7C15 % (1 << 64):016x}"
     return f"{digits[:8]}-{digits[8:12]}-4{digits[12:15]}-8{digits[15:]}00-{number:012x}"
+
+
+SMALL_SHARE: Final = 200
+"""One of so many sessions is the small tenant's; the others are the big one's."""
+
+
+def tenant_of(number: int) -> str:
+    """Whose the session with this number is."""
+    return "big" if number % SMALL_SHARE else "small"
 
 
 def words(random: Random) -> list[str]:
@@ -111,7 +121,9 @@ async def take_in(location: str | Path, count: int) -> None:
     for number in range(1, count + 1):
         at = newest - number * DAY_MS // 24
         agent, cwd = AGENTS[number % len(AGENTS)], f"/home/ada/project{number % FOLDERS}"
-        new = NewSession(name_of(number), agent, cwd, title=said(6), created_at=at)
+        new = NewSession(
+            *(name_of(number), agent, cwd), title=said(6), created_at=at, tenant=tenant_of(number)
+        )
         await journal.enlist([Listed(new, f"own-{name_of(number)}", at, b"bench")])
         lease = await journal.acquire(new.session_id, yields=True)
         past = [PastEntry(kind, at + n, raw) for n, (kind, raw) in enumerate(_entries(said))]
@@ -164,10 +176,12 @@ def _copy(connection: sqlite3.Connection, templates: int, by: int, later: int) -
     """Copy all rows of the templates to sessions whose numbers are so much higher."""
     values = {"by": by, "later": later, "templates": templates}
     connection.create_function("name_of", 1, name_of, deterministic=True)
+    connection.create_function("tenant_of", 1, tenant_of, deterministic=True)
     for table, changed in {
         "sessions": {
             "number": "number + :by",
             "session_id": "name_of(number + :by)",
+            "tenant": "tenant_of(number + :by)",
             "created_at": "created_at + :later",
             "updated_at": "updated_at + :later",
         },

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
+import sqlite3
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import psutil
 
-from acphold.journal.stores import open_journal
 from bench.programs import python_sdk, scripted_agent, wrap
 from bench.run import Run
 from bench.table import Figure, Goal
@@ -50,16 +50,11 @@ def _resident(process: psutil.Process) -> float:
 
 def wait_until_settled(path: Path, wire: Wire) -> None:
     """Until the turn is compacted, a second after its end: that needs memory too."""
-
-    async def messages() -> int:
-        journal = open_journal(path)
-        try:
-            return (await journal.session(wire.session_id)).message_count
-        finally:
-            await journal.aclose()
-
     deadline = time.monotonic() + SETTLE_SECONDS
-    while not asyncio.run(messages()):
-        if time.monotonic() > deadline:
-            raise TimeoutError(f"the turn was not settled within {SETTLE_SECONDS:g} s")
-        time.sleep(0.05)
+    # Read as it is: to open the journal would bring that of an earlier release up to date.
+    with closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True)) as journal:
+        query = "SELECT message_count FROM sessions WHERE session_id = ?"
+        while not journal.execute(query, [wire.session_id]).fetchone()[0]:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"the turn was not settled within {SETTLE_SECONDS:g} s")
+            time.sleep(0.05)

@@ -16,6 +16,7 @@ from typing import Any
 from playwright.sync_api import Browser, BrowserContext, Page, sync_playwright
 
 from acphold.journal.stores import open_journal
+from acphold.web.page_files import PageFiles
 from bench.conversation import keep, turns
 from bench.memory import MIB
 from bench.run import Run
@@ -59,6 +60,11 @@ QUESTION = """(last) => {
   return asked > last && [asked, Date.now()];
 }"""
 """When the agent asked what is on the screen, and now; of a question behind the `last` one."""
+
+
+def lacks() -> str | None:
+    """Why this cannot be measured here, and what to do; None if it can."""
+    return None if PageFiles().is_built else "the page is not built; `make page` builds it"
 
 
 def figures(run: Run) -> Iterator[Figure]:

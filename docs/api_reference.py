@@ -8,6 +8,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Iterator
+from functools import cache
 from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
@@ -59,7 +60,7 @@ ROLES = {
             "Files and commands": "SessionFiles PendingCommand RunningCommand CommandOutput"
             " CommandExit",
             "A session and its past": "Session Severity Store SessionState TurnState Item Message"
-            " MessageRole ToolCall ContextCompaction SubAgent TurnEnd TurnOutcome",
+            " MessageRole ToolCall DisplayTerminal ContextCompaction SubAgent TurnEnd TurnOutcome",
             "Its past, for a model": "bridges.pydantic_ai.model_messages"
             " bridges.openai.chat_messages bridges.anthropic.messages",
             "MCP servers": "TurnServers TurnServer McpTool McpCallResult McpProgress McpResource"
@@ -178,7 +179,7 @@ ALIASES = {
 
 SHOWN = {
     "Mounted": "",
-    "Principal": "name scopes session_id is_here tenant",
+    "Principal": "name scopes tenant session_id sees_all expires_at is_here note refused",
     "SessionState": "timeline turns turn plan",
     "Summary": "",
     "Visitor": "principal client headers meta",
@@ -224,6 +225,7 @@ def names() -> list[str]:
     return [*listed, *(error.__name__ for error in errors())]
 
 
+@cache
 def pages() -> dict[Path, str]:
     """All pages, by their files."""
     made = {PAGE: _index()}

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
+from itertools import combinations
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,8 @@ settings.register_profile("tests", search, derandomize=True)
 settings.load_profile("tests")
 
 os.environ["ACPHOLD_SETTINGS"] = "/nonexistent/settings.toml"  # not those of who runs the tests
+
+HERE = Path(__file__).resolve().parent
 
 Until = Callable[..., None]
 Agent = Callable[[str], list[str]]
@@ -56,6 +61,49 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if test.get_closest_marker("of_a_file") is None:
         database = pytest.param("postgresql", marks=pytest.mark.postgresql)
         metafunc.parametrize("journal", ["sqlite", database], indirect=True)
+
+
+MARKS = frozenset({"interop", "postgresql", "slow"})
+"""Those by which the runs of the Makefile choose."""
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """A file of which `-m` would choose no test is not even imported, by none of the workers."""
+    chosen: str = config.option.markexpr
+    used = {*re.findall(r"\w+", chosen)} - {"and", "or", "not"}
+    if not used or used - MARKS or not collection_path.match("test_*.py"):
+        return None
+    sure, may = marks_of(collection_path)
+    open_ones = sorted(may - sure)
+    for count in range(len(open_ones) + 1):
+        for some in combinations(open_ones, count):
+            if eval(chosen, {}, {mark: mark in {*sure, *some} for mark in MARKS}):
+                return None
+    return True
+
+
+@cache
+def marks_of(file: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """By its text: the marks that each test in this file has, and those that one may have."""
+    text = file.read_text(encoding="utf-8")
+    whole = "".join(re.findall(r"^pytestmark = .*", text, re.M))
+    for folder in file.parents:
+        if folder == HERE:
+            break
+        if (shared := folder / "conftest.py").exists():
+            text += shared.read_text(encoding="utf-8")
+    may = {mark for mark in MARKS if f"mark.{mark}" in text or f'marker("{mark}")' in text}
+    if f"{file.relative_to(HERE.parent)}".startswith(ON_BOTH):
+        may.add("postgresql")
+    return frozenset(mark for mark in MARKS if f"mark.{mark}" in whole), frozenset(may)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A mark that comes from elsewhere would leave its test out of every run."""
+    for test in items:
+        has = MARKS.intersection(mark.name for mark in test.iter_markers())
+        if lacking := has - marks_of(test.path)[1]:
+            raise pytest.UsageError(f"{test.nodeid}: write `mark.{min(lacking)}` in its file")
 
 
 @pytest.fixture

@@ -22,6 +22,14 @@ SCRIPTED = str(Path(__file__).with_name("scripted_agent.py"))
 Answer = Callable[[dict[str, Any]], Any | Awaitable[Any]]
 
 
+def _note_lineage(answered: asyncio.Future[Any], session: str) -> None:
+    if answered.cancelled() or answered.exception() is not None:
+        return
+    match answered.result():
+        case {"_meta": {"acphold/lineage": str(lineage)}, **members}:
+            LINEAGES[str(members.get("sessionId", session))] = lineage
+
+
 class Refused(Exception):
     """The program answered with an error; `code`, `message` and `data` as they came."""
 
@@ -43,8 +51,15 @@ def wrap_command(agent: Sequence[str], *options: str) -> list[str]:
     return [sys.executable, "-m", "acphold", "wrap", *options, "--", *agent]
 
 
+LINEAGES: dict[str, str] = {}
+"""The lineage of each session, as any client of these tests was told it last."""
+
+
 class Talker:
-    """One client; what carries its lines is for the classes below."""
+    """One client; what carries its lines is for the classes below.
+
+    A `session/resume` behind a position that names no lineage gets the one that was told last.
+    """
 
     def __init__(self) -> None:
         self.lines: list[bytes] = []
@@ -66,8 +81,14 @@ class Talker:
         if self._ended:
             future.set_exception(ConnectionError("the program has gone"))
             return future
+        params = params or {}
+        session = params.get("sessionId", "")
+        meta = params.get("_meta")
+        if method == "session/resume" and meta and "acphold/after" in meta and session in LINEAGES:
+            params = {**params, "_meta": {"acphold/lineage": LINEAGES[session], **meta}}
+        future.add_done_callback(lambda answered: _note_lineage(answered, session))
         self.waiting[self._last_id] = future
-        self.send({"id": self._last_id, "method": method, "params": params or {}})
+        self.send({"id": self._last_id, "method": method, "params": params})
         return future
 
     async def call(self, method: str, params: Any = None) -> Any:

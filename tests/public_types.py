@@ -3,7 +3,8 @@
     python -m tests.public_types
 
 pyright takes every module for public whose name begins with no underscore. Of what it finds, only
-what the public modules offer is looked at here, and what can be reached from that.
+what the public modules offer is looked at here, and what can be reached from that. The programs of
+docs/library.md are checked as a strict user of pyright would check them; mypy has them in a test.
 """
 
 from __future__ import annotations
@@ -12,9 +13,12 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from importlib import import_module
 from pathlib import Path
 
+from tests.docs.test_library import sections
+from tests.docs.test_library_client import PROGRAMS
 from tests.test_public_names import MODULES
 
 
@@ -32,16 +36,39 @@ def public() -> set[str]:
     return found
 
 
-def main() -> int:
-    """Say how many symbols are public, and which of them are of no clear type; 1 if any."""
-    scripts = Path(sys.executable).parent
-    told = subprocess.run(
-        [scripts / "pyright", "--verifytypes", "acphold", "--ignoreexternal", "--outputjson"],
-        env={**os.environ, "PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"},
+SCRIPTS = Path(sys.executable).parent
+
+
+def pyright(*arguments: str | Path, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """Run it with these arguments; it fails where it finds anything, internal things too."""
+    return subprocess.run(
+        [SCRIPTS / "pyright", *arguments],
+        env={**os.environ, "PATH": f"{SCRIPTS}{os.pathsep}{os.environ['PATH']}"},
         stdout=subprocess.PIPE,
-        check=False,  # it fails because of what is internal
+        text=True,
+        cwd=cwd,
+        check=False,
         timeout=300,
     )
+
+
+def documented() -> int:
+    """Check the programs of docs/library.md; 1 if pyright finds anything in them."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        strict = {"typeCheckingMode": "strict", "pythonVersion": "3.11"}
+        (folder / "pyrightconfig.json").write_text(json.dumps(strict))
+        codes = [section.code for section in sections()] + [program.code for program in PROGRAMS]
+        for place, code in enumerate(codes):
+            (folder / f"guide_{place}.py").write_text(code)
+        told = pyright("--pythonpath", sys.executable, cwd=folder)
+    sys.stdout.write(f"{len(codes)} programs of docs/library.md\n{told.stdout}")
+    return told.returncode
+
+
+def main() -> int:
+    """Say how many symbols are public, and which of them are of no clear type; 1 if any."""
+    told = pyright("--verifytypes", "acphold", "--ignoreexternal", "--outputjson")
     offered = public()
     count = 0
     unclear: list[str] = []
@@ -56,7 +83,7 @@ def main() -> int:
             unclear.append(f"{name}: {'; '.join(why) or 'by what it refers to'}")
     counted = f"{count} public symbols, {len(unclear)} of no clear type"
     sys.stdout.write("\n  ".join([counted, *unclear]) + "\n")
-    return 1 if unclear or not count else 0
+    return documented() or (1 if unclear or not count else 0)
 
 
 if __name__ == "__main__":

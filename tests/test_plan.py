@@ -37,6 +37,7 @@ ROWS = {
     "bridges": 6,
     "redaction": 6,
     "reports": 6,
+    "lines": 6,
     "hub": 7,
     "imports": 7,
     "server": 8,

@@ -31,6 +31,7 @@
     ├── TooManyFilesError          this process may open no more of them
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
+    ├── OtherAgentError            a session of an agent that does not run here      -32051
     ├── UnreachableOwnerError      that process lives, and cannot be reached from here
     ├── OwnerLostError             that process, or the way to it, went away while it was needed
     ├── InterruptedTurnError       that process ended in the turn, or lost the session
@@ -63,6 +64,7 @@
         ├── IllegibleNameError       half a surrogate pair in an id or a path     -32602
         ├── CursorError              a list cursor that is not ours to continue  -32602
         └── LeaseLostError           another process owns the session now
+            └── HistoryLostError     the journal has gone back: it lacks what was written last
 
 Each class knows its JSON-RPC code; the message of each may be shown to a person. Everything else
 that is raised inside a handler is reported to the other side as an opaque incident.
@@ -83,6 +85,9 @@ RESOURCE_NOT_FOUND = -32002
 FORBIDDEN = -32003
 HELD_ELSEWHERE = -32050
 """Ours, of those that JSON-RPC leaves to servers; the latter one acphold process tells another."""
+
+OTHER_AGENT = -32051
+"""Ours, too: a client has to say that another agent is to continue a session."""
 
 
 class AcpholdError(Exception):
@@ -389,6 +394,29 @@ class HeldElsewhereError(AcpholdError):
         self.is_gone = is_gone
 
 
+class OtherAgentError(AcpholdError):
+    """The session belongs to `agent`, which does not run here; nobody said who is to continue it.
+
+    `served` are the agents that could. A person decides, for that one reads the conversation then.
+    """
+
+    code = OTHER_AGENT
+
+    def __init__(self, session_id: str, agent: str, served: tuple[str, ...] = ()) -> None:
+        others = f" ({', '.join(served)})" if served else ""
+        super().__init__(
+            f"session {session_id!r} was held with {agent}, which is not served here; name the "
+            f"agent that is to read and continue it{others} as acphold/agent in _meta"
+        )
+        self.session_id = session_id
+        self.agent = agent
+        self.served = served
+
+    @property
+    def data(self) -> dict[str, object]:
+        return {"acphold/agent": self.agent, "acphold/allAgents": list(self.served)}
+
+
 class UnreachableOwnerError(AcpholdError):
     """The session is open in another process, which lives and cannot be reached from here."""
 
@@ -576,7 +604,8 @@ class NewerJournalError(JournalError):
 
 
 class RewrittenError(JournalError):
-    """The entries of a session were joined between two reads: what was read does not fit."""
+    """The entries of a session were joined between two reads, or the journal has gone back: what
+    was read does not fit."""
 
 
 class SessionExistsError(JournalError):
@@ -605,3 +634,16 @@ class LeaseLostError(JournalError):
             self.code = HELD_ELSEWHERE
         self.session_id = session_id
         self.deleted = deleted
+
+
+class HistoryLostError(LeaseLostError):
+    """The journal has gone back, and lacks what this owner has written behind `last_seq`."""
+
+    def __init__(self, session_id: str, last_seq: int) -> None:
+        super().__init__(session_id)
+        what = f"behind entry {last_seq}" if last_seq else "at all"
+        self.args = (
+            "the journal has gone back, as when a backup or a standby that lagged takes its place: "
+            f"of session {session_id!r} it has nothing {what}",
+        )
+        self.last_seq = last_seq

@@ -39,22 +39,22 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     cancel_grace: Annotated[
         float,
         Option(
-            "time for the agent to end a cancelled turn; then acphold answers for it",
+            "how long the agent may take to end a cancelled turn before acphold answers for it",
             value="SECONDS",
         ),
     ] = 10.0
     when_detached: Annotated[
         Literal["wait", "reject"],
         Option(
-            "what becomes of a question of the agent, for permission or with a form, that no "
-            "client that is there can show: it waits for the next one, or is rejected at once",
+            "what to do with a permission request or form that no connected client can "
+            "show: wait for a client, or reject it at once",
             value="wait|reject",
         ),
     ] = "wait"
     answer_timeout: Annotated[
         float | None,
         Option(
-            "time after which a question that nobody has answered is rejected, whoever is there",
+            "reject a question that nobody has answered after this long",
             value="SECONDS",
             otherwise="never",
         ),
@@ -62,22 +62,22 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
     all_agents: Annotated[
         bool,
         Option(
-            "list the sessions of all agents; one of another agent goes over to this one when it "
-            "is loaded and prompted here"
+            "list the sessions of all agents; a session of another agent moves to this one "
+            "when you prompt it here"
         ),
     ] = False
     unstable: Annotated[
         bool,
         Option(
-            "experimental: offer methods that are no part of the protocol yet: session/fork, "
-            "set_title, archive and unarchive, and the list's filter"
+            "experimental: offer methods that are not in the protocol yet: session/fork, "
+            "set_title, archive, unarchive, and the list's filter"
         ),
     ] = False
     max_message: Annotated[
         int,
         Option(
-            "longest message in either direction; a longer one is refused and the connection "
-            "goes on",
+            "longest message in either direction; a longer one is refused, the connection "
+            "stays open",
             value="BYTES",
             otherwise="64M",
         ),
@@ -88,5 +88,5 @@ class AgentOptions(ServeOptions, frozen=True, kw_only=True):
     """How an agent of the library is served."""
 
     mcp_timeout: Annotated[
-        float, Option("time for each MCP server of a session to be ready", value="SECONDS")
+        float, Option("how long each MCP server of a session may take to start", value="SECONDS")
     ] = 10.0

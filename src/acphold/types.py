@@ -15,6 +15,7 @@ from acphold.client.policy import AskPermission, Kind, PermissionAnswer, Policy,
 from acphold.client.prompt_content import Content
 from acphold.client.remote_session import ConfigOption
 from acphold.client.remote_turn import Replay, UpdateStream
+from acphold.history.display_terminals import DisplayTerminal
 from acphold.history.fold import TurnState
 from acphold.history.raw_update import Role as MessageRole
 from acphold.history.timeline import Item, TurnOutcome
@@ -52,6 +53,7 @@ __all__ = [
     "AuthHandler",
     "ConfigOption",
     "Content",
+    "DisplayTerminal",
     "Filled",
     "Folder",
     "Handler",

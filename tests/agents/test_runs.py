@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.agents import Notified, Updates
-from acphold.agents.runs import runs
-from acphold.rpc import NotificationReceived
+from acphold.agents.runs import runs, session_of
+from acphold.rpc import Cut, NotificationReceived
 
 
 def told(method: str, params: Any) -> NotificationReceived:
@@ -85,3 +86,31 @@ def test_every_update_comes_out_once_and_in_order(kinds: list[tuple[str, bool]])
     for item in runs(batch):
         found += item.raws if isinstance(item, Updates) else [item.params]
     assert found == expected
+
+
+@pytest.mark.parametrize("place", range(3))
+@pytest.mark.parametrize(
+    "mark", [b'"acphold/notice"', b'"acphold\\/notice"', b'"\\u0061cphold/notice"']
+)
+def test_a_mark_is_taken_out_wherever_it_stands_in_a_read(mark: bytes, place: int) -> None:
+    ours = b'"_meta":{%b:{},"its":1}' % mark
+    marked = [
+        told("session/update", b'{"sessionId":"a","update":{"n":5,%b}}' % ours),
+        told("session/update", b'{"sessionId":"a","update":{"n":5},%b}' % ours),
+        told("session/update", b'{"sessionId":"a","update":{"n":5,%b},"_meta":{}}' % ours),
+    ]
+    plain = [update("a", number) for number in range(2)]
+    for one in marked:
+        batch = [*plain[:place], one, *plain[place:]]
+        said = [raw for run in runs(batch, unmarked=True) for raw in run.raws]  # type: ignore[union-attr]
+        assert len(said) == 3
+        assert not any(b"notice" in raw for raw in said)
+        assert b'"its":1' in said[min(place, 2)]
+        assert any(b"notice" in raw for run in runs(batch) for raw in run.raws)  # type: ignore[union-attr]
+
+
+def test_what_is_over_a_limit_is_of_a_session_only_if_it_is_an_update() -> None:
+    params = {"sessionId": b'"a"'}
+    assert session_of(Cut("session/update", "", params, b"")) == "a"
+    assert session_of(Cut("session/update", "", {"sessionId": b"1"}, b"")) is None
+    assert session_of(Cut("_x/y", "", params, b"")) is None

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from typing import Any
 
-import anthropic
 import httpx2
 
 from acphold.bridges.anthropic import messages
@@ -15,6 +14,8 @@ from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, said, time
 
 def sent(items: tuple[Item, ...]) -> list[dict[str, Any]]:
     """The messages as a service gets them; it demands what Anthropic's does."""
+    import anthropic  # takes a second: not where each worker reads all tests
+
     bodies: list[dict[str, Any]] = []
 
     def serve(request: httpx2.Request) -> httpx2.Response:

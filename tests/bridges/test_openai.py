@@ -6,7 +6,6 @@ import json
 from typing import Any
 
 import httpx2
-import openai
 
 from acphold.bridges.openai import chat_messages
 from acphold.history.timeline import Item
@@ -15,6 +14,8 @@ from tests.bridges.conversations import EVERYTHING, ID, NAME, prompt, timeline
 
 def sent(items: tuple[Item, ...]) -> list[dict[str, Any]]:
     """The messages as a service gets them; it demands what OpenAI's does."""
+    import openai  # takes a second: not where each worker reads all tests
+
     bodies: list[dict[str, Any]] = []
 
     def serve(request: httpx2.Request) -> httpx2.Response:

@@ -149,7 +149,7 @@ def test_fish_completes_with_the_script(acphold: CommandLine, journal: Path) -> 
         timeout=30,
     )
     assert [line for line in done.stdout.splitlines() if "\t" in line] == [
-        "show\tShow the transcript of a session.",
+        "show\tPrint a session's transcript.",
         "3f9a-1\tGreeting",
         "claude\tClaude Code",
     ]

@@ -57,7 +57,7 @@ async def test_the_other_agent_goes_on_with_it_and_the_first_session_stays(
         await client.prompt(made, "Go on")
         assert "it was held with first" in client.text()
     [asked] = received(log, "session/prompt")
-    own, context = asked["params"]["prompt"]
+    context, own = asked["params"]["prompt"]
     assert own["text"] == "Go on"
     assert "User: Make it friendlier" in context["text"]
     assert "-hi\n+hello" in context["text"]

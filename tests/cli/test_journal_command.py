@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 from contextlib import closing
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from acphold.journal.packing import FRAME
+from acphold.journal.stores import open_journal
 from tests.cli.command_line import CommandLine
 from tests.cli.conversation import CONVERSATION, prompt, remember
 
@@ -69,6 +71,27 @@ def test_a_session_that_is_damaged_is_left_out_and_told_and_the_others_are_copie
     assert told.startswith("aa-1 cannot be read to its end, and was left out")
     assert done.out == "1 session copied, 0 brought up to date, 0 unchanged.\n"
     assert CommandLine(copy).run("show", "aa").code == 3
+
+
+def test_a_session_that_is_open_is_named_and_has_an_exit_code_of_its_own(
+    two: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy.db"
+
+    async def while_it_is_open() -> None:
+        journal = open_journal(two)
+        lease = await journal.acquire("bb-2")
+        await journal.append(lease, [("prompt", [b"[]"])])
+        done = await asyncio.to_thread(acphold.run, "journal", "copy", str(two), str(copy))
+        assert done.code == 10
+        assert done.err == "bb-2 is open, and not copied to its end\n"
+        assert "1 session left out" in done.out
+        assert "run the same command again" in done.out
+        await journal.aclose()
+
+    asyncio.run(while_it_is_open())
+    done = acphold.run("journal", "copy", str(two), str(copy))
+    assert (done.code, done.err) == (0, "")
 
 
 def test_a_journal_is_not_copied_onto_itself(two: Path, acphold: CommandLine) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from acphold import __version__
 from acphold.cli.command_line import MEANINGS, Exit
-from acphold.cli.main import COMMANDS, TASKS, exit_code, main, parser_of
+from acphold.cli.main import COMMANDS, FIRST, TASKS, exit_code, main, parser_of
 from acphold.errors import AcpholdError, AgentStartError, UnknownSessionError
 from tests.cli.command_line import CommandLine
 
@@ -70,13 +70,21 @@ def test_help_fits_a_narrow_terminal(
     assert max(map(len, shown.plain.splitlines())) <= columns
 
 
-def test_the_help_names_every_command_and_every_exit_code(acphold: CommandLine) -> None:
+def test_the_help_shows_the_nine_commands_to_begin_with(acphold: CommandLine) -> None:
     done = acphold.run("--help")
+    assert done.code == 0
+    shown = [line.split()[0] for line in done.out.split("\ncommands:\n")[1].splitlines()[:-2]]
+    assert shown == [*FIRST]
+    assert "`acphold help --all`" in done.out
+
+
+def test_the_whole_help_names_every_command_and_every_exit_code(acphold: CommandLine) -> None:
+    done = acphold.run("help", "--all")
     assert done.code == 0
     for name in COMMANDS:
         assert f"\n  {name} " in done.out
     for first, task in TASKS.items():
-        assert f"\n\n{task}:\n  {first} " in done.out
+        assert f"\n\n{task}:\n  {first} " in f"\n\n{done.out}"
     for code, meaning in MEANINGS.items():
         assert f"{code.value}  {meaning}" in done.out
 
@@ -109,7 +117,7 @@ def test_the_version_is_printed(acphold: CommandLine) -> None:
 def test_an_unknown_command_is_a_usage_error(acphold: CommandLine) -> None:
     done = acphold.run("lst")
     assert (done.code, done.out) == (2, "")
-    assert done.err == "acphold: no command 'lst' (`list`?); `acphold help` has all of them\n"
+    assert done.err == "acphold: no command 'lst' (`list`?); `acphold help --all` lists them\n"
 
 
 @pytest.mark.parametrize(

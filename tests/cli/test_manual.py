@@ -17,7 +17,7 @@ from tests.cli.command_line import CommandLine
 def test_help_alone_lists_the_commands_and_the_pages(acphold: CommandLine) -> None:
     done = acphold.run("help")
     assert done.code == 0
-    assert "  wrap        Speak ACP" in done.out
+    assert "  setup       Put acphold" in done.out
     assert "  import        Import\n" in done.out
 
 

@@ -567,3 +567,24 @@ def test_an_entry_that_is_none_is_left_as_it_is(person: Person, entry: object) -
     file = person.write(".config/zed/settings.json", text)
     assert person.run("zed", "--yes").code == 0
     assert file.read_text() == text
+
+
+def test_of_several_at_once_each_that_says_written_stands(person: Person) -> None:
+    person.write(".config/zed/settings.json", "{}")
+    names = [f"agent{number}" for number in range(8)]
+    for name in names:
+        (person.programs / name).symlink_to(person.programs / "gemini")
+    begun = [
+        subprocess.Popen(
+            [sys.executable, "-m", "acphold", "setup", "zed", "--yes", "--", name],
+            env=person.environment,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for name in names
+    ]
+    said = [each.communicate()[0] for each in begun]
+    written = json.loads((person.home / ".config/zed/settings.json").read_text())
+    assert [each.returncode for each in begun] == [0] * 8
+    assert all("Written" in each for each in said)
+    assert len(written["agent_servers"]) == 8

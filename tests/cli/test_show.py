@@ -77,7 +77,7 @@ def test_how_each_turn_ended_is_told(acphold: CommandLine, journal: Path) -> Non
         "stopped at a limit",
         "ended",
         "ended",
-        "cut off by a crash or a kill, and nobody has opened the session since",
+        "interrupted; the session has not been opened since",
     ]
     assert turns[2].endswith("failed: out of tokens")
     assert turns[4].endswith("stopped at a limit: max tokens")

@@ -71,6 +71,21 @@ def test_all_that_is_free_is_given_back_and_nothing_else(
     assert "there was nothing to give back" in acphold.run("shrink").out
 
 
+def test_beside_somebody_who_reads_on_it_says_how_much_was_given_back(
+    half_empty: Path, acphold: CommandLine
+) -> None:
+    before = half_empty.stat().st_size
+    with closing(sqlite3.connect(half_empty, isolation_level=None)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM sessions").fetchone()
+        done = acphold.run("shrink")
+        assert done.code == 0
+        assert half_empty.stat().st_size >= before
+        assert "MiB were given back; the file gets shorter as soon as" in done.out
+    assert "there was nothing" in acphold.run("shrink").out
+    assert half_empty.stat().st_size < before // 2
+
+
 async def test_it_gives_way_to_who_writes(half_empty: Path) -> None:
     writing = SqliteJournal.open(half_empty, busy_seconds=0.5)
     shrinking = SqliteJournal.open(half_empty)

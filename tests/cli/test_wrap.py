@@ -21,13 +21,21 @@ from tests.failures.processes import below, folder_contents, gone, until
 from tests.imports.told import write_lines
 
 HEAVY = {
+    "_hashlib",
     "click",
+    "cryptography",
+    "hashlib",
+    "ipaddress",
     "mcp",
     "pathlib",
     "prompt_toolkit",
     "psycopg",
     "pydantic",
+    "random",
     "rich",
+    "secrets",
+    "ssl",
+    "urllib",
     "zstandard",
     "starlette",
     "uvicorn",

@@ -196,7 +196,7 @@ def test_a_very_long_answer_is_not_laid_out() -> None:
 
 def test_a_turn_that_did_not_end_well_says_so() -> None:
     assert "turn failed: overloaded" in page(ended(error={"code": 1, "message": "overloaded"})).text
-    assert "turn has no end" in page(prompt("x")).text
+    assert "turn incomplete" in page(prompt("x")).text
     assert "Nothing was said" in page().text
 
 

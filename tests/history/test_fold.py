@@ -261,3 +261,24 @@ def test_what_says_nothing_new_is_told_from_news() -> None:
     for told, expected in ((repeated, True), (news, False)):
         for update in told:
             assert is_known(known, str(update["sessionUpdate"]), encode(update)) is expected, update
+
+
+def test_a_compaction_is_open_until_it_is_said_to_be_over() -> None:
+    def compaction(status: str) -> dict[str, str]:
+        return {"sessionUpdate": "compaction_update", "compactionId": "c1", "status": status}
+
+    summary = {
+        "sessionUpdate": "compaction_summary_chunk",
+        "compactionId": "c1",
+        "content": {"type": "text", "text": "what was said"},
+    }
+    begun = [compaction("in_progress"), summary]
+    assert updates(*begun).open_compactions == ("c1",)
+    assert updates(summary).open_compactions == ("c1",)  # one that is not known yet goes on
+    for status in ("completed", "failed"):
+        over = updates(*begun, compaction(status))
+        assert over.open_compactions == ()
+        assert fold([Entry(9, "update", 0, encode(compaction("in_progress")))], over) == updates(
+            *begun, compaction(status), compaction("in_progress")
+        )
+        assert updates(compaction(status)).open_compactions == ()

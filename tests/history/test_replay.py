@@ -12,7 +12,7 @@ from acphold.history.compaction import LINE_BYTES, compact
 from acphold.history.entries import Entry, Segment
 from acphold.history.fold import fold
 from acphold.history.replay import Replayed, replay
-from acphold.history.timeline import Item, ToolCall, TurnEnd, terminal_entry, without_terminals
+from acphold.history.timeline import Item, ToolCall, TurnEnd, terminal_entry
 from tests.journal.conversations import CONVERSATIONS, chunk, encode, entries_of, segments_of
 
 Pieces = list[tuple[str, list[bytes]]]
@@ -32,13 +32,8 @@ def replay_updates(*updates: bytes) -> list[bytes]:
 
 
 def _as_replayed(timeline: tuple[Item, ...]) -> Iterator[Item]:
-    """A timeline without ends of turns, which are told in a mark, and without terminals."""
-    for item in timeline:
-        if isinstance(item, ToolCall) and "content" in item.fields:
-            content = without_terminals(item.fields["content"])
-            yield ToolCall(item.tool_call_id, {**item.fields, "content": content})
-        elif not isinstance(item, TurnEnd):
-            yield item
+    """A timeline without ends of turns, which are told in a mark."""
+    return (item for item in timeline if not isinstance(item, TurnEnd))
 
 
 @given(CONVERSATIONS)
@@ -137,22 +132,11 @@ CALL = b'{"sessionUpdate":"tool_call","toolCallId":"t","title":"Run","content":%
 TERMINAL = b'{"type":"terminal","terminalId":"term-1"}'
 
 
-def test_terminals_of_an_earlier_connection_are_not_replayed() -> None:
-    said = b'{"type":"content", "content":{"type":"text","text":"a"}}'
-    params = b'{"sessionId":"s","update":%b,"_meta":{}}'
-    call = CALL % (b"[%b,%b]" % (said, TERMINAL))
-    kept = CALL % (b"[%b]" % said)
-    assert replay_updates(call, CALL % b"[]") == [kept, CALL % b"[]"]
-    (whole,) = replay([Segment(1, 1, "params", 0, params % call)])
-    assert whole == Replayed(params % kept, whole_params=True, seq=1)
-
-
 def test_what_a_terminal_showed_is_replayed_as_text() -> None:
     content = b"[%b]" % TERMINAL
     shown = terminal_entry("t", content, {"term-1": "$ ls\na.py"})
     pieces = [("update", [CALL % content]), ("terminal", [shown])]
     for segments in (segments_of(pieces), compact(segments_of(pieces))):
-        assert b"terminalId" not in b"".join(sent.raw for sent in replay(segments))
         (call,) = fold(as_entries(list(replay(segments)))).timeline
         assert isinstance(call, ToolCall)
         assert [json.loads(item) for item in call.content] == [

@@ -395,6 +395,51 @@ async def test_what_is_read_for_who_has_given_way_meanwhile_does_not_count_as_se
         await client.until_text("1 1 ")
 
 
+async def test_who_is_detached_while_the_journal_is_read_gets_nothing_of_it(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(60):
+        client, session = await house.opened()
+        await house.agent.say(session, "1 ")
+        await client.until_text("1 ")
+        held = house.hub.held(session).session
+        [known] = held.attachments
+        source = LateSource(held)
+        detached = Attachment(source, known.client, 0, 0)
+        detached.open()
+        reading = detached._reading
+        assert reading is not None
+        await asyncio.sleep(0)  # which asks
+        detached.close()
+        source.answer.give(None)
+        await asyncio.wait([reading])
+        assert (detached.cursor, detached.is_fed) == (0, False)
+        await house.agent.say(session, "2 ")
+        await client.until_text("2 ")
+        assert numbers(client) == [1, 2]
+
+
+async def test_reading_for_who_is_detached_ends_where_the_journal_does_not_answer(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house, asyncio.timeout(60):
+        client, session = await house.opened()
+        await house.agent.say(session, "1 ")
+        await client.until_text("1 ")
+        held = house.hub.held(session).session
+        source = LateSource(held)
+        stuck: asyncio.Future[list[Segment]] = asyncio.get_running_loop().create_future()
+        source.read = lambda after, limit_bytes: stuck  # type: ignore[method-assign,assignment,return-value]
+        detached = Attachment(source, held.attachments[0].client, 0, 0)
+        detached.open()
+        reading = detached._reading
+        assert reading is not None
+        await asyncio.sleep(0)  # which asks
+        detached.close()
+        await asyncio.wait([reading])
+        assert reading.cancelled()
+
+
 async def test_a_client_that_is_refused_a_position_has_the_session_open_as_before(
     journal: Path,
 ) -> None:

@@ -120,6 +120,32 @@ async def test_a_title_that_the_agent_makes_of_what_it_was_handed_is_not_taken(
         await turn
         await hear(house, "s0", json.dumps(info).encode())
         assert (await house.journal.session(session)).title == "my own words"
+        turn = await house.begun(client, session, "and on", own="s0")
+        await hear(house, "s0", json.dumps(info).encode())
+        await house.agent.end("s0")
+        await turn
+        assert (await house.journal.session(session)).title == "my own words"
+
+
+async def test_of_a_prompt_that_comes_back_as_one_text_only_the_persons_words_are_kept(
+    journal: Path,
+) -> None:
+    async with shared(journal) as house:
+        client, session = await house.opened()
+        await house.turn(client, session, "my own words")
+    async with shared(journal) as house:
+        client = await house.loaded(session)
+        client.messages.clear()
+        turn = await house.begun(client, session, "go on", own="s0")
+        [(_, asked)] = [each for each in house.agent.asked if each[0] == "session/prompt"]
+        blocks = asked["prompt"]
+        assert len(blocks) == 2
+        for text in (blocks[0]["text"], "".join(block["text"] for block in blocks)):
+            sent = said(text, "user_message_chunk")
+            await hear(house, "s0", sent)
+        await house.agent.end("s0")
+        await turn
+        assert client.text("user_message_chunk") == "go on"
 
 
 async def test_requests_to_a_client_that_reads_nothing_take_bounded_memory(journal: Path) -> None:

@@ -116,7 +116,8 @@ async def test_questions_are_no_part_of_a_replay(journal: Path) -> None:
         await asking(house, session)
         await house.agent.say(session, "done")
         await two.load(session)
-        assert methods(two) == ["session/update", "session/update"]  # the prompt, and the words
+        # The prompt, the call as it was asked about, and the words.
+        assert methods(two) == ["session/update"] * 3
 
 
 async def test_the_question_is_journalled_before_anybody_is_asked(journal: Path) -> None:
@@ -179,7 +180,7 @@ async def test_a_form_waits_for_a_client_that_can_show_it_and_the_others_are_tol
         await person.asked.wait()
         person.answer.set_result({"action": "accept", "content": {"branch": "main"}})
         assert await question == {"action": "accept", "content": {"branch": "main"}}
-        assert notices(two) == notices(three) == ["The agent waits for an answer"]
+        assert notices(two) == notices(three) == ["The agent is waiting for an answer"]
         assert FORM not in methods(two) + methods(three)
 
 
@@ -331,7 +332,7 @@ async def test_when_the_agent_dies_its_question_ends_and_who_comes_next_is_told(
         two = await house.loaded(session, session={"notices": {}})
         assert PERMISSION not in methods(two)
         await two.until(lambda: notices(two))
-        assert notices(two) == ["A question of the agent was not answered"]
+        assert notices(two) == ["The agent's question was not answered"]
         [answer] = await house.entries(session, "answer")
         assert (answer["outcome"], answer["message"]) == ("interrupted", "it crashed")
         closed = [u for u in two.updates() if u.get("status") == "failed"]
@@ -439,7 +440,7 @@ async def test_a_watcher_is_asked_nothing_and_a_question_waits_though_it_is_ther
         await one.go()
         await house.gone(one)
         question = asking(house, session)
-        await watcher.until(lambda: "The agent waits for an answer" in notices(watcher))
+        await watcher.until(lambda: "The agent is waiting for an answer" in notices(watcher))
         other = await house.client()
         other.answers[PERMISSION] = lambda _: selected("reject_once")
         await other.load(session)
@@ -464,7 +465,7 @@ async def test_a_notice_names_the_tool_call_of_which_the_question_has_only_the_i
         question = asyncio.create_task(house.agent.ask_client(PERMISSION, **params))
         await watcher.until(lambda: notices(watcher))
         [told] = [u for u in watcher.updates() if u["sessionUpdate"] == "notice"]
-        assert "It asks: Edit main.py" in json.dumps(told)
+        assert "The question: Edit main.py" in json.dumps(told)
         question.cancel()
 
 

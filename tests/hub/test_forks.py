@@ -129,7 +129,7 @@ async def test_an_agent_without_forks_is_handed_the_conversation(journal: Path) 
         made = await forked(house, session)
         await client.load(made.session_id)
         await house.turn(client, made.session_id, "two", "TWO", own="s1")
-        [own, context] = prompts(house)[-1]["prompt"]
+        [context, own] = prompts(house)[-1]["prompt"]
         assert own["text"] == "two"
         assert "User: one" in context["text"]
         assert "Assistant: ONE" in context["text"]

@@ -10,14 +10,20 @@ from hypothesis import strategies as st
 
 from acphold.history import Entry, SessionState
 from acphold.history.fold import fold
+from acphold.hub.conversation_text import WORDS_NOW
 from acphold.hub.handover import (
+    BEGINNING,
     CONTEXT_BYTES,
     GIVEN,
+    HEADING,
     LEAST_PROMPT_BYTES,
     LOST,
     PROMPT_BYTES,
+    cut_off_turn,
     earlier_conversation,
-    is_context,
+    is_named_by_it,
+    own_words,
+    without_its_title,
 )
 
 Step = tuple[str, str]
@@ -42,8 +48,7 @@ def chunk(text: str, message_id: str) -> bytes:
 def text_of(found: SessionState, **how: Any) -> str:
     context = earlier_conversation(found, **how)
     assert context is not None
-    assert is_context(context.block)
-    return str(json.loads(context.block)["text"])
+    return context.text
 
 
 def test_a_conversation_is_quoted_in_order() -> None:
@@ -111,8 +116,7 @@ def test_the_conversation_that_is_handed_over_is_never_longer_than_its_limit(
 ) -> None:
     context = earlier_conversation(state(*steps))
     if context is not None:
-        text = json.loads(context.block)["text"]
-        assert len(text.encode()) <= CONTEXT_BYTES + 400  # the words before it
+        assert len(context.text.encode()) <= CONTEXT_BYTES + 400  # the words before it
 
 
 def test_the_model_and_the_person_are_told_who_held_the_conversation() -> None:
@@ -128,3 +132,69 @@ def test_the_model_and_the_person_are_told_who_held_the_conversation() -> None:
         if context is not None
     ]
     assert titles == [LOST, GIVEN, f"{GIVEN}; it was held with codex"]
+
+
+def sent(found: SessionState, *prompt: str) -> list[str]:
+    """The texts that an agent is sent with a prompt."""
+    context = earlier_conversation(found)
+    assert context is not None
+    blocks = context.joined(
+        [json.dumps({"type": "text", "text": each}).encode() for each in prompt]
+    )
+    return [json.loads(block)["text"] for block in blocks]
+
+
+def test_the_earlier_conversation_is_read_before_the_new_words() -> None:
+    history, *own = sent(state(("user", "Hello"), ("agent", "Hi.")), "And now?", "Look here")
+    assert own == ["And now?", "Look here"]
+    assert history.startswith("# Earlier in this conversation\n\n")
+    assert history.endswith(f"Assistant: Hi.\n\n{WORDS_NOW}\n\n")
+
+
+def test_a_slash_command_stays_at_the_beginning_of_its_prompt() -> None:
+    own, history = sent(state(("user", "Hello"), ("agent", "Hi.")), "/compact now")
+    assert own == "/compact now"
+    assert history.startswith("\n\n# Earlier in this conversation\n\n")
+    assert WORDS_NOW not in history
+
+
+TRAPS = st.lists(
+    st.sampled_from(["Hello", "\n", WORDS_NOW, HEADING, "/compact", BEGINNING, "User: x"]),
+    min_size=1,
+).map("".join)
+
+
+@given(TRAPS, TRAPS, TRAPS, st.booleans())
+def test_the_persons_own_words_are_found_in_what_an_agent_sends_back(
+    asked: str, answered: str, now: str, crashed: bool
+) -> None:
+    found = state(("user", asked), ("agent", answered))
+    context = cut_off_turn(found) if crashed else earlier_conversation(found)
+    assert context is not None
+    blocks = context.joined([json.dumps({"type": "text", "text": now}).encode()])
+    texts = [json.loads(block)["text"] for block in blocks]
+    if HEADING not in now:
+        assert own_words("".join(texts)).strip() == now.strip()
+    assert "".join(map(own_words, texts)).strip() == own_words(now).strip()
+
+
+def test_words_without_a_handed_over_conversation_are_left_as_they_are() -> None:
+    for words in ("Hello", f"{HEADING}\n\nmine", f"a {WORDS_NOW} b", BEGINNING, ""):
+        assert own_words(words) == words
+
+
+def test_a_title_that_was_made_of_the_earlier_conversation_is_known() -> None:
+    title = " ".join(sent(state(("user", "Hello")), "Go on")[0].split())
+    for made in (
+        title,
+        title[:60] + "…",
+        title[2:40],
+        "Earlier in this…",
+        "# Earlier in this con...",
+    ):
+        assert is_named_by_it(made)
+    for own in ("Earlier", "Go on", "The earlier conversation", ""):
+        assert not is_named_by_it(own)
+    info = {"sessionUpdate": "session_info_update", "title": title, "updatedAt": "x"}
+    kept = without_its_title(json.dumps(info).encode())
+    assert json.loads(kept) == {"sessionUpdate": "session_info_update", "updatedAt": "x"}

@@ -26,6 +26,8 @@ OFFERS_ALL: dict[str, Any] = {
 
 NEEDING = {name for name, kind in UPDATE_KINDS.items() if kind.needs}
 
+CALLS = {"tool_call", "tool_call_update"}
+
 
 def needing_updates() -> list[bytes]:
     """One of each kind that has to be offered, and a text that comes behind them."""
@@ -139,7 +141,9 @@ async def test_positions_of_who_shows_none_have_no_hole_that_cannot_be_gone_on_b
         plain = await house.loaded(session, **POSITIONS)
         await house.agent.listener.hear(Updates(session, "update", needing_updates()))
         await plain.until_text("behind")
-        [update] = [m["params"] for m in plain.messages if m.get("method") == "session/update"]
+        told = [m["params"] for m in plain.messages if m.get("method") == "session/update"]
+        *children, update = told  # each sub-agent is a call to it
+        assert {each["update"]["sessionUpdate"] for each in children} <= CALLS
         assert update["_meta"]["acphold/seq"] == house.hub.held(session).session.last_seq
 
 

@@ -98,7 +98,7 @@ async def test_the_person_is_told_that_there_is_more_where_the_agent_does_not_te
         lists(house, "resume")
         house.agent.results["session/resume"] = b"{}"
         client = await house.loaded("s0")
-        assert "went on outside" in client.text()
+        assert "continued outside" in client.text()
         assert client.text("user_message_chunk") == "mine"
 
 

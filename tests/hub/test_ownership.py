@@ -330,7 +330,7 @@ async def test_a_question_that_ended_unseen_does_not_keep_a_session_shut_while_t
         assert two.text() == "kept"
         monkeypatch.setattr(house.journal, "append", append)
         three = await house.loaded(session)
-        await three.until_text("It had asked: Run it")
+        await three.until_text("The question was: Run it")
         turn.cancel()
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from acphold.errors import ConnectionLostError
 from tests.editor import Refused, open_params
 from tests.hub.shared import PERMISSION, Person, Shared, methods, shared, small_pages
 
@@ -140,3 +142,26 @@ async def test_a_prompt_that_is_withdrawn_ends_the_question_of_its_turn(journal:
         assert await asking == {"outcome": {"outcome": "cancelled"}}
         with pytest.raises(Refused, match="cancelled"):
             await turn
+
+
+async def test_what_the_agent_waits_for_ends_when_the_session_is_closed(journal: Path) -> None:
+    async with shared(journal) as house, asyncio.timeout(60):
+        client = await house.client()
+        for method in (PERMISSION, "_agent/asks"):
+            client.answers[method] = never
+        session = await client.new()
+        decision, other = (
+            asyncio.create_task(house.agent.ask_client(method, sessionId=session))
+            for method in (PERMISSION, "_agent/asks")
+        )
+        await client.until(lambda: {PERMISSION, "_agent/asks"} <= set(methods(client)))
+        await client.call("session/close", {"sessionId": session})
+        assert await decision == {"outcome": {"outcome": "cancelled"}}
+        with pytest.raises(ConnectionLostError, match="the session was closed"):
+            await other
+
+
+async def never(asked: dict[str, Any]) -> dict[str, Any]:
+    """A person who has left the room."""
+    await asyncio.Event().wait()
+    return {}

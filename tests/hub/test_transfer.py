@@ -62,7 +62,7 @@ async def test_another_agent_is_handed_the_conversation_and_has_the_session_from
         assert (await house.journal.session(session)).agent == "puppet"  # looked at, not gone on
         before = (await house.journal.session(session)).last_seq
         await house.turn(client, session, "two", "TWO", own="s0")
-        [own, context] = prompts(house)[0]["prompt"]
+        [context, own] = prompts(house)[0]["prompt"]
         assert own["text"] == "two"
         assert "began with another agent, puppet." in context["text"]
         assert "User: one" in context["text"]
@@ -143,7 +143,8 @@ async def test_how_an_agent_was_started_is_noted_once_the_session_is_its_own(
         house.agent.key, house.agent.start = "second", "second"
         client = await house.loaded(session)
         turn = await house.begun(client, session, "two", own="s0")
-        assert (await house.journal.session(session)).start == "first"
+        # It has the prompt, and with it the conversation: what it asks, it asks as itself.
+        row = await house.journal.session(session)
+        assert (row.agent, row.start) == ("second", "second")
         await house.agent.end("s0")
         await turn
-        assert (await house.journal.session(session)).start == "second"

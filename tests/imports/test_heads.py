@@ -70,10 +70,10 @@ async def list_first(
 
 
 async def kept(journal: SqliteJournal) -> dict[str, object]:
-    """All that the journal has, but for the numbers of leases and links."""
+    """All that the journal has, but for the numbers of leases and links, and its lineages."""
     return {
         row.session_id: (
-            row,
+            replace(row, lineage=""),
             [segment async for segment in history(journal, row.session_id)],
             row.downstream_id,
         )

@@ -43,6 +43,8 @@ TOOLS = {
 """What agents call the tools that a word asks for."""
 
 HANDED_OVER = "# Earlier in this conversation"
+WORDS_NOW = "# What the user says now"
+"""What the lines say that an earlier conversation begins with and ends with."""
 
 
 def running() -> AbstractContextManager[ModelEndpoint]:
@@ -66,9 +68,9 @@ def answer(asked: Asked) -> Reply:
 def _order(user: str) -> str:
     """The line that steers; agents put an earlier prompt that failed in front of it.
 
-    An earlier conversation that was handed over stands behind it.
+    So does an earlier conversation that was handed over stand there.
     """
-    return (user.split(HANDED_OVER)[0].strip().splitlines() or [""])[-1]
+    return (user.rpartition(WORDS_NOW)[2].strip().splitlines() or [""])[-1]
 
 
 def _words(tool_said: str | None, order: str) -> Iterator[str]:

@@ -79,7 +79,7 @@ async def test_acpx_goes_on_with_an_imported_session(place: Place, rows: list[Js
         # It begins anew, silently, where it could not go on.
         assert {"session/load", "session/resume"} & set(methods(turn))
         said = text(updates(turn))
-        assert "handed over with your prompt" in said
+        assert "passed on with your prompt" in said
         assert "You said: and now?" in said
     await place.family.gone()
     assert place.wrong_lines() == []

@@ -72,7 +72,7 @@ def page(context: BrowserContext, served: Served, complaints: list[str]) -> Page
         lambda told: complaints.append(told.text) if "Content Security" in told.text else None,
     )
     made.goto(f"{served.url}/#pair={served.pair}")
-    expect(made.get_by_text("No session yet.")).to_be_visible()
+    expect(made.get_by_text("No sessions yet.")).to_be_visible()
     return made
 
 
@@ -199,7 +199,13 @@ def test_what_was_read_is_shown_while_the_server_does_not_answer(
     page.evaluate(seen("() => navigator.serviceWorker.controller"))
     page.reload()  # read by the service worker
     expect(page.get_by_role("cell", name="when.py")).to_be_visible()
-    page.evaluate(seen("async () => (await (await caches.open('read')).keys()).length > 1"))
+    page.evaluate(
+        seen(
+            "async () => {"
+            " const [read] = (await caches.keys()).filter((name) => name.startsWith('read '));"
+            " return read && (await (await caches.open(read)).keys()).length > 1; }"
+        )
+    )
     served.process.send_signal(signal.SIGSTOP)
     try:
         page.reload()
@@ -235,11 +241,11 @@ def test_two_pages_agree_and_what_waits_in_one_that_is_closed_is_sent_once_by_th
     begin(page, served, tmp_path / "rows", "flood 3000")
     expect(page.get_by_text("word9 ")).to_be_visible()
     prompt(page, "Which disagree?")
-    expect(page.locator(".sending")).to_contain_text("Arrived; it waits for its turn")
+    expect(page.locator(".sending")).to_contain_text("Sent; waiting for its turn")
     other = context.new_page()
     other.goto(page.url)
     expect(other.locator(".of-said")).to_be_visible()
-    other.get_by_role("button", name="To the prompt before").click()
+    other.get_by_role("button", name="Previous prompt").click()
     expect(other.locator("article.prompt", has_text="flood")).to_have_count(1)
     page.close()
     expect(other.get_by_text("That was all.")).to_be_visible(timeout=60_000)

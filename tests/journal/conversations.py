@@ -82,6 +82,27 @@ def _produced(path: str, text: str) -> list[Json]:
 
 
 @st.composite
+def _metas(draw: st.DrawFn) -> Json:
+    """The `_meta` of a tool call: with what a terminal of the agent's own shows, too."""
+    terminal = {"terminal_id": draw(st.sampled_from(["term-1", "term-1", "term-1", "term-2"]))}
+    printed = st.one_of(TEXTS, st.sampled_from(["\u2026\n", "ä\x1b" * 9000, "x" * 30_000]))
+    members: dict[str, st.SearchStrategy[Json]] = {
+        "k": TEXTS.map(lambda text: {"text": text}),
+        "terminal_info": st.just({**terminal, "cwd": "/"}),
+        "terminal_output": printed.map(lambda text: {**terminal, "data": text}),
+        "terminal_output_delta": printed.map(lambda text: {**terminal, "data": text}),
+        "terminal_exit": st.just({**terminal, "exit_code": 0}),
+        "terminal_input": st.just({**terminal, "data": "y"}),
+        "acphold/failed": st.just({}),
+    }
+    names = st.sampled_from([*members, "terminal_output", "terminal_output", "terminal_exit"])
+    return {name: draw(members[name]) for name in draw(st.lists(names, max_size=3))}
+
+
+METAS: st.SearchStrategy[Json] = _metas()
+
+
+@st.composite
 def tools(draw: st.DrawFn) -> Json:
     update: Json = {
         "sessionUpdate": draw(st.sampled_from(["tool_call", "tool_call_update"])),
@@ -95,7 +116,7 @@ def tools(draw: st.DrawFn) -> Json:
         "locations": st.one_of(st.just([]), st.builds(lambda path: [{"path": path}], PATHS)),
         "rawInput": st.one_of(st.none(), st.builds(lambda path: {"path": path}, PATHS)),
         "rawOutput": st.one_of(st.none(), TEXTS, st.integers()),
-        "_meta": st.one_of(st.none(), st.builds(lambda text: {"k": text}, TEXTS)),
+        "_meta": st.one_of(st.none(), METAS, METAS),
         "future": st.one_of(st.none(), TEXTS),
     }
     for name in draw(st.lists(st.sampled_from(sorted(fields)), unique=True, max_size=4)):

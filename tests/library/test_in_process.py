@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,49 @@ async def test_hooks_are_told_of_sessions_and_keep_state_with_them() -> None:
     assert happened == ["new", "close", "load Ada 3", "close"]
 
 
+async def test_what_on_load_raises_refuses_the_session_and_is_told_by_its_incident(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    agent = choosing()
+    breaks = ["a bug of the author"]
+
+    @agent.on_load
+    async def loaded(session: acphold.Session) -> None:
+        if breaks:
+            raise RuntimeError(breaks[0])
+
+    async with connect(agent, raise_agent_exceptions=False) as client:
+        session = await client.new_session()
+        await session.prompt("mode code")
+        await session.close()
+        for _ in range(2):
+            with pytest.raises(acphold.RemoteError, match="internal error") as refused:
+                await client.load_session(session.id)
+            incident = json.loads(refused.value.raw)["data"]["incident"]
+            assert "a bug of the author" not in str(refused.value)
+            [said] = [it for it in caplog.records if incident in it.getMessage() and it.exc_info]
+            assert "a bug of the author" in str(said.exc_info)
+        assert "protocolVersion" not in caplog.text
+        breaks.clear()
+        session = await client.load_session(session.id)
+        await session.prompt("mode code")
+
+
+async def test_on_load_may_refuse_to_open_a_session() -> None:
+    agent = choosing()
+
+    @agent.on_load
+    async def loaded(session: acphold.Session) -> None:
+        raise acphold.AcpholdError("this conversation is closed for good")
+
+    async with connect(agent) as client:
+        session = await client.new_session()
+        await session.prompt("mode code")
+        await session.close()
+        with pytest.raises(acphold.RemoteError, match="closed for good"):
+            await client.load_session(session.id)
+
+
 async def test_a_hook_that_fails_refuses_the_session_and_says_only_an_id() -> None:
     agent = agent_that(lambda turn: turn.say("never"))
 
@@ -317,7 +361,7 @@ async def test_extension_methods_and_notifications_go_both_ways() -> None:
         client.notify("_test/note", {"x": 1})
         await asyncio.wait_for(hears.wait(), 10)
         session = await client.new_session()
-        assert (await session.prompt("go")).text == "{'got': 2}"
+        assert (await session.prompt("mode code")).text == "{'got': 2}"
         assert client.notified == [("_test/told", {"n": 1, "sessionId": session.id})]
     assert heard == [{"x": 1}]
 

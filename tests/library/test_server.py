@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -13,9 +14,11 @@ import pytest
 import uvicorn
 from msgspec.structs import replace
 from starlette.applications import Starlette
-from starlette.routing import Mount
+from starlette.routing import Mount, WebSocketRoute
+from starlette.websockets import WebSocket
 from websockets.asyncio import client as websockets
-from websockets.exceptions import InvalidStatus
+from websockets.asyncio.server import ServerConnection, serve
+from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 import acphold
 from acphold.history.times import now_ms
@@ -26,7 +29,7 @@ from acphold.journal.stores import open_journal
 from acphold.rpc import turnstile
 from acphold.transports.memory import memory_pair
 from acphold.transports.runtime_folder import sockets
-from tests.editor import DEADLINE
+from tests.editor import DEADLINE, Refused
 from tests.server.test_entrance import Caller
 
 
@@ -42,10 +45,13 @@ def desk() -> acphold.Agent:
     return agent
 
 
-async def come(server: acphold.Server) -> tuple[Caller, list[asyncio.Task[None]]]:
+async def come(
+    server: acphold.Server, principal: acphold.Principal | None = None
+) -> tuple[Caller, list[asyncio.Task[None]]]:
     near, far = memory_pair()
     caller = Caller(near)
-    tasks = [asyncio.create_task(server.attend(far)), asyncio.create_task(caller.read())]
+    attending = server.attend(far, principal=principal)
+    tasks = [asyncio.create_task(attending), asyncio.create_task(caller.read())]
     await caller.initialize()
     return caller, tasks
 
@@ -159,6 +165,96 @@ async def test_a_server_that_is_not_open_serves_nobody(journal: Path) -> None:
         await server.attend(memory_pair()[0])
 
 
+# -- whose sessions they are ----------------------------------------------------------------------
+
+ANN = acphold.Principal(name="ann", tenant="acme")
+
+
+async def test_a_client_of_whom_nothing_is_said_reaches_no_tenant(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        ann, _ = await come(server, ANN)
+        session = await ann.talk("gold")
+        stranger, _ = await come(server)
+        assert await stranger.sessions() == []
+        for method, params in (
+            ("session/load", {"cwd": "/", "mcpServers": []}),
+            ("session/resume", {"cwd": "/", "mcpServers": []}),
+            ("session/prompt", {"prompt": [{"type": "text", "text": "hello"}]}),
+        ):
+            error = await stranger.refused(method, {"sessionId": session, **params})
+            assert error.code == -32002, method
+        shared = await stranger.talk("tin")
+        other, _ = await come(server)
+        assert [row["sessionId"] for row in await other.sessions()] == [shared]
+
+
+async def test_a_principal_that_does_not_say_which_sessions_is_not_served(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        near, far = memory_pair()
+        with pytest.raises(ValueError, match=r"'bob'.*tenant, a session_id or sees_all"):
+            await server.attend(far, principal=acphold.Principal(name="bob"))
+        assert await near.receive() == b""
+
+
+async def test_only_who_is_said_to_see_all_has_the_sessions_of_all_tenants(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        ann, _ = await come(server, ANN)
+        session = await ann.talk("gold")
+        admin, _ = await come(server, acphold.Principal(name="admin", sees_all=True))
+        assert [row["sessionId"] for row in await admin.sessions()] == [session]
+        await admin.load(session)
+        await admin.prompt(session, "silver")
+        assert "silver" in ann.text()
+
+
+# -- who is disconnected ---------------------------------------------------------------------------
+
+
+async def test_who_is_disconnected_is_told_why_and_its_turn_goes_on(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        ann, hers = await come(server, ANN)
+        bob, _ = await come(server, replace(ANN, name="bob"))
+        session = await ann.new()
+        await bob.load(session)
+        turn = ann.begin_prompt(session, "wait")
+        await bob.until(lambda: "wait" in bob.text())
+        assert server.disconnect(lambda who: who.name == "ann", reason="ann has left acme") == 1
+        with pytest.raises(Refused) as refused:
+            await turn
+        assert (refused.value.code, refused.value.message) == (-32000, "ann has left acme")
+        await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
+        [live] = (await bob.call("_acphold/presence"))["sessions"]
+        assert (live["running"], live["clients"]) == (True, 1)
+        assert server.disconnect(lambda who: who.name == "ann") == 0
+
+
+async def test_who_has_signed_in_is_disconnected_by_their_tenant(journal: Path) -> None:
+    agent = desk()
+
+    @agent.auth("name", "Name")
+    async def sign_in(visitor: acphold.Visitor) -> str:
+        return str(visitor.meta["name"])
+
+    async with agent.server(journal=journal) as server:
+        (ann, hers), (bob, _) = await come(server), await come(server)
+        for caller, name in ((ann, "acme"), (bob, "globex")):
+            signing = {"methodId": "name", "_meta": {"name": name}}
+            await caller.call("authenticate", signing)
+        assert server.disconnect(lambda who: who.tenant == "acme") == 1
+        await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
+        await bob.talk("hello")
+
+
+async def test_a_connection_ends_when_the_access_of_its_client_expires(journal: Path) -> None:
+    async with desk().server(journal=journal) as server:
+        ends = replace(ANN, expires_at=time.time() + 1.5)
+        ann, hers = await come(server, ends)
+        turn = ann.begin_prompt(await ann.new(), "wait")
+        with pytest.raises(Refused, match="expired"):
+            await asyncio.wait_for(turn, DEADLINE)
+        await asyncio.wait_for(asyncio.wait(hers), DEADLINE)
+
+
 # -- mounted ---------------------------------------------------------------------------------------
 
 
@@ -245,6 +341,81 @@ async def test_a_server_is_mounted_in_an_application_of_starlette(journal: Path)
             await caller.leave()
 
 
+async def test_a_websocket_does_not_outlive_the_access_by_which_it_came(journal: Path) -> None:
+    ends = time.time() + 2
+
+    async def until_then(scope: Mapping[str, Any]) -> acphold.Principal:
+        return replace(ANN, expires_at=ends)
+
+    async with mounted(desk().server(journal=journal), admit=until_then) as place:
+        socket = await websockets.connect(f"ws://{place}/agents/acp")
+        with pytest.raises(ConnectionClosed) as closed:
+            await asyncio.wait_for(socket.recv(), DEADLINE)
+        assert closed.value.rcvd is not None
+        assert closed.value.rcvd.code == 1008
+        assert "expired" in closed.value.rcvd.reason
+        assert time.time() >= ends
+        with pytest.raises(InvalidStatus) as refused:
+            await websockets.connect(f"ws://{place}/agents/acp")
+        assert refused.value.response.status_code == 401
+
+
+async def test_a_connection_over_http_does_not_outlive_the_access_of_who_began_it(
+    journal: Path,
+) -> None:
+    import httpx2
+
+    server = desk().server(journal=journal)
+    async with (
+        mounted(server, admit=by_name) as place,
+        httpx2.AsyncClient(base_url=f"http://{place}/agents", headers={"x-name": "ann"}) as http,
+    ):
+        introduction = {"protocolVersion": 1, "clientCapabilities": {}}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": introduction}
+        answer = await http.post("/acp", json=body)
+        connection = {"acp-connection-id": answer.headers["acp-connection-id"]}
+        events = {**connection, "accept": "text/event-stream"}
+        async with http.stream("GET", "/acp", headers=events) as stream:
+            assert server.disconnect(lambda who: who.tenant == "ann") == 1
+            async with asyncio.timeout(DEADLINE):
+                assert [it async for it in stream.aiter_lines() if it.strip(": ")] == []
+        assert (await http.post("/acp", json=body, headers=connection)).status_code == 404
+
+
+@pytest.mark.parametrize("kind", ["starlette", "websockets"])
+async def test_a_websocket_of_an_author_is_closed_with_the_reason(journal: Path, kind: str) -> None:
+    async with desk().server(journal=journal) as server:
+        if kind == "starlette":
+
+            async def take(socket: WebSocket) -> None:
+                await socket.accept()
+                await server.attend(acphold.over_websocket(socket), principal=ANN)
+
+            serving = running(Starlette(routes=[WebSocketRoute("/", take)]))
+        else:
+            serving = plain_sockets(server)
+        async with serving as place:
+            socket = await websockets.connect(f"ws://{place}/")
+            caller = Caller(acphold.over_websocket(socket))
+            reading = asyncio.create_task(caller.read())
+            await caller.initialize()
+            server.disconnect(lambda who: who.name == "ann", reason="ann has left " + 200 * "é")
+            await asyncio.wait_for(reading, DEADLINE)
+            assert socket.close_code == 1008
+            assert (socket.close_reason or "").startswith("ann has left éé")
+
+
+@asynccontextmanager
+async def plain_sockets(server: acphold.Server) -> AsyncIterator[str]:
+    """Where the server attends those who come over WebSockets of `websockets`."""
+
+    async def take(socket: ServerConnection) -> None:
+        await server.attend(acphold.over_websocket(socket), principal=ANN)
+
+    async with serve(take, "127.0.0.1", 0) as listening:
+        yield f"127.0.0.1:{next(iter(listening.sockets)).getsockname()[1]}"
+
+
 async def test_nobody_is_let_in_whom_the_author_does_not_know(journal: Path) -> None:
     async with mounted(desk().server(journal=journal), admit=by_name) as place:
         with pytest.raises(InvalidStatus) as refused:
@@ -263,7 +434,7 @@ async def test_nobody_is_let_in_of_whom_the_author_forgot_to_say_whose_sessions_
             await websockets.connect(f"ws://{place}/agents/acp")
         assert refused.value.response.status_code == 500
     assert "'bob' was not let in" in caplog.text
-    assert 'tenant=""' in caplog.text
+    assert 'a tenant, "" if all share' in caplog.text
 
 
 async def test_whoever_has_the_tenant_without_a_name_shares_their_sessions(journal: Path) -> None:

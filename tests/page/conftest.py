@@ -204,7 +204,7 @@ async def page(
     found = await device.new_page()
     watch(found, wrong, answers)
     if served.url in paired:
-        await device.add_cookies(cast("Any", paired[served.url]["cookies"]))
+        await as_paired(found, served.url, paired[served.url])
         await found.goto(f"{served.url}/#/")
     else:
         await found.goto(f"{served.url}/#pair={served.pair}")
@@ -212,6 +212,14 @@ async def page(
     paired[served.url] = await device.storage_state()
     yield found
     assert wrong == []
+
+
+async def as_paired(page: Page, url: str, state: StorageState) -> None:
+    """Make its device one that was paired before."""
+    await page.context.add_cookies(cast("Any", state["cookies"]))
+    await page.goto(f"{url}/page/icon.svg")  # of its origin, and without its scripts
+    [kept] = [it["localStorage"] for it in state["origins"] if it["origin"] == url]
+    await page.evaluate("(kept) => kept.forEach((it) => localStorage[it.name] = it.value)", kept)
 
 
 @pytest.fixture

@@ -205,12 +205,12 @@ async def test_one_finds_the_last_prompt_words_and_places_and_takes_them_along(
     # The prompt before, and the one before that.
     prompts = page.locator("article.prompt")
     await expect(prompts.last).to_be_in_viewport()
-    await page.get_by_label("To the prompt before").click()
+    await page.get_by_label("Previous prompt").click()
     await expect(page.locator("article.prompt", has_text="number 2")).to_be_in_viewport()
     await page.get_by_label("To the end").click()
     await expect(prompts.last).to_be_in_viewport()
     # Who writes is taken to the end, too.
-    await page.get_by_label("To the prompt before").click()
+    await page.get_by_label("Previous prompt").click()
     await expect(prompts.last).not_to_be_in_viewport()
     await typed(page, steps({"say": "Seen as it came."}))
     await expect(page.locator(".said", has_text="Seen as it came.")).to_be_in_viewport()

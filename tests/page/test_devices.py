@@ -72,7 +72,7 @@ async def test_everything_is_reached_with_the_keyboard_alone(
                 return
         raise AssertionError(f"{names} is not reached")
 
-    await tab_to("Go on")
+    await tab_to("Allow once: Go on", "allow once: Go on")
     await page.keyboard.press("Enter")
     assert '"go"' in (await asyncio.wait_for(turn, 30)).text
     # To the session, over the list to the conversation, and to where one writes.

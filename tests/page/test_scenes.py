@@ -106,12 +106,68 @@ async def test_a_line_of_ten_megabytes_is_shown_by_and_by_and_leaves_the_page_us
     await typed(page, steps({"say": "Still here."}))
     await expect(page.get_by_text("Still here.", exact=True)).to_be_visible()
     said = page.locator(".said", has_text="the end of it")
-    pieces = said.locator(".prose > p")
+    pieces = said.locator(".prose p")
     shown = await pieces.count()
     assert len(await said.inner_text()) < 100_000
-    more = said.get_by_role("button", name="Show more of what stands before")
+    more = said.get_by_role("button", name="Show earlier text")
     await more.dispatch_event("click")
     await pieces.nth(shown).wait_for(state="attached")
+
+
+GROWTH = """() => {
+  globalThis.growth = [];
+  const sheet = document.querySelector(".sheet");
+  let before = sheet.textContent.length;
+  new MutationObserver(() => {
+    const now = sheet.textContent.length;
+    growth.push(now - before);
+    before = now;
+  }).observe(sheet, {childList: true, characterData: true, subtree: true});
+}"""
+"""Note how many characters each task adds to the conversation."""
+
+
+async def test_a_long_message_is_drawn_in_pieces_and_the_rest_of_the_page_has_its_turn_between(
+    page: Page, agent: acphold.RemoteAgent, tmp_path: Path
+) -> None:
+    session = await agent.new_session(cwd=tmp_path)
+    await opened(page, session.id)
+    await page.evaluate(GROWTH)
+
+    async def at_most(characters: int, of: int) -> None:
+        whole = "() => !document.querySelector('.sheet [aria-busy]')"
+        enough = f"growth.reduce((sum, each) => sum + each, 0) > {of}"
+        await page.evaluate(seen(f"() => {enough} && ({whole})()"))
+        drawn = await page.evaluate("growth.splice(0)")
+        assert max(drawn) < characters
+
+    # As it comes, in one piece.
+    part = "Some **bold** words of `code`, a [link](https://example.org/), and no more.\n\n"
+    long = part * 1500
+    await session.prompt(steps({"say": long}, {"say": f"```\n{'a line of it' * 9_000}\n```\n"}))
+    await at_most(25_000, of=len(long))
+    # When it is opened, and what is above in it is asked for.
+    await page.goto(f"{page.url.partition('#')[0]}#/")
+    await session.prompt(steps({"say": long}))
+    await opened(page, session.id)
+    more = page.get_by_role("button", name="Show earlier text").last
+    await more.wait_for(state="attached")
+    await page.evaluate(GROWTH)
+    await more.dispatch_event("click")
+    await at_most(12_000, of=20_000)
+    # What a command showed, and more of it.
+    lines = "".join(f"\x1b[3{number % 8}mline {number}\x1b[0m of it\n" for number in range(20_000))
+    shown = [{"type": "content", "content": {"type": "text", "text": lines}}]
+    run = {"toolCallId": "t", "title": "Run", "kind": "execute", "content": shown}
+    await session.prompt(steps({"update": {"sessionUpdate": "tool_call", **run}}))
+    await page.locator("details.tool > summary").dispatch_event("click")
+    for _ in range(2):
+        await page.get_by_role("button", name="Show more").dispatch_event("click")
+    await at_most(25_000, of=200_000)
+    output = page.locator(".output pre")
+    await expect(output).to_contain_text("line 19999 of it")
+    text = await output.evaluate("(it) => it.textContent")
+    assert text.splitlines() == [f"line {n} of it" for n in range(20_000)][-text.count("\n") :]
 
 
 async def test_a_page_that_stays_open_keeps_what_came_last_and_reads_the_rest_again(

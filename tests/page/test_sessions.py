@@ -11,6 +11,7 @@ import pytest
 from playwright.async_api import BrowserContext, Page, expect
 
 import acphold
+from tests.editor import introduced, scripted_agent, wrap_command
 from tests.page.conftest import ask, opened, row_of, steps, typed
 from tests.web.conftest import Served
 
@@ -31,6 +32,29 @@ async def is_left(served: Served, session_id: str) -> None:
             rows = {row["sessionId"]: row for row in map(json.loads, listed.splitlines())}
             if rows[session_id]["live"]["clients"] == 0:
                 return
+
+
+async def test_another_agent_continues_a_conversation_only_when_the_person_says_which(
+    page: Page, served: Served
+) -> None:
+    words = wrap_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
+    journal = served.env["ACPHOLD_JOURNAL"]
+    async with introduced(words, journal=journal, env=served.env) as editor:
+        session_id = await editor.talk({"say": "Held elsewhere."}, cwd=served.folder)
+        await editor.leave()
+    await opened(page, session_id)
+    await expect(page.locator(".said")).to_have_text("Held elsewhere.")  # to be read by anybody
+    choice = page.get_by_label("Another agent")
+    await expect(choice).to_contain_text("elsewhere")
+    await typed(page, steps(ask()))
+    await expect(page.get_by_label("Waiting prompts")).to_contain_text("Kept on this device")
+    await choice.get_by_role("button", name="Continue with other").click()
+    card = page.locator(".asking section.question")
+    await expect(card.locator("h2")).to_have_text("other asks")
+    await expect(page.locator(".bar .name p")).to_contain_text(re.compile("[^/]other"))
+    await expect(choice).to_have_count(0)
+    await card.get_by_role("button", name="Go on").click()
+    await expect(page.locator(".said").last).to_contain_text("go")
 
 
 async def test_a_session_is_begun_named_copied_exported_put_away_and_deleted(

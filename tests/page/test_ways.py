@@ -61,7 +61,7 @@ async def can_be_told(page: Page) -> None:
     """It is a secure context: the page is kept on the device, and offers notices."""
     assert await page.evaluate("isSecureContext")
     await page.evaluate("navigator.serviceWorker.ready.then(() => true)")
-    await expect(page.get_by_role("button", name="Tell me on this device")).to_be_visible()
+    await expect(page.get_by_role("button", name="Notify me on this device")).to_be_visible()
 
 
 async def test_without_https_the_page_works_and_says_what_it_cannot(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ async def test_without_https_the_page_works_and_says_what_it_cannot(tmp_path: Pa
         async with visitor(f"--host-resolver-rules=MAP {NAME} 127.0.0.1") as page:
             await visited(page, url, served.pair, tmp_path)
             assert not await page.evaluate("isSecureContext")
-            await expect(page.get_by_text("Notices need HTTPS")).to_be_visible()
-            await expect(page.get_by_text("Notices need HTTPS")).to_contain_text(
+            await expect(page.get_by_text("Notifications need HTTPS")).to_be_visible()
+            await expect(page.get_by_text("Notifications need HTTPS")).to_contain_text(
                 "acphold help serve"
             )
 

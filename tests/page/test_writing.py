@@ -110,7 +110,7 @@ async def test_a_draft_and_a_choice_stay_where_they_were_made(
     await expect(area).to_have_value("")
 
 
-async def test_stop_ends_a_turn_of_an_agent_that_heeds_it_and_of_one_that_does_not(
+async def test_stop_ends_a_turn_whether_the_agent_heeds_it_or_not_and_gives_back_what_waited(
     page: Page, agent: acphold.RemoteAgent, tmp_path: Path
 ) -> None:
     session = await agent.new_session(cwd=tmp_path)
@@ -122,7 +122,7 @@ async def test_stop_ends_a_turn_of_an_agent_that_heeds_it_and_of_one_that_does_n
         # What is written meanwhile waits for its turn.
         await typed(page, f"next behind {how}")
         waits = page.locator("ul.sending")
-        await expect(waits).to_contain_text("it waits for its turn")
+        await expect(waits).to_contain_text("waiting for its turn")
         await note(page, ".composer [role=status], button.stop:disabled")
         await stop.click()
         if how == "cancel ignored":  # it has a moment; then it is answered for
@@ -132,5 +132,9 @@ async def test_stop_ends_a_turn_of_an_agent_that_heeds_it_and_of_one_that_does_n
         await expect(page.locator(".ending.cancelled")).to_have_count(2 * number + 2)
         await expect(stop).to_have_count(0)
         await expect(waits).to_have_count(0)
+        written = page.get_by_role("textbox", name="Prompt")
+        await expect(written).to_have_value(f"next behind {how}")
+    await page.reload()
+    await expect(written).to_have_value("next behind cancel ignored")
     await typed(page, steps({"say": "It goes on."}))
     await expect(page.locator(".said", has_text=re.compile("^It goes on.$"))).to_be_visible()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import itertools
 import json
+from collections.abc import AsyncIterator
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from acphold.history import Entry
 from acphold.history.decisions import AskedQuestion, Came, answer_entry, question_entry
-from acphold.history.timeline import ContextCompaction, Message, ToolCall, TurnEnd
+from acphold.history.timeline import ContextCompaction, Message, SubAgent, ToolCall, TurnEnd
 from acphold.reports.transcript import (
     Decision,
     ModeChanged,
@@ -19,6 +20,7 @@ from acphold.reports.transcript import (
     PlanStep,
     TurnOpen,
     scene_at,
+    scenes,
     turn_scenes,
 )
 from tests.cli.conversation import CONVERSATION, Raw, ended, plan, prompt, said, update
@@ -172,3 +174,27 @@ def test_an_entry_that_shows_nothing_stands_by_the_scene_before_it() -> None:
     turn = entries(prompt("x"), said("y"), update("available_commands_update"), said("z"))
     assert scene_at(turn, 3) == 1
     assert scene_at(entries(update("available_commands_update")), 1) == 0
+
+
+async def test_a_sub_agent_whose_end_is_told_in_a_later_turn_is_shown_once() -> None:
+    async def told() -> AsyncIterator[Entry]:
+        spawned = b'{"sessionUpdate":"subagent_spawned","subagentSessionId":"c","name":"Scout"}'
+        over = b'{"sessionUpdate":"subagent_state_update","subagentSessionId":"c","state":"idle"}'
+        chunk = b'{"sessionUpdate":"agent_message_chunk","content":{"type":"text","text":"%b"}}'
+        said = b'{"sessionId":"c","update":%b}'
+        for entry in entries(
+            ("prompt", b"[]"),
+            ("update", spawned),
+            ("child", said % (chunk % b"found")),
+            ("turn_end", b"{}"),
+            ("prompt", b"[]"),
+            ("update", over),
+            ("turn_end", b"{}"),
+            ("prompt", b"[]"),
+            ("child", said % (chunk % b"found more")),
+            ("turn_end", b"{}"),
+        ):
+            yield entry
+
+    shown = [scene async for scene in scenes(told()) if isinstance(scene, SubAgent)]
+    assert [(scene.title, len(scene.timeline)) for scene in shown] == [("Scout", 1), ("Scout", 1)]

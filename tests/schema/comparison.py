@@ -21,6 +21,7 @@ from msgspec.structs import FieldInfo, fields
 import acphold.schema as ours
 from acphold.schema.configuration import ConfigOptionFields
 from acphold.schema.elicitation import NEEDS
+from acphold.schema.methods import UNSTABLE_METHODS
 from acphold.schema.salvage import lenience_of
 from acphold.schema.shapes import Extensible, Known, Nothing, Otherwise, Shape
 from acphold.schema.tool_calls import ToolCallChanges
@@ -48,6 +49,11 @@ MARKS = {
 }
 BASES = (Shape, Extensible, ConfigOptionFields, ToolCallChanges)
 """What types have in common, no types of the schema."""
+
+UNSTABLE = {method.params for method in UNSTABLE_METHODS.values()} - {
+    method.params for method in ours.AGENT_METHODS.values()
+}
+"""Types of methods that the stable schema does not have."""
 
 NO_DEFAULT = object()
 
@@ -245,6 +251,7 @@ def our_structs() -> list[type[Struct]]:
         and issubclass(kind, Shape)
         and kind.__module__ == name
         and kind not in BASES
+        and kind not in UNSTABLE
     ]
 
 

@@ -13,6 +13,7 @@ import pytest
 from acphold.agents.capabilities import LINE
 from acphold.errors import HELD_ELSEWHERE
 from acphold.journal.sqlite import upkeep
+from acphold.journal.stores import open_journal
 from acphold.server import owner_line, remote_sessions
 from acphold.server.owner_line import OwnerLine
 from tests.editor import Editor, Refused, open_params, scripted_agent
@@ -134,7 +135,7 @@ async def test_what_a_client_that_has_just_come_had_not_been_told_when_the_owner
             with monkeypatch.context() as patch:
                 # As if nothing but the answer had arrived before the owner was killed.
                 patch.setattr(OwnerLine, "on_notifications", heard_nothing)
-                await come(other, session, way)
+                await come(other, session, way, journal)
                 await one.prompt(session, {"say": "since"})
                 await one.kill()
         await other.until_text("since")
@@ -146,14 +147,17 @@ async def heard_nothing(*_: object) -> None:
     """Nothing has been told."""
 
 
-async def come(client: Guest, session: str, way: str) -> None:
+async def come(client: Guest, session: str, way: str, journal: Path) -> None:
     """Open a session, behind the position 1 if so."""
     if way == "load":
         await client.load(session)
     elif way == "resume":
         await client.resume(session)
     else:
-        await client.resume(session, _meta={"acphold/after": 1})
+        kept = open_journal(str(journal))
+        lineage = (await kept.session(session)).lineage
+        await kept.aclose()
+        await client.resume(session, _meta={"acphold/after": 1, "acphold/lineage": lineage})
 
 
 @pytest.mark.of_a_file

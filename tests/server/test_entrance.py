@@ -57,8 +57,7 @@ class Calls:
     ) -> Caller:
         """A client in memory; somebody who is known already, if it is said who."""
         near, far = memory_pair()
-        known = acphold.Principal(name="a client") if principal is None else principal
-        self._tasks.create_task(server.attend(far, principal=known))
+        self._tasks.create_task(server.attend(far, principal=principal))
         return await self.over(near)
 
     async def over(self, transport: Transport) -> Caller:

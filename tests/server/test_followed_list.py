@@ -11,11 +11,35 @@ import pytest
 
 from acphold.journal import RowChange
 from acphold.journal.stores import open_journal
-from acphold.server.followed_list import followed
+from acphold.server.followed_list import Snapshot, followed
 from acphold.server.neighbours import LiveSession, Process
 from acphold.testing.journal_promises.scenes import append, begun, chunk, turn
+from tests.timelines import database
 
-DEADLINE = 30
+DEADLINE = 90
+
+
+@pytest.mark.postgresql
+async def test_the_list_is_told_anew_when_its_database_has_gone_back() -> None:
+    with database() as timeline:
+        journal = open_journal(timeline.url)
+        try:
+            lease = await begun(journal)
+            await append(journal, lease, turn("One", chunk("agent_message", "two")))
+            await journal.change(lease, RowChange(prompted=True, title="kept"))
+            await timeline.remember()
+            for number in range(20):  # which come again, for others
+                await journal.change(lease, RowChange(title=f"lost {number}"))
+            async with asyncio.timeout(DEADLINE), aclosing(followed(journal, 10)) as found:
+                told = await anext(found)
+                assert told.rows[0].title == "lost 19"
+                await asyncio.to_thread(timeline.go_back)
+                told = await anext(found)
+                assert (isinstance(told, Snapshot), told.rows[0].title) == (True, "kept")
+                await journal.change("s1", RowChange(title="new"))
+                assert (await anext(found)).rows[0].title == "new"
+        finally:
+            await journal.aclose()
 
 
 async def test_a_turn_that_was_never_seen_to_run_is_told_once_it_is_over(

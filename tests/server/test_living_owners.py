@@ -33,10 +33,12 @@ def short() -> Iterator[Path]:
 
 
 @asynccontextmanager
-async def contained(journal: Path, runtime: Path, before: str = "true") -> AsyncIterator[Editor]:
+async def contained(
+    journal: Path, runtime: Path, before: str = "true", *options: str, name: str = "another"
+) -> AsyncIterator[Editor]:
     """An editor in front of `wrap`, both of them in a container, after the command `before`."""
-    words = wrap_command(scripted_agent())
-    inside = ["sh", "-c", f'hostname another && {before} && exec "$@"', "sh", *words]
+    words = wrap_command(scripted_agent(), *options)
+    inside = ["sh", "-c", f'hostname {name} && {before} && exec "$@"', "sh", *words]
     env = {"XDG_RUNTIME_DIR": str(runtime)}
     async with introduced([*CONTAINER.split(), *inside], journal=journal, env=env) as client:
         yield client
@@ -99,6 +101,22 @@ async def test_a_container_whose_sockets_nobody_sees_keeps_its_session_and_other
     ):
         with pytest.raises(Refused, match=r"open in process \d+ on another, which cannot be"):
             await other.load(session)
+
+
+@pytest.mark.of_a_file
+async def test_a_container_whose_own_socket_has_the_name_of_the_owners_is_told_where_that_is(
+    journal: Path, short: Path
+) -> None:
+    mount = f"mount -t tmpfs -o mode=700 none {short}"  # each has a /run of its own, of one name
+    async with (
+        contained(journal, short, mount, "--background", name="one") as one,
+        contained(journal, short, mount, "--background", name="two") as other,
+    ):
+        session = await one.talk({"say": "a"})
+        with pytest.raises(Refused, match=r"open in process \d+ on one, which cannot be reached"):
+            await other.load(session)
+        await one.prompt(session, {"say": "b"})
+        assert one.text() == "ab"
 
 
 async def test_what_is_open_in_a_process_that_shares_nothing_is_told_at_once(

@@ -78,3 +78,17 @@ async def test_a_socket_that_is_not_in_our_folders_is_not_of_this_machine(tmp_pa
     assert are_here([unix_address(str(tmp_path))])
     assert not are_here([unix_address(str(tmp_path / "in a container"))])
     assert can_be_tried([unix_address(str(tmp_path / "in a container"))])
+
+
+async def test_a_socket_in_another_folder_of_the_same_path_is_not_the_one_that_is_meant(
+    tmp_path: Path,
+) -> None:
+    folder, path = tmp_path / "run", tmp_path / "run" / "socket"
+    folder.mkdir()
+    there = unix_address(str(path))
+    folder.rename(tmp_path / "of another container")
+    folder.mkdir()
+    path.touch()
+    assert are_here([unix_address(str(path))])
+    assert not are_here([there])
+    assert not can_be_tried([there])

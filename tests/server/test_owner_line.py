@@ -97,7 +97,7 @@ async def test_what_is_too_long_is_told_in_the_session_that_it_belongs_to(
     near, far = memory_pair()
     client, limit = Client(), 100_000
     line = OwnerLine(near, client, limit, lambda _: None)
-    line.opened = {"s": Opened(Setup("/", (), b"{}"), 1)}
+    line.opened["s"] = Opened(Setup("/", (), b"{}"), 1)
     async with connected(Peer(far, Owner(), name="client")), asyncio.timeout(DEADLINE):
         await line.start(b"{}")
         update = {"sessionUpdate": "tool_call", "toolCallId": "t", "title": "x" * 2 * limit}

@@ -57,7 +57,7 @@ async def test_loading_a_session_in_the_middle_of_a_turn_shows_the_past_and_then
         assert other.text() == one.text() == "beforehalf whole"
 
 
-LEFT_OUT = "Something that was said is not shown here"
+LEFT_OUT = "An update is missing here"
 
 
 async def test_what_is_longer_than_a_client_takes_is_told_in_its_place_live_and_in_a_replay(
@@ -189,6 +189,29 @@ async def test_a_question_goes_to_both_and_the_first_answer_counts(journal: Path
                 message for message in one.messages if message.get("method") == "$/cancel_request"
             ]
         )
+
+
+async def test_a_client_there_that_leaves_with_a_question_open_refuses_nothing(
+    journal: Path,
+) -> None:
+    command = scripted_agent()
+    async with two(journal) as (one, other), guest(command, journal) as third:
+        session = await one.talk({"say": "hello"})
+        await other.load(session)
+        await one.call("session/close", {"sessionId": session})  # the other one keeps it open there
+        asked = asyncio.Event()
+
+        async def never(_: object) -> None:
+            asked.set()
+            await asyncio.Event().wait()
+
+        other.answers["session/request_permission"] = never
+        other.begin_prompt(session, {"ask": ["session/request_permission", ASK]})
+        await asked.wait()
+        await other.leave()
+        await third.initialize()
+        await third.load(session)  # who attaches is asked again
+        await third.until_text('"yes"')
 
 
 async def test_modes_and_titles_reach_all(journal: Path) -> None:

@@ -139,8 +139,8 @@ async def test_a_mode_in_the_agents_replay_does_not_undo_what_the_person_chose(
 
 
 def context_in(prompt: list[dict[str, Any]]) -> str:
-    """The earlier conversation that came with a prompt, behind it; "" when none did."""
-    return str(prompt[-1]["text"]) if len(prompt) > 1 else ""
+    """The earlier conversation that came with a prompt, before it; "" when none did."""
+    return str(prompt[0]["text"]) if len(prompt) > 1 else ""
 
 
 @pytest.mark.parametrize("can", [{}, {"promptCapabilities": {"embeddedContext": True}}])
@@ -158,9 +158,9 @@ async def test_else_by_a_new_session_that_gets_the_conversation_with_the_next_pr
         await client.prompt(session, "again")
         first, second = received(log, "session/prompt")
         assert first["params"]["sessionId"] != session
-        own, context = first["params"]["prompt"]
+        context, own = first["params"]["prompt"]
         assert context["type"] == "text"  # nobody keeps a resource from the model, or forgets it
-        text = context_in([own, context])
+        text = context_in([context, own])
         assert "my first question" in text
         assert "I looked" in text
         assert "Look" in text

@@ -93,7 +93,7 @@ async def test_prompts_that_waited_at_the_dead_owner_are_sent_again_in_their_ord
         assert other.text().endswith("0 1 2 ")
         said = [steps({"say": f"{n} "}) for n in range(3)]
         assert (await prompts(journal, session))[1:] == said
-        sent = [m["params"]["prompt"][0]["text"] for m in received(log, "session/prompt")]
+        sent = [m["params"]["prompt"][-1]["text"] for m in received(log, "session/prompt")]
         assert sent == said
         assert not any(text in other.text("user_message_chunk") for text in said)
 

@@ -65,10 +65,16 @@ def ask(session: str = "kid") -> dict[str, Any]:
     }
 
 
+def text_of(update: dict[str, Any]) -> str:
+    """The text of a chunk; "" for all else."""
+    content = update.get("content")
+    return str(content.get("text", "")) if isinstance(content, dict) else ""
+
+
 def told(client: Any) -> list[tuple[str, str]]:
     """What a client was told: the session, and the kind of the update or its text."""
     return [
-        (params["sessionId"], params["update"].get("content", {}).get("text") or kind)
+        (params["sessionId"], text_of(params["update"]) or kind)
         for message in client.messages
         if message.get("method") == "session/update"
         for params in [message["params"]]

@@ -254,7 +254,7 @@ async def test_a_fork_is_open_and_goes_on_by_itself(journal: Path) -> None:
         assert client.text(session_id=made) == ""  # nothing is replayed
         await house.turn(client, made, "two", "TWO", own="s1")
         assert client.text(session_id=made).endswith("TWO")
-        [_, context] = [p for m, p in house.agent.asked if m == "session/prompt"][-1]["prompt"]
+        [context, _] = [p for m, p in house.agent.asked if m == "session/prompt"][-1]["prompt"]
         assert "User: one" in context["text"]
         assert (await listed(client)).keys() == {session, made}
 

@@ -53,7 +53,9 @@ def desk() -> acphold.Agent:
 def person(name: str | None, *scopes: Scope) -> acphold.Principal:
     """Somebody who came over the network; None for who serves."""
     may = frozenset(scopes or SCOPES)
-    return acphold.Principal(name=str(name), tenant=name, scopes=may, is_here=False)
+    return acphold.Principal(
+        name=str(name), tenant=name, sees_all=name is None, scopes=may, is_here=False
+    )
 
 
 @asynccontextmanager

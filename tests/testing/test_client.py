@@ -199,6 +199,22 @@ async def test_what_may_be_asked_is_answered_in_the_words_of_connect(tmp_path: P
         ]
 
 
+async def test_files_that_cannot_be_served_are_refused_before_anything_runs(
+    tmp_path: Path,
+) -> None:
+    agent, missing = agent_that(lambda turn: turn.say("hello")), tmp_path / "missing"
+    with pytest.raises(NotADirectoryError, match=f"no folder '{missing}'; make it"):
+        async with connect(agent, files=[missing]):
+            pass
+    with pytest.raises(ValueError, match=r"'a\.txt' is no absolute path"):
+        async with connect(agent, files={"a.txt": "not saved"}):
+            pass
+    async with connect(agent, files={str(missing / "a.txt"): "not saved"}) as client:
+        with pytest.raises(NotADirectoryError, match=f"no folder '{missing}'; make it"):
+            await client.new_session(missing)
+        await client.new_session(tmp_path)
+
+
 async def test_the_agent_and_sessions_under_test_are_those_that_connect_gives() -> None:
     async with connect(agent_that(lambda turn: turn.say("hello"))) as client:
         session = await client.new_session()

@@ -34,6 +34,7 @@ class Book:
         self.came: list[Came] = []
         self.status = "400 Bad Request"
         self.attaches = True
+        self.answers_strange = False
         self.streams: dict[str, asyncio.StreamWriter] = {}
         self.port = 0
 
@@ -51,7 +52,12 @@ class Book:
                 self.answer(writer, "404 Not Found")
             case "GET", _:
                 self.answer(writer, "200 OK", STREAM)
-                self.streams[headers.get("acp-session-id", "")] = writer
+                session_id = headers.get("acp-session-id", "")
+                self.streams[session_id] = writer
+                if session_id == "n":  # what is new is said at once
+                    for number in range(3):
+                        params = {"sessionId": "n", "n": number}
+                        self.say("n", {"method": "session/update", "params": params})
                 return  # it stays open
             case "POST", "initialize":
                 told = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": {}})
@@ -68,6 +74,14 @@ class Book:
                     return
                 self.say("s", update)
                 self.say("s", {"id": 7, "method": "ask", "params": {"sessionId": "s"}})
+                self.answer(writer, "202 Accepted")
+            case "POST", "session/new":
+                self.say("", {"id": message["id"], "result": {"sessionId": "n"}})
+                self.answer(writer, "202 Accepted")
+            case "POST", "session/prompt" if self.answers_strange:
+                session_id = message["params"]["sessionId"]
+                error = {"code": -32002, "message": "no such session"}
+                self.say(session_id, {"id": message["id"], "error": error})
                 self.answer(writer, "202 Accepted")
             case "POST", "too/long":
                 self.answer(writer, "413 Content Too Large")
@@ -178,6 +192,32 @@ async def test_a_server_that_knows_no_loaded_session_replays_it_and_refuses_the_
         refused = await heard(transport)
         assert refused["id"] == 3
         assert "HTTP 404" in refused["error"]["message"]
+        await transport.aclose()
+
+
+async def test_what_a_new_session_says_comes_behind_the_answer_that_names_it() -> None:
+    for _ in range(10):
+        async with book() as server:
+            transport = await connect(route_to(server))
+            say(transport, id=1, method="initialize", params={})
+            await heard(transport)
+            say(transport, id=2, method="session/new", params={})
+            assert (await heard(transport))["result"]["sessionId"] == "n"
+            assert [(await heard(transport))["params"]["n"] for _ in range(3)] == [0, 1, 2]
+            await transport.aclose()
+
+
+async def test_a_prompt_to_an_unknown_session_is_answered_and_ends_nothing() -> None:
+    async with book() as server:
+        server.answers_strange = True
+        transport = await connect(route_to(server))
+        say(transport, id=1, method="initialize", params={})
+        await heard(transport)
+        say(transport, id=2, method="session/prompt", params={"sessionId": "nobody's"})
+        assert (await heard(transport))["error"]["code"] == -32002
+        server.streams["nobody's"].close()
+        say(transport, id=3, method="session/load", params={"sessionId": "s"})
+        assert (await heard(transport))["params"]["n"] == 1
         await transport.aclose()
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import SettingsError
-from acphold.transports.known_servers import names, remember, token_for, url_of
+from acphold.transports.known_servers import local_tokens, names, remember, token_for, url_of
 
 
 @pytest.fixture(autouse=True)
@@ -21,6 +21,8 @@ def test_a_server_is_found_by_its_host_with_or_without_the_port_or_by_its_first_
     for name in ("desk", "Desk", "desk.example", "desk.example:8260", "https://desk.example:8260"):
         assert url_of(name) == "https://desk.example:8260"
     assert names() == ["desk.example", "localhost"]
+    remember("http://localhost:9000", "three")
+    assert local_tokens() == ["three", "two"]
     assert token_for("https://desk.example:8260/acp") == "one"
     assert token_for("https://cellar.example:8260/acp") is None
 

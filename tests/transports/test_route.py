@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.errors import ConnectionLostError, RemoteRefusalError
+from acphold.errors import ConnectionLostError, RemoteRefusalError, SettingsError
 from acphold.transports.obstacles import said_in
 from acphold.transports.route import Route
 from acphold.transports.urls import transport_of
@@ -82,3 +82,19 @@ def test_what_a_server_says_of_a_refusal_is_bounded() -> None:
         assert said_in({"content-type": kind}, body) == ""
     long = said_in({"content-type": "text/plain"}, b"x" * 100_000)
     assert len(long) == 200
+
+
+def test_no_token_goes_where_others_can_read_it() -> None:
+    for url in ("http://desk.example:8260", "ws://192.0.2.1/acp"):
+        way = route(url)  # which may be one of others, that wants none
+        with pytest.raises(SettingsError, match=r"is not encrypted.*https.*ssh -L"):
+            way.token = "secret"
+        with pytest.raises(SettingsError, match="is not encrypted"):
+            Route(url, seconds=1, limit=1, token="secret")
+    for url in (
+        "https://desk.example",
+        "http://localhost:8260",
+        "ws://127.0.0.1:1",
+        "http://[::1]",
+    ):
+        route(url).token = "secret"

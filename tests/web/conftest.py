@@ -35,11 +35,6 @@ class Served:
     words: list[str] = field(repr=False)
     agents: list[str] = field(default_factory=list)
 
-    @property
-    def is_http2(self) -> bool:
-        """Whether it speaks HTTP/2, too."""
-        return "--http2" in self.words
-
     def start_again(self) -> None:
         """Kill it, and start it as it was started; it has another code then."""
         self.process.kill()
@@ -118,10 +113,10 @@ def _served(
         assert served.process.returncode == 0
 
 
-@pytest.fixture(params=[[], pytest.param(["--http2"], marks=pytest.mark.slow)], ids=["", "http2"])
-def served(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
     """A server of this test's own."""
-    with serving(tmp_path, *request.param) as found:
+    with serving(tmp_path) as found:
         yield found
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import acphold
-from tests.web.conftest import Served, serving
+from tests.web.conftest import AGENT, Served, serving
 from tests.web.network import Network, network
 
 
@@ -49,6 +49,7 @@ async def machines(
     number: int = 2,
     *,
     of_each: Sequence[Mapping[str, str]] = (),
+    agent: tuple[str, ...] = AGENT,
 ) -> AsyncIterator[list[Node]]:
     """None of them sees the sockets of another. `of_each` are variables that only one has."""
     made: list[Node] = []
@@ -68,6 +69,7 @@ async def machines(
                         *("--listen", f"127.0.0.1:{net.to}"),
                         *("--url", f"http://localhost:{net.to}"),
                         *("--node", f"http://localhost:{net.port}"),
+                        agent=agent,
                         variables={
                             **journal,
                             **stack.enter_context(without_sockets()),

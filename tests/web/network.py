@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from typing import Protocol
 
-from tests.web.conftest import Served, serving
+from tests.web.conftest import AGENT, Served, serving
 
 
 class Way(Protocol):
@@ -140,11 +140,13 @@ async def network() -> AsyncIterator[Network]:
 
 
 @contextmanager
-def served_through(network: Network, folder: Path, altered: str = "") -> Iterator[Served]:
+def served_through(
+    network: Network, folder: Path, altered: str = "", agent: tuple[str, ...] = AGENT
+) -> Iterator[Served]:
     """A server whose address leads through a network."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         network.to = free.getsockname()[1]
     url = f"http://localhost:{network.port}"
     where = ("--url", url, "--listen", f"127.0.0.1:{network.to}")
-    with serving(folder, *where, altered=altered) as served:
+    with serving(folder, *where, altered=altered, agent=agent) as served:
         yield served

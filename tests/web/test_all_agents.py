@@ -12,11 +12,12 @@ from typing import Any
 
 import pytest
 
-from acphold.errors import INVALID_PARAMS, RemoteError
+from acphold.errors import INVALID_PARAMS, OTHER_AGENT, RemoteError
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.request import Request
 from acphold.transports import websocket
 from acphold.transports.route import Route
+from tests.editor import introduced, scripted_agent, wrap_command
 from tests.web.conftest import AGENT, Served, serving
 from tests.web.test_endpoints import agents_of
 
@@ -54,8 +55,13 @@ class Client:
         self.peer = Peer(transport, self)
         self.told: list[str] = []
         self.heard = asyncio.Event()
+        self.asked = asyncio.Event()
+        self.answers: asyncio.Event | None = None
 
     async def on_request(self, request: Request) -> bytes:
+        self.asked.set()
+        if self.answers is not None:
+            await self.answers.wait()
         return b'{"outcome":{"outcome":"selected","optionId":"yes"}}'
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
@@ -198,3 +204,71 @@ async def test_what_cannot_be_is_refused_and_ends_nothing(served: Served) -> Non
         assert [row["sessionId"] for row in listed] == [opened["sessionId"]]
         with pytest.raises(RemoteError, match="token"):
             await watcher.new(served.folder)
+
+
+async def held_elsewhere(served: Served) -> str:
+    """A session of an agent that is not served."""
+    words = wrap_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
+    async with introduced(words, journal=served.env["ACPHOLD_JOURNAL"], env=served.env) as editor:
+        session_id = await editor.talk({"say": "secret"}, cwd=served.folder)
+        await editor.leave()
+        return session_id
+
+
+@pytest.mark.parametrize("method", ["session/load", "session/resume", "session/fork"])
+async def test_a_session_goes_to_another_agent_only_when_the_client_says_so(
+    served: Served, method: str
+) -> None:
+    session_id = await held_elsewhere(served)
+    opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
+    async with client_of(served) as (client, _):
+        with pytest.raises(RemoteError, match=r"elsewhere.*one, two, broken") as refused:
+            await client.ask(method, **opening)
+        assert refused.value.code == OTHER_AGENT
+        told = json.loads(refused.value.raw)["data"]
+        assert told == {
+            "acphold/agent": "elsewhere",
+            "acphold/allAgents": ["one", "two", "broken"],
+        }
+        assert agents_of(served) == []  # none was started for it
+        with pytest.raises(RemoteError, match="not open"):
+            await client.say(session_id, "hello")
+        with pytest.raises(RemoteError, match="one, two, broken"):
+            await client.ask(method, **opening, _meta={"acphold/agent": "three"})
+        opened = await client.ask(method, **opening, _meta={"acphold/agent": "two"})
+        assert opened["_meta"]["acphold/agent"] == "two"
+        here = opened.get("sessionId", session_id)
+        rows = {row["sessionId"]: row for row in (await client.ask("session/list"))["sessions"]}
+        assert rows[here]["_meta"]["acphold/agent"] == "elsewhere"
+        client.answers = asyncio.Event()
+        turn = asyncio.create_task(client.say(here, asks(here)))
+        async with asyncio.timeout(30):
+            await client.asked.wait()
+        # While its first turn runs it is that agent's already: what is asked has its name.
+        rows = {row["sessionId"]: row for row in (await client.ask("session/list"))["sessions"]}
+        assert rows[here]["_meta"]["acphold/agent"] == "two"
+        client.answers.set()
+        await turn
+    async with client_of(served) as (client, _):  # and nobody has to say so again
+        opened = await client.ask("session/resume", **{**opening, "sessionId": here})
+        assert opened["_meta"]["acphold/agent"] == "two"
+
+
+async def test_a_session_that_is_live_in_another_process_is_joined_there_with_its_own_agent(
+    served: Served,
+) -> None:
+    words = wrap_command(scripted_agent(info={"name": "elsewhere", "version": "1"}))
+    async with introduced(words, journal=served.env["ACPHOLD_JOURNAL"], env=served.env) as editor:
+        session_id = await editor.talk({"say": "hello"}, cwd=served.folder)
+        async with client_of(served) as (client, _):
+            opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
+            await client.ask("session/resume", **opening)
+            await client.say(session_id, json.dumps([{"say": "from its own agent"}]))
+            await editor.until_text("from its own agent")
+            await editor.leave()  # it is nobody's now, and goes to no other agent by itself
+            async with asyncio.timeout(30):
+                while not any("is not open any more" in told for told in client.told):
+                    client.heard.clear()
+                    await client.heard.wait()
+            with pytest.raises(RemoteError):
+                await client.say(session_id, "hello")

@@ -21,7 +21,9 @@ from websockets.exceptions import InvalidStatus
 import acphold
 from acphold.web.attempts import OF_ALL, OF_ONE, Attempts
 from acphold.web.connections import bounds
+from acphold.web.gate import cookie_name
 from tests.web.conftest import Served, serving
+from tests.web.http2_flood import flood
 from tests.web.test_gate import INITIALIZE, bearer, socket_url
 
 JSON = "application/json"
@@ -79,25 +81,25 @@ def host(served: Served) -> bytes:
 async def test_a_form_of_another_page_does_nothing_with_the_cookie_of_its_victim(
     fortress: Served, token: str, kind: str
 ) -> None:
-    headers = {"Cookie": f"acphold={token}", "Content-Type": kind}
+    headers = {"Cookie": cookie_of(fortress, token), "Content-Type": kind}
     async with httpx2.AsyncClient(base_url=fortress.url) as http:
-        for path in ("/acp", "/pair"):
+        for path, then in (("/acp", 401), ("/pair", 415), ("/browser", 415)):
             # Browsers name the page; one that did not would still need leave for JSON.
             named = {**headers, "Origin": "http://evil.example"}
             assert (await http.post(path, content=INITIALIZE, headers=named)).status_code == 403
             answer = await http.post(path, content=INITIALIZE, headers=headers)
-            assert answer.status_code == 415
+            assert answer.status_code == then
             assert "access-control-allow-origin" not in answer.headers
 
 
 async def test_a_page_of_another_port_of_this_host_has_no_use_of_the_cookie(
     fortress: Served, token: str
 ) -> None:
-    cookie = {"Cookie": f"acphold={token}", "Accept": "text/event-stream"}
+    cookie = {"Cookie": cookie_of(fortress, token), "Accept": "text/event-stream"}
     async with httpx2.AsyncClient(base_url=fortress.url) as http:
-        for site, status in (("same-site", 401), ("cross-site", 401), ("same-origin", 400)):
+        for site in ("same-site", "cross-site", "same-origin"):
             answer = await http.get("/acp", headers={**cookie, "Sec-Fetch-Site": site})
-            assert answer.status_code == status
+            assert answer.status_code == 401
         asked = {"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"}
         assert (await http.options("/acp", headers=asked)).status_code == 403
 
@@ -116,7 +118,13 @@ async def test_a_websocket_of_another_page_is_refused_whatever_its_origin_looks_
         f"http://x@{own.removeprefix('http://')}",
         "",
     ):
-        assert await status(fortress, {"Cookie": f"acphold={token}", "Origin": origin}) == 403
+        cookie = cookie_of(fortress, token)
+        assert await status(fortress, {"Cookie": cookie, "Origin": origin}) == 403
+
+
+def cookie_of(served: Served, value: str) -> str:
+    """A cookie that a browser would send."""
+    return f"{cookie_name(served.url)}={value}"
 
 
 async def status(served: Served, headers: Mapping[str, str]) -> int:
@@ -296,6 +304,21 @@ async def raw_socket(
         yield reader, writer
     finally:
         writer.transport.abort()
+
+
+async def test_a_stranger_who_begins_with_http2_is_sent_away_by_the_hundred(
+    fortress: Served,
+) -> None:
+    """345 kB that ask for the page, of which nothing is read."""
+    server = psutil.Process(fortress.process.pid)
+    before = server.memory_info().rss
+    words, sent = flood(host(fortress).decode(), "http"), 0
+    async with asyncio.timeout(60):
+        while sent < 345_000:
+            with suppress(ConnectionError):  # it does not even want to read the rest
+                assert re.match(rb"HTTP/1.1 400 ", await said(fortress, words))
+            sent += len(words)
+    assert server.memory_info().rss - before < 32 << 20
 
 
 # -- for a long time, and by the thousand -----------------------------------------------------

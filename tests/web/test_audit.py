@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import re
 from pathlib import Path
+from subprocess import run
 from typing import Any
 
 import httpx2
@@ -14,9 +16,10 @@ import pytest
 import acphold
 from acphold.errors import JournalError, RemoteError
 from acphold.journal.access import Access, Deed
+from acphold.journal.stores import open_journal
 from acphold.web.audit import REFUSED, Audit
 from acphold.web.gate import Came, Gate
-from tests.web.conftest import Served, serving
+from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.test_gate import bearer
 
 
@@ -56,6 +59,22 @@ async def test_what_is_done_is_written_down_with_who_and_from_where_and_nothing_
     assert served.pair not in told
     assert audited(served, "--since", "2999-01-01") == []
     assert "phone" in served.run("token", "audit")
+
+
+def test_nothing_that_a_stranger_has_named_is_a_line_of_the_log(tmp_path: Path) -> None:
+    forged = "x\n2026-01-01T00:00:00Z  owner (1)  session/prompt"
+    deed = Deed(at=1, deed=f"refused: {forged}", name=forged, token="t", session_id=forged)
+
+    async def keep() -> None:
+        journal = open_journal(tmp_path / "journal.db")
+        await journal.keep_deeds([deed])
+        await journal.aclose()
+
+    asyncio.run(keep())
+    env = {**os.environ, "ACPHOLD_JOURNAL": str(tmp_path / "journal.db")}
+    told = run([*ACPHOLD, "token", "audit"], env=env, capture_output=True, text=True, check=True)
+    [line] = told.stdout.splitlines()
+    assert line.startswith("1970-01-01T00:00:00Z")
 
 
 async def test_who_is_refused_is_written_down_with_what_was_wrong_and_no_word_of_what_was_given(

@@ -7,14 +7,18 @@ import random
 import re
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
 
 import acphold
+from acphold.client.server_endpoint import ServerEndpoint
+from acphold.rpc import connected
 from tests.web.conftest import Served
 from tests.web.network import Network, network, served_through
 from tests.web.soak import soak
+from tests.web.test_all_agents import Client
 
 pytestmark = pytest.mark.slow
 
@@ -55,6 +59,25 @@ async def test_a_turn_that_runs_while_the_connection_is_cut_is_shown_once_and_wh
     said = re.findall(r"\d+", seen.partition("text=")[2])
     kept = re.findall(r"\d+", str(again.state.timeline).partition("text=")[2])
     assert said[:40] == kept[:40]
+
+
+async def test_a_forked_session_is_there_again_after_the_connection_was_lost(
+    far: Served, failing: Network
+) -> None:
+    endpoint = ServerEndpoint(far.url, far.token(), seconds=30, limit=1 << 20)
+    client = Client(await endpoint.open())
+    async with connected(client.peer):
+        can = {"_meta": {"acphold/allAgents": True, "acphold/positions": True}}
+        await client.ask("initialize", protocolVersion=1, clientCapabilities=can)
+        here: dict[str, Any] = {"cwd": str(far.folder), "mcpServers": []}
+        first = (await client.ask("session/new", **here))["sessionId"]
+        await client.say(first, "quick: one")
+        fork = (await client.ask("session/fork", sessionId=first, **here))["sessionId"]
+        failing.cut()
+        async with asyncio.timeout(60):
+            await client.say(fork, "quick: two")
+    await endpoint.aclose()
+    assert far.run("show", fork).count("quick: two") == 2
 
 
 async def test_what_is_typed_in_a_tunnel_arrives_once_behind_it(

@@ -328,16 +328,31 @@ def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it
             one.until("You said: quick: one", "ready")
             served.process.kill()
             served.process.wait()
-            one.until("away since", "tries again")
+            one.until("offline since", "reconnecting")
             one.type("quick: two\r")
             one.until("you  quick: two", "is lost")
             served.start_again()
-            one.until("You said: quick: two", "is back", "ready", but="away since")
+            one.until("You said: quick: two", "is back", "ready", but="offline since")
             one.type("\x04")
             assert one.ended() == 0
             assert "acphold attach --server http://localhost" in one.text
         session_id = served.run("list", "--json").partition('"sessionId":"')[2].partition('"')[0]
         assert served.run("show", session_id, "--json").count('"quick: two"') == 1
+
+
+def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_no_other(
+    tmp_path: Path,
+) -> None:
+    with two_agents(tmp_path) as served:
+        agent = scripted_agent(info={"name": "elsewhere", "version": "1"})
+        words = [*ACPHOLD, "ask", "hello", "--cwd", str(served.folder), "--", *agent]
+        subprocess.run(words, env=served.env, check=True, capture_output=True)
+        (row,) = map(json.loads, served.run("list", "--all", "--json").splitlines())
+        code = f"{served.url}#pair={served.pair}"
+        refused = far(served, "attach", row["sessionId"], "--server", code, typed="more\n")
+        assert refused.returncode == 2, refused.stderr
+        assert "was held with elsewhere" in refused.stderr
+        assert "acphold show" in refused.stderr
 
 
 def test_the_sessions_of_all_agents_of_a_server_are_joined_each_with_its_own(

@@ -57,6 +57,7 @@ async def test_the_inbox_has_what_waits_and_its_history_what_was_decided(
         first, second = answer.json["questions"]
         assert (first["id"], first["sessionId"], second["id"]) == ("q1", "s1", "q3")
         assert first["asks"] == "Run \u202e it"
+        assert first["shows"] == {"title": "Run \u202e it", "arguments": [], "options": []}
         assert b"\xe2\x80\xae" not in answer.body, "nothing is in it that nobody sees"
         assert first["params"] == json.loads(PARAMS)
         assert (await web.get("/inbox", if_none_match=answer.headers["etag"])).status == 304

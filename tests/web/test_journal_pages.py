@@ -126,7 +126,11 @@ async def test_entries_come_newest_first_and_as_the_command_prints_them(
     await web.remember("s1", [*said(1), *said(2)])
     shown = acphold.run_as_process("show", "s1", "--json").out
     lines = [json.loads(line) for line in shown.splitlines()]
-    assert (await web.get(address("s1"))).json == {"entries": lines[::-1], "before": None}
+    told = (await web.get(address("s1"))).json
+    lineage = told.pop("lineage")
+    assert told == {"entries": lines[::-1], "before": None}
+    assert (await web.get(address("s1", lineage=lineage))).status == 200
+    assert (await web.get(address("s1", lineage="of another time"))).status == 409
 
 
 @pytest.mark.parametrize("settled", [True, False])

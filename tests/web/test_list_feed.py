@@ -468,8 +468,6 @@ async def test_a_real_server_tells_who_watches_of_what_begins_and_of_what_was_mi
         base_url=served.url,
         headers=headers,
         timeout=30,
-        http1=not served.is_http2,
-        http2=served.is_http2,
     ) as http:
         async with http.stream("GET", FEED) as response:
             assert response.headers["content-type"] == "text/event-stream"

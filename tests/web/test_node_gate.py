@@ -86,7 +86,8 @@ def test_a_node_says_whom_it_has_let_in_and_lends_no_files_of_its_own() -> None:
 
 async def test_a_socket_of_another_machine_is_not_looked_for_on_this_one(tmp_path: Path) -> None:
     here = addresses.unix_address(str(tmp_path / "s.sock"))
-    there = f"{here[:-1]}{'0' if here[-1] != '0' else '1'}"
+    path, _, mark = here.rpartition("=")
+    there = f"{path}={'0' if mark[0] != '0' else '1'}{mark[1:]}"
     assert not addresses.are_here([here])  # nor one of a container with the same kernel
     (tmp_path / "s.sock").touch()
     assert addresses.are_here([here])

@@ -136,10 +136,16 @@ def test_keys_that_nothing_can_be_encrypted_for_are_refused(p256dh: str, auth: s
 
 def test_addresses_inside_of_a_network_are_told_from_public_ones() -> None:
     inside = "127.0.0.1 10.0.0.1 192.168.1.1 172.16.0.1 169.254.169.254 0.0.0.0 100.64.0.1 ::1 "
-    inside += "fe80::1%eth0 fc00::1 ::ffff:127.0.0.1 224.0.0.1 ff02::1"
+    inside += "fe80::1%eth0 fc00::1 ::ffff:127.0.0.1 224.0.0.1 ff02::1 "
+    # The same inside of NAT64, of 6to4, Teredo and of what was translated.
+    inside += "64:ff9b::7f00:1 64:ff9b::a00:1 64:ff9b:1::808:808 2002:7f00:1:: 2002:c0a8:101::1 "
+    inside += "2001:0:7f00:1::1 2001:0:808:808:0:0:f5ff:fffe ::127.0.0.1 ::ffff:0:a00:1 fec0::1"
     assert [it for it in inside.split() if is_public(it)] == []
     assert is_public("8.8.8.8")
     assert is_public("2606:4700::1111")
+    assert is_public("::ffff:8.8.8.8")
+    assert is_public("64:ff9b::808:808")
+    assert is_public("2002:808:808::1")
 
 
 async def test_a_name_that_leads_inside_is_not_connected_to(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from acphold.web.page_files import NOT_BUILT, PageFiles
+from acphold.web.page_files import PageFiles, why_missing
 from tests.web.in_process import ORIGIN, site
 
 HTML = "<!DOCTYPE html><script type='module'>0</script>"
@@ -29,12 +29,18 @@ def built(folder: Path) -> PageFiles:
 async def test_without_a_build_a_sentence_says_so_and_everything_else_is_served(
     tmp_path: Path,
 ) -> None:
-    async with site(tmp_path) as served:
+    async with site(tmp_path, page=PageFiles(tmp_path / "built")) as served:
         answer = await served.get("/", token="")
-        assert (answer.status, answer.body.decode()) == (404, NOT_BUILT)
+        assert (answer.status, "`make page`" in answer.body.decode()) == (404, True)
         assert answer.headers["content-type"].startswith("text/plain")
         assert (await served.get("/worker.js", token="")).status == 404
         assert (await served.get("/sessions")).status == 200
+
+
+def test_a_folder_without_the_page_is_noticed(tmp_path: Path) -> None:
+    assert "`make page`" in why_missing(tmp_path)
+    built(tmp_path / "built")
+    assert why_missing(tmp_path / "built") == ""
 
 
 async def test_the_page_needs_no_token_and_runs_nothing_but_its_scripts(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ import asyncio
 import socket
 
 from acphold.web.connections import Connections, bounds
-from acphold.web.server import Listening, _running
+from acphold.web.server import _running
 from acphold.web.sockets import Receive, Scope, Send
 
 
@@ -30,7 +30,7 @@ async def test_an_answer_behind_which_others_are_asked_for_ends_when_its_client_
         port = bound.getsockname()[1]
         async with (
             asyncio.timeout(30),
-            _running(app, bound, Listening(), Connections(bounds(1024)), 1 << 20),
+            _running(app, bound, None, Connections(bounds(1024)), 1 << 20),
         ):
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET /1 HTTP/1.1\r\nHost: x\r\n\r\nGET /2 HTTP/1.1\r\nHost: x\r\n\r\n")

@@ -103,7 +103,8 @@ async def test_a_question_is_known_again_and_its_answer_is_told_to_have_been_tak
 ) -> None:
     folder = str(served.folder)
     async with client_of(served) as first:
-        session = (await first.ask("session/new", cwd=folder, mcpServers=[]))["sessionId"]
+        made = await first.ask("session/new", cwd=folder, mcpServers=[])
+        session, lineage = made["sessionId"], made["_meta"]["acphold/lineage"]
         prompt = first.ask("session/prompt", sessionId=session, prompt=asks(session))
         prompting = asyncio.create_task(prompt)
         asked, _ = await first.asked.get()
@@ -111,7 +112,8 @@ async def test_a_question_is_known_again_and_its_answer_is_told_to_have_been_tak
         position = first.position
     with pytest.raises(ConnectionLostError):
         await prompting
-    resumed = {"sessionId": session, "cwd": folder, "_meta": {"acphold/after": position}}
+    behind = {"acphold/after": position, "acphold/lineage": lineage}
+    resumed = {"sessionId": session, "cwd": folder, "_meta": behind}
     resumed["_meta"]["acphold/answered"] = ["mine", "another"]
     async with client_of(served) as second:
         told = await second.ask("session/resume", **resumed)

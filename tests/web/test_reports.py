@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
+import pytest
+
+from acphold.exports import page
 from tests.journal.conversations import chunk, turn
 from tests.web.in_process import site
 
@@ -30,6 +36,28 @@ async def test_a_session_is_a_file_that_no_browser_shows_at_our_address(tmp_path
         assert b"&lt;script&gt;there" in answer.body
         assert (await served.get("/sessions/two/export")).status == 404
         assert (await served.get("/sessions/one/export", token="wrong")).status == 401
+
+
+async def test_others_read_while_a_session_becomes_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pieces: list[str] = []
+    others: list[int] = []
+    written = page.page
+
+    async def watched(*given: Any) -> AsyncIterator[str]:
+        async for piece in written(*given):
+            assert others == list(range(len(pieces)))  # each had its turn
+            asyncio.get_running_loop().call_soon(others.append, len(pieces))
+            pieces.append(piece)
+            yield piece
+
+    monkeypatch.setattr(page, "page", watched)
+    async with site(tmp_path) as served:
+        await served.remember("one", SAID)
+        answer = await served.get("/sessions/one/export")
+    assert answer.body.decode() == "".join(pieces)
+    assert not any("Where is it?" in piece and "there" in piece for piece in pieces)
 
 
 async def test_what_was_used_is_told_by_day_to_who_may_see_all_sessions(tmp_path: Path) -> None:

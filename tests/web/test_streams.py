@@ -84,8 +84,6 @@ async def client(served: Served) -> AsyncIterator[HttpClient]:
         base_url=served.url,
         headers=headers,
         timeout=30,
-        http1=not served.is_http2,
-        http2=served.is_http2,
     ) as http:
         yield HttpClient(http)
 

@@ -103,6 +103,7 @@ def test_no_address_was_added_that_is_not_asked_for_as_somebody_else() -> None:
     asked_below = ["/codes"]
     asked_elsewhere = [ENDPOINT, OWNERS]  # tests/server/test_users.py, test_node_gate.py
     asked_elsewhere += ["/notices", "/notices/attended"]  # test_notices.py, test_inbox.py
+    asked_elsewhere += ["/browser"]  # test_browsers.py
     of_nobody = ["/", "/health", "/pair", "/page/", "/worker.js", "/manifest.webmanifest"]
     known = {*asked_above, *asked_below, *asked_elsewhere, *of_nobody}
     assert {ENDPOINT, OWNERS} | set(_addresses()) == known

@@ -1,4 +1,4 @@
-"""What answers prompts, as the hub sees it: the interface, and a wrapped program."""
+"""Agents, as the hub sees them: the interface, and a wrapped program."""
 
 from acphold.agents.interface import (
     Agent,

@@ -1,8 +1,8 @@
 """An MCP server that each session of an agent gets besides those that its client names.
 
-An agent may refuse it: ACP has no capability for MCP servers on stdio, which agents have to take
-(spec v1, session setup, "MCP Servers"), and some do not. Then it is asked again without it, and is
-not told of it any more.
+An agent may refuse it: ACP has no capability for MCP servers on stdio, which agents have to support
+(spec v1, session setup, "MCP Servers"), and some do not. Then the request is repeated without it,
+and the agent is not offered it again.
 """
 
 from __future__ import annotations
@@ -10,23 +10,20 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable
-from typing import Final
 
 import msgspec
 
 from acphold.errors import INVALID_PARAMS, InvalidParamsError, RemoteError
 from acphold.rpc.pending_call import Answer
 from acphold.schema import McpServerStdio, encode
+from acphold.schema.methods import OPENING
 from acphold.schema.splice import items, members, splice
-
-OPENING: Final = frozenset({"session/new", "session/load", "session/resume", "session/fork"})
-"""Methods whose params have `mcpServers`."""
 
 log = logging.getLogger(__name__)
 
 
 class _Named(msgspec.Struct):
-    """What tells one server from another."""
+    """The fields that tell one server from another."""
 
     name: str = ""
     command: str = ""
@@ -44,7 +41,10 @@ class AddedServers:
         self._make = make
 
     def added_to(self, method: str, params: bytes) -> bytes:
-        """The params of a request, with the server if they do not have it already."""
+        """Return the params of a request, with the server if they do not have it already.
+
+        Only requests that open a session have `mcpServers`.
+        """
         if self._make is None or method not in OPENING:
             return params
         try:
@@ -59,7 +59,7 @@ class AddedServers:
         return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, encode(server)])})
 
     def are_refused(self, answer: Answer) -> bool:
-        """Whether a request with the server is to be sent again without it."""
+        """Return True if a request with the server has to be sent again without it."""
         if not isinstance(answer, RemoteError) or answer.code != INVALID_PARAMS:
             return False
         log.warning("the agent takes no MCP server of ours: %s", answer)
@@ -68,7 +68,7 @@ class AddedServers:
 
 
 def _is_same(server: McpServerStdio, raw: bytes) -> bool:
-    """Whether `raw` is a server of that name, or one that runs the same command of ours."""
+    """Return True if `raw` is a server of that name, or one that runs the same command of ours."""
     try:
         other = msgspec.json.decode(raw, type=_Named)
     except msgspec.MsgspecError:

@@ -1,23 +1,23 @@
-"""What client and agent say in `initialize` that they can, and what the other one is told of it.
+"""The capabilities of client and agent in `initialize`, and what the other side is told of them.
 
-    who said it  what                                   the other one is told
+    said by      capability                             the other one is told
     -----------  -------------------------------------  ------------------------------------------
-    a client     what has a name of version 2           the same under its name of version 1
-                 `fs` and `terminal`, far away          nothing: they are of another machine
+    a client     with a name of version 2               the same under its name of version 1
+                 `fs` and `terminal`, far away          nothing: they belong to another machine
                  `_meta` keys of ours                   nothing: they are for us
     acphold      with a session, that it keeps it, too  the same, if it is an agent of the library
                                                         that keeps it in the same journal
     an agent     no `loadSession`, `list`, `resume`,    that it can: the journal does that
                  `close` or `delete`
-                 no MCP servers behind a URL            that it can: it is handed a bridge
+                 no MCP servers behind a URL            that it can: it is given a bridge
                  `fork`                                 that it can: it is done with ours
                  `title`, `archive`, `status`,          nothing, for the journal would not know what
                  which are unstable                     they do; with `--unstable` there are our own
                  `_meta` keys of ours                   nothing; `acphold/begun` and
                                                         `acphold/positions` if it asked for them
 
-All else they are told as it was said. An agent is told what the first client said, and what comes
-from it is fitted to what each client offered (`Offer`).
+Everything else is passed on unchanged. An agent gets the introduction of the first client; its
+messages are fitted to what each client offered (`Offer`).
 
 Sources: spec v1, initialization; v2 draft, initialization; ACP v1 schema with its unstable parts.
 """
@@ -26,6 +26,7 @@ from __future__ import annotations
 
 from msgspec import Struct
 
+from acphold.history.display_terminals import PRINTED
 from acphold.history.raw_update import BEGUN, members, string
 from acphold.history.speakers import meta_without_marks
 from acphold.schema import (
@@ -39,14 +40,14 @@ from acphold.schema.splice import splice, with_meta
 from acphold.schema.update_kinds import withheld
 
 POSITIONS = "acphold/positions"
-"""The key of `clientCapabilities._meta` by which a client asks for the position of each update; as
-true, or as FOR_EVENTS."""
+"""The key of `clientCapabilities._meta` by which a client asks for the position of each update; its
+value is true, or FOR_EVENTS."""
 
 FOR_EVENTS = "events"
-"""How Streamable HTTP asks in the place of a client that does not, for the ids of its events."""
+"""The value by which Streamable HTTP asks, for the ids of its events, if its client does not."""
 
 WATCHES = "acphold/watches"
-"""The key there by which a client says that it only looks on."""
+"""The key there by which a client says that it only watches."""
 
 ALL_AGENTS = "acphold/allAgents"
 """The key there by which a client of a server asks for the sessions of all agents."""
@@ -55,14 +56,14 @@ LINE = "acphold/line"
 """The key there by which a process of ours says that it is a line to the owner of sessions."""
 
 TENANT = "acphold/tenant"
-"""The key there by which it says whom it has let in; null for who may see all sessions."""
+"""The key there by which it names the tenant that it has let in; null sees all sessions."""
 
 KEPT_IN = "acphold/keptIn"
-"""The key of `agentCapabilities._meta` by which an agent of the library tells its journal."""
+"""The key of `agentCapabilities._meta` by which an agent of the library names its journal."""
 
 KEPT_IN_FRONT = "acphold/keptInFront"
-"""The `_meta` key by which it is told, with a session, that who is in front of it keeps it there,
-too: then that one lists it."""
+"""The `_meta` key by which it learns, with a session, that an acphold in front of it keeps the
+session, too, and lists it."""
 
 CLIENT = "acphold/client"
 """The `_meta` key by which an agent of the library is told of the client that opens a session."""
@@ -71,20 +72,22 @@ ADDED = ("list", "resume", "close", "delete")
 """Session capabilities that every wrapped agent has; loadSession stands beside them."""
 
 UNSTABLE = ("fork", "title", "archive", "status")
-"""Session capabilities that are no part of the protocol yet: ours, with `--unstable`, or nobody's;
-but for the fork."""
+"""Session capabilities that are not yet part of the protocol: ours with `--unstable`, else hidden,
+except for the fork."""
 
 EVERY_TRANSPORT = McpCapabilities(http=True, sse=True)
-"""How MCP servers may be reached: an agent that lacks one of these is handed a bridge."""
+"""Ways to reach MCP servers: an agent that lacks one of these is given a bridge."""
 
 
 class Offer(Struct, frozen=True, kw_only=True):
-    """What a client can do, and what it asks for, by its `initialize`.
+    """The capabilities and wishes of a client, from its `initialize`.
 
     `withheld` are the kinds of updates that it does not offer to show. `booleans` says that it
-    takes config options that are true or false, `positions` that it wants the position of each
-    update, `for_events` that these are for its transport: it does not send a prompt again by them
-    that has no id; `begun` that it is to be told when the turns of its prompts begin. One that
+    accepts config options that are true or false. `positions` says that it wants the position of
+    each update, `for_events` that these are for its transport: then it does not use them to send a
+    prompt without an id again. `begun` says that it wants to be told when the turns of its prompts
+    begin. It shows terminals of the agent's own if it is told of them by the name
+    `shows_terminals`, "" for one that does not (`history.display_terminals`). A client that
     `watches` only looks on; one that `is_line` is another process of ours, which looks for the
     owners of its sessions itself.
     """
@@ -95,12 +98,13 @@ class Offer(Struct, frozen=True, kw_only=True):
     positions: bool = False
     for_events: bool = False
     begun: bool = False
+    shows_terminals: str = ""
     watches: bool = False
     is_line: bool = False
 
 
 def offer_of(introduction: InitializeRequest, params: bytes) -> Offer:
-    """What a client offers that introduces itself so; `params` is the same as it came."""
+    """Return the offer of a client with this introduction; `params` is the same as it came."""
     can = introduction.client_capabilities
     options = None if can.session is None else can.session.config_options
     asked = can.meta or {}
@@ -112,6 +116,7 @@ def offer_of(introduction: InitializeRequest, params: bytes) -> Offer:
         positions=asked.get(POSITIONS) is True or for_events,
         for_events=for_events,
         begun=asked.get(BEGUN) is True,
+        shows_terminals=next((name for name in PRINTED if asked.get(name) is True), ""),
         watches=asked.get(WATCHES) is True,
         is_line=asked.get(LINE) is True,
     )
@@ -121,10 +126,10 @@ def offer_of(introduction: InitializeRequest, params: bytes) -> Offer:
 
 
 def in_version_1(params: bytes) -> bytes:
-    """The params of `initialize` as version 1 has them, which is what is spoken here.
+    """Return the params of `initialize` in version 1, the one that is spoken here.
 
-    A client that asks for version 2 says who it is, and what it can, under other names. Of what it
-    can only that is taken over which means the same in both.
+    A client that asks for version 2 gives its name and capabilities under other names. Only
+    capabilities that mean the same in both are kept.
     """
     theirs = members(params)
     if theirs.get("protocolVersion") == b"%d" % PROTOCOL_VERSION:
@@ -143,11 +148,11 @@ def in_version_1(params: bytes) -> bytes:
 
 
 def permitted(params: bytes, *, is_here: bool, answers: bool, vouches: bool = False) -> bytes:
-    """The params of `initialize` of a client that may not do all that it can.
+    """Return the params of `initialize` of a client that may not do everything that it can.
 
-    One that `is_here` is on this machine: another one's files and terminals are not those of a
-    session of ours, and it is no process of ours, unless it vouches. One that does not answer only
-    looks on.
+    One that `is_here` is on this machine. The files and terminals of another machine are not those
+    of a session of ours, and its client is no process of ours, unless it vouches. A client that
+    does not answer only watches.
     """
     if is_here and answers:
         return params
@@ -163,9 +168,9 @@ def permitted(params: bytes, *, is_here: bool, answers: bool, vouches: bool = Fa
 
 
 def told_agent(params: bytes) -> bytes:
-    """The params of `initialize`, as version 1 has them, for the agent.
+    """Return the params of `initialize`, as version 1 has them, for the agent.
 
-    It may be an acphold, too: what the client asks of us is not asked of that one.
+    The agent may be an acphold, too: a client's requests to us are not passed on to it.
     """
     told: dict[str, bytes | None] = {"protocolVersion": b"%d" % PROTOCOL_VERSION}
     can = members(params).get("clientCapabilities", b"")
@@ -175,17 +180,17 @@ def told_agent(params: bytes) -> bytes:
 
 
 def keeps_positions(answer: bytes) -> bool:
-    """Whether the server that answered `initialize` so is one of acphold, which we asked for them.
+    """Return True if this answer to `initialize` is from an acphold that we asked for positions.
 
-    Such a one takes a prompt with an id once, however often it comes.
+    It runs a prompt with an id once, however often it comes.
     """
     can = _object(members(answer), "agentCapabilities")
     return members(_object(members(can), "_meta")).get(POSITIONS) == b"true"
 
 
 def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
-    """The params of `initialize` of a client that asks for the position of each update; unless it
-    does so already, `for_events`."""
+    """Return the params of `initialize` with a request for the position of each update; with
+    `for_events` only if the client makes none itself."""
     can = _object(members(params), "clientCapabilities")
     meta = _object(members(can), "_meta")
     if for_events and members(meta).get(POSITIONS) == b"true":
@@ -195,9 +200,9 @@ def asking_for_positions(params: bytes, *, for_events: bool = False) -> bytes:
 
 
 def told_owner(params: bytes, tenant: str | None) -> bytes:
-    """The same for the owner of a session, over a line, which asks for positions.
+    """Return the same for the owner of a session, over a line, which asks for positions.
 
-    The owner lets in whom this process has let in, as that `tenant`.
+    The owner lets the client in as `tenant`, because this process has done so.
     """
     params = asking_for_positions(params)
     can = _object(members(params), "clientCapabilities")
@@ -206,14 +211,14 @@ def told_owner(params: bytes, tenant: str | None) -> bytes:
 
 
 def told_author(params: bytes, tenant: str, introduction: bytes) -> bytes:
-    """The params that open a session, for an agent of the library: it is told whose that is, and
-    of the client that opens it, whose params of `initialize` these are."""
+    """Return the params that open a session for an agent of the library, with its tenant and the
+    client's params of `initialize`."""
     meta = splice(_object(members(params), "_meta"), {TENANT: encode(tenant), CLIENT: introduction})
     return splice(params, {"_meta": meta})
 
 
 def opened_by(params: bytes) -> tuple[str, bytes]:
-    """The tenant and the introduction in such params; "" and b"{}" for what is not there."""
+    """Return the tenant and the introduction in such params; "" and b"{}" if absent."""
     meta = members(_object(members(params), "_meta"))
     return string(meta.get(TENANT)) or "", _object(meta, CLIENT)
 
@@ -229,10 +234,11 @@ def told_client(
     positions: bool = False,
     kept_in: str | None = None,
 ) -> bytes:
-    """The agent's answer to `initialize` as a client gets it, with what acphold can besides.
+    """Return the agent's answer to `initialize` for a client, with the capabilities that acphold
+    adds.
 
     With `begun` the client is told when the turns of its prompts begin; with `positions` it has
-    asked for them, and may go on behind one, and send a prompt twice. `kept_in` is the journal.
+    asked for them, and may resume behind one, and send a prompt twice. `kept_in` is the journal.
     """
     can = _without_ours(_object(members(answer), "agentCapabilities"))
     parts = members(can)
@@ -262,25 +268,27 @@ def told_client(
 
 
 def forks(answer: bytes) -> bool:
-    """Whether an agent that answers `initialize` so has `session/fork`, which is unstable."""
+    """Return True if an agent with this answer to `initialize` has `session/fork`, which is
+    unstable."""
     can = members(_object(members(answer), "agentCapabilities"))
     return members(_object(can, "sessionCapabilities")).get("fork", b"").startswith(b"{")
 
 
 def kept_in(answer: bytes) -> str | None:
-    """The journal in which the agent that answers `initialize` so keeps its sessions itself; None
-    for one that is not of the library."""
+    """Return the journal in which an agent with this answer to `initialize` keeps its sessions;
+    None if it is not of the library."""
     can = members(_object(members(answer), "agentCapabilities"))
     return string(members(_object(can, "_meta")).get(KEPT_IN))
 
 
 def kept_in_front(params: bytes) -> bytes:
-    """The params that open a session, for such an agent, where we keep it in the same journal."""
+    """Return the params that open a session, for such an agent, if we keep it in the same
+    journal."""
     return with_meta(params, KEPT_IN_FRONT, b"true")
 
 
 def is_kept_in_front(params: bytes) -> tuple[bool, bytes]:
-    """Whether that is said in such params; and the params without it."""
+    """Return True if such params say so; and the params without it."""
     meta = _object(members(params), "_meta")
     if KEPT_IN_FRONT not in members(meta):
         return False, params
@@ -292,7 +300,7 @@ def is_kept_in_front(params: bytes) -> tuple[bool, bytes]:
 
 
 def _without_ours(capabilities: bytes) -> bytes:
-    """Capabilities without the `_meta` keys of ours; without a `_meta` that had no others."""
+    """Return capabilities without our `_meta` keys; without `_meta` if it had no others."""
     meta = members(capabilities).get("_meta", b"")
     if not meta.startswith(b"{") or (kept := meta_without_marks(meta)) == meta:
         return capabilities
@@ -300,6 +308,6 @@ def _without_ours(capabilities: bytes) -> bytes:
 
 
 def _object(parts: dict[str, bytes], name: str) -> bytes:
-    """A member that is an object; an empty one when it is absent, null or something else."""
+    """Return a member that is an object; b"{}" if it is absent, null or something else."""
     raw = parts.get(name, b"{}")
     return raw if members(raw) else b"{}"

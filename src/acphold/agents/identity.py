@@ -1,7 +1,7 @@
-"""Which agent a command starts, for one that does not tell its name at `initialize`.
+"""The identity of the agent that a command starts, if the agent gives no name at `initialize`.
 
-Sessions are listed only under the agent they belong to, so what this finds must stay the same when
-a version or an option of the command changes. `wrap --name` says it for what cannot be told.
+Sessions are listed only under their own agent, so the result must stay the same when a version or
+an option of the command changes. `wrap --name` sets it if it cannot be found.
 
     command                                           key
     ------------------------------------------------  -------------------------------
@@ -22,10 +22,10 @@ from msgspec import Struct
 
 
 class Runner(Struct, frozen=True):
-    """How to find what a program runs among its arguments.
+    """Rules to find among a program's arguments what it runs.
 
-    `verbs` say what to do, and name nothing; `naming` are options whose value names what is run,
-    and `valued` those with any other value. If `flags` are given, every other option has one.
+    `verbs` are commands, and name nothing; `naming` are options whose value names what is run, and
+    `valued` those with any other value. If `flags` are given, every other option has a value.
     """
 
     verbs: frozenset[str] = frozenset()
@@ -65,7 +65,7 @@ RUNNERS = {
     **dict.fromkeys(("docker", "podman", "nerdctl"), _CONTAINERS),
     "deno": Runner(verbs=_words("run"), valued=_words("-c --config --import-map")),
 }
-"""Programs that run a package which an argument names."""
+"""Programs that run a package named by an argument."""
 
 INTERPRETERS = {
     "python": Runner(naming=_words("-m -c"), valued=_words("-X -W"), runs_files=True),
@@ -79,7 +79,7 @@ INTERPRETERS = {
     "java": Runner(naming=_words("-jar -m --module"), valued=_words("-cp -classpath -p")),
     "sh": Runner(valued=_words("-o -O --rcfile --init-file"), runs_files=True),
 }
-"""Programs that run a file or a module which an argument names."""
+"""Programs that run a file or a module named by an argument."""
 
 ALIASES = {
     "pypy": "python",
@@ -97,21 +97,22 @@ LAUNCHERS = {
 """Programs, and a word of the shell, that run the command behind their own arguments."""
 
 VERSION = re.compile(r"(?<=.)@[^/@]*$|#.*$|\[[^]]*\].*$|[=~<>!]=.*$|[<>].*$")
-"""What follows the name of a package: `@1.2`, `==1.2`, `[extra]`, `#branch`."""
+"""The part after the name of a package: `@1.2`, `==1.2`, `[extra]`, `#branch`."""
 
 TAG = re.compile(r"@sha256:.*$|:[^/:]*$")
-"""What follows the name of an image."""
+"""The part after the name of an image."""
 
 ASSIGNMENT = re.compile(r"\w+=")
 
 
 def agent_key(command: Sequence[str]) -> str:
-    """The program, and what identifies the package it runs: `npx some-agent`, `python -m agent`."""
+    """Return the program, and what identifies its package: `npx some-agent`, `python -m agent`."""
     return as_text(_key(command))
 
 
 def as_text(word: str) -> str:
-    r"""A word of a command line with its bytes that are no UTF-8 as `\xff`: no JSON holds them."""
+    r"""Return a word of a command line with bytes that are no UTF-8 as `\xff`: JSON cannot hold
+    them."""
     return word.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
@@ -134,7 +135,8 @@ def _key(command: Sequence[str]) -> str:
 
 
 def spoken_name(command: Sequence[str]) -> str:
-    """What an error calls the agent: its program, with what tells it from others of that program.
+    """Return the name of the agent in errors: its program, with what tells it from others of that
+    program.
 
     `npx some-agent`, `acphold demo-agent`; a path stays whole, as it may be what is wrong.
     """
@@ -176,8 +178,8 @@ def _script_key(program: str, interpreter: Runner, arguments: list[str]) -> str:
 
 
 def _shell_key(line: str) -> str:
-    """The key of the last command of a line for a shell; the others prepare it."""
-    import shlex  # rare, and start-up is not
+    """Return the key of the last command of a shell line; the others prepare it."""
+    import shlex  # rare, and slow to import
 
     try:
         lexer = shlex.shlex(line, posix=True, punctuation_chars=True)
@@ -195,7 +197,7 @@ def _shell_key(line: str) -> str:
 
 
 def _next(runner: Runner, arguments: list[str]) -> tuple[str, str]:
-    """The next option with its value, or ("", word); taken off the arguments."""
+    """Remove and return the next option with its value, or ("", word)."""
     word = arguments.pop(0)
     if word == "--" or not word.startswith("-"):
         return "", arguments.pop(0) if word == "--" and arguments else word

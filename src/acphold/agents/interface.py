@@ -1,8 +1,8 @@
-"""What answers prompts, as the hub sees it: it is sent calls, and it reports events.
+"""Agents, as the hub sees them: they are sent calls, and report events.
 
-Session ids on this seam are the agent's own; only `hub.agent_session` knows both ids. Everything an
-agent says comes to one listener, in the order of the wire: an answer is an event like an update, so
-that nothing the agent said before it can come late, and nothing it said after it can come early.
+Session ids on this interface are the agent's own; only `hub.agent_session` knows both ids.
+Everything an agent says comes to one listener, in wire order: an answer is an event like an update,
+so that earlier messages cannot come late, nor later ones early.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from acphold.rpc.pending_call import Answer, PendingCall
 from acphold.schema import AgentCapabilities
 
 ANSWER_SECONDS = 60.0
-"""What an agent has to answer a request of ours, unless said otherwise: opening a session may make
-it load a long history, or start MCP servers."""
+"""Seconds an agent has to answer a request of ours by default: opening a session may make it load a
+long history, or start MCP servers."""
 
 
 class Updates(Struct, frozen=True, gc=False):
-    """Updates of one session that came in a row.
+    """Consecutive updates of one session.
 
     `kind` is "update" (each raw is an update object) or "params" (each raw is the whole params
     object, because it carries more than the session id and the update). `are_last` says that the
@@ -45,7 +45,7 @@ class Notified(Struct, frozen=True, gc=False):
 
 
 class Unheard(Struct, frozen=True, gc=False):
-    """An update that was not taken, and why: it was over a limit."""
+    """An update that was rejected because it was over a limit, and the reason."""
 
     session_id: str
     problem: str
@@ -80,23 +80,23 @@ class Call(Protocol):
 
 
 class Listener(Protocol):
-    """Who hears what an agent reports."""
+    """Receives the events of an agent."""
 
     async def hear(self, event: Event) -> None:
-        """Called in the order of the wire; the agent's next event waits until it returns."""
+        """Handle an event; called in wire order. The agent's next event waits until it returns."""
 
     async def answer(self, asked: Asked) -> bytes:
-        """The result of what the agent asks of a client, JSON bytes; begun in wire order."""
+        """Return the result of the agent's request to a client, JSON bytes; begun in wire order."""
 
 
 class ListenerToMany(Listener, Protocol):
-    """One that also hears at once what several sessions say."""
+    """A listener that can also take updates of several sessions at once."""
 
     async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
-        """Hear what several sessions say in one moment, in one transaction.
+        """Handle simultaneous updates of several sessions in one transaction.
 
-        For each of them whether it was heard. If not, it is to be heard by itself: there is more to
-        do about it, or something to be waited for.
+        Return for each whether it was handled. If not, pass it to `hear`: it needs more work, or
+        has to wait.
         """
 
 
@@ -104,37 +104,38 @@ class Agent(Protocol):
     """A coding agent, wherever it runs."""
 
     key: str
-    """Which agent this is, across restarts: sessions are listed only under their own."""
+    """The agent's identity, across restarts: sessions are listed only under their own."""
 
     capabilities: AgentCapabilities
-    """What it advertised; empty before `initialize`."""
+    """Its advertised capabilities; empty before `initialize`."""
 
     has_sign_in: bool
-    """Whether it advertised a way to sign in, and may refuse a session to who has not."""
+    """True if it advertised a way to sign in, and may refuse a session without that."""
 
     can_fork: bool
-    """Whether it advertised `session/fork` (unstable, RFD session fork)."""
+    """True if it advertised `session/fork` (unstable, RFD session fork)."""
 
     reads_journal: bool
-    """Whether its memory of a session is our journal: then it lacks nothing that is in there."""
+    """True if its memory of a session is our journal: then it knows everything in there."""
 
     takes_a_moment: bool
-    """Whether `send` returns within a moment: what is sent then need not be safe before."""
+    """True if `send` returns within a moment: then a prompt need not be committed before it is
+    sent."""
 
     start: str | None
-    """The mark of how it was started, see SessionRow; None where nobody will ask for it."""
+    """The mark of how it was started, see SessionRow; None if it is not needed."""
 
     generation: int
-    """How often it has been started. What a session was restored in is lost with the next."""
+    """Number of its starts. A new start loses the sessions that it had open."""
 
     @property
     def alive(self) -> bool:
-        """Whether it runs and has been initialized."""
+        """True if it runs and has been initialized."""
 
     async def initialize(self, params: bytes) -> bytes:
-        """Start it and introduce the client; the `initialize` result as it came, JSON bytes.
+        """Start it and introduce the client; return the `initialize` result as it came, JSON bytes.
 
-        Raises AgentStartError when it cannot be started or does not answer, RemoteError when it
+        Raises AgentStartError if it cannot be started or does not answer, RemoteError if it
         refuses.
         """
 
@@ -147,31 +148,31 @@ class Agent(Protocol):
     def send(self, call: Call) -> None:
         """Send a request; its answer is reported as `Answered`, once, perhaps before this returns.
 
-        Raises AgentExitedError when the agent does not run, AgentBusyError when it does not read.
+        Raises AgentExitedError if the agent does not run, AgentBusyError if it does not read.
         """
 
     def withdraw(self, call: Call) -> None:
-        """Nobody waits for the answer any more: `$/cancel_request`; `Answered` does not come."""
+        """Drop a request: send `$/cancel_request`; `Answered` does not come."""
 
     def call_of(self, number: int) -> Call | None:
-        """The request that the agent knows by this id, while it has not answered it."""
+        """Return the request that the agent knows by this id, while it has not answered it."""
 
     async def tell(self, method: str, params: bytes) -> None:
-        """Send a notification; dropped when the agent does not run."""
+        """Send a notification; dropped if the agent does not run."""
 
     async def aclose(self) -> None:
-        """End it and all it has started, within seconds."""
+        """End it and everything it has started, within seconds."""
 
 
 class Exchange:
-    """A call whose answer is handled before anything is heard that the agent said behind it.
+    """A call whose answer is handled before any later message of the agent.
 
         async with Exchange(agent, "session/new", params) as answer:
             ...  # the agent's next event waits for the end of this block
 
     So the block must not wait for the agent itself. Raises as `Agent.send`, the error that was
-    answered, and AgentTimeoutError after `seconds` without an answer (None: whoever waits has a
-    bound of their own). A block that is cancelled withdraws the request.
+    answered, and AgentTimeoutError after `seconds` without an answer (None: the caller has a
+    timeout of its own). A block that is cancelled withdraws the request.
     """
 
     def __init__(
@@ -212,6 +213,7 @@ class Exchange:
 async def ask(
     agent: Agent, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
 ) -> bytes:
-    """The agent's answer to a request, where nothing depends on what it says behind it."""
+    """Return the agent's answer to a request, if the order with its later messages does not
+    matter."""
     async with Exchange(agent, method, params, seconds) as answer:
         return answer

@@ -1,6 +1,6 @@
-"""How a program that we talk to has ended, as an error that a person can use.
+"""The end of a program that we talk to, as an error for people.
 
-It names the exit status, and what the program said last on stderr.
+It names the exit status, and the program's last words on stderr.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ LAST_WORDS = 1.0
 """Seconds for its stdout to end once the program has; a child of its own may hold it open."""
 
 MOST_LETTERS = 300
-"""Of the last words, behind a sentence."""
+"""Most characters of the last words, behind a sentence."""
 
 
 async def ended(name: str, process: ChildProcess | None) -> AgentExitedError:
-    """How the program that is called `name` ended, once it has; it gets STATUS_TIMEOUT for it."""
+    """Return the error for the program `name` once it has ended, within STATUS_TIMEOUT."""
     if process is not None:
         with suppress(TimeoutError):
             async with asyncio.timeout(STATUS_TIMEOUT):
@@ -33,7 +33,7 @@ async def ended(name: str, process: ChildProcess | None) -> AgentExitedError:
 
 
 def how_it_ended(name: str, process: ChildProcess | None) -> AgentExitedError:
-    """The error for it, as far as is known now; None is a program that we have ended ourselves."""
+    """Return the error for it, as far as is known now; None is a program that we have ended."""
     if process is None:
         return AgentExitedError(f"{name} was ended", "ended by acphold", "")
     code = process.returncode
@@ -44,13 +44,13 @@ def how_it_ended(name: str, process: ChildProcess | None) -> AgentExitedError:
 
 
 def last_line(process: ChildProcess | None) -> str:
-    """The program's last words on stderr, to be put behind a sentence."""
+    """Return the program's last words on stderr, to put behind a sentence."""
     words = "" if process is None else process.last_words()
     return f": {words[:MOST_LETTERS]}" if words else ""
 
 
 async def hang_up_behind(process: ChildProcess, peer: Peer, pump: asyncio.Task[None]) -> None:
-    """The end of the program is the end of the connection, whoever still holds its stdout."""
+    """End the connection when the program ends, even if another process holds its stdout open."""
     await process.wait()
     peer.hold_no_more()
     await asyncio.wait([pump], timeout=LAST_WORDS)

@@ -1,8 +1,8 @@
-"""A wrapped program: an agent that somebody uses already, spoken to over its stdin and stdout.
+"""A wrapped program: an existing agent, spoken to over its stdin and stdout.
 
-It is started when it is needed, introduced with what the first client can do, and started again
-after it has ended. What it says goes to a listener, the hub's router; who prompts it waits for
-events there (see `agents.interface`).
+It is started when needed, introduced with the first client's capabilities, and started again after
+it has ended. Its messages go to a listener, the hub's router; a prompt's answer comes there as an
+event (see `agents.interface`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from acphold.agents.added_servers import OPENING, AddedServer, AddedServers
+from acphold.agents.added_servers import AddedServer, AddedServers
 from acphold.agents.capabilities import forks, kept_in, kept_in_front, told_agent
 from acphold.agents.identity import agent_key, spoken_name
 from acphold.agents.interface import Answered, Asked, Call, Listener, Unheard
@@ -40,6 +40,7 @@ from acphold.schema import (
     InitializeResponse,
     decode,
 )
+from acphold.schema.methods import OPENING
 from acphold.transports.child import ChildProcess
 
 if TYPE_CHECKING:
@@ -51,17 +52,17 @@ START_TIMEOUT = 60.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""
 
 STUCK_SECONDS = 2.0
-"""How long a notification waits for a program that reads nothing: clients are behind it."""
+"""Seconds that a notification waits for a program that does not read: clients wait behind it."""
 
 
 class ProcessAgent:
     """Starts CMD, introduces the client, starts it again after a crash.
 
-    Its sessions are kept under `name`; without one, under the name that it tells, else under what
-    the command shows. Error messages call it `called`, or by its program. `env` and `cwd` are as
-    for `launch`; what it writes to stderr goes to `relay_fd`, too. Each of its sessions gets the
-    MCP server `added`, too. An agent that is an acphold, too, with the same `journal`, is told that
-    its sessions are kept here.
+    Its sessions are kept under `name`; by default under the name that it gives, else under the
+    command's (`agents.identity`). Error messages call it `called`, or by its program. `env` and
+    `cwd` are as for `launch`; its stderr goes to `relay_fd`, too. Each of its sessions also gets
+    the MCP server `added`. If it is an acphold with the same `journal`, it is told that its
+    sessions are kept here.
     """
 
     has_sign_in = False
@@ -161,7 +162,7 @@ class ProcessAgent:
         self._watch = asyncio.create_task(
             hang_up_behind(process, peer, self._pump), name="agent exit"
         )
-        try:  # whatever goes wrong, no half-started program is left
+        try:  # leave no half-started program behind
             result = await peer.call_raw(
                 INITIALIZE.name, self._introduction, seconds=self._start_timeout
             )
@@ -244,7 +245,7 @@ class ProcessAgent:
         peer.tell(method, params)
         if peer.buffered <= HIGH_WATER:
             self._stuck = False
-        elif not self._stuck:  # a client waits for a program that is slow, not for one that hangs
+        elif not self._stuck:  # wait for a slow program, not for one that hangs
             try:
                 async with asyncio.timeout(STUCK_SECONDS):
                     await peer.drain()
@@ -252,7 +253,7 @@ class ProcessAgent:
                 self._stuck = True
                 log.warning("%s does not read what it is sent", self.called)
             except ConnectionLostError:
-                pass  # it has ended: who asks it something will hear
+                pass  # it has ended: the next request will fail
 
     async def on_request(self, request: Request) -> bytes:
         return await self._listener.answer(Asked(request.method, request.params))
@@ -261,7 +262,7 @@ class ProcessAgent:
         for event in runs(batch, unmarked=True):
             try:
                 await self._listener.hear(event)
-            except Exception:  # one event is not to take those of the same read with it
+            except Exception:  # the other events of this read still count
                 log.exception("what %s said could not be handled", self.called)
 
     async def _on_cut(self, cut: Cut) -> None:
@@ -274,7 +275,7 @@ class ProcessAgent:
         self._ready = self._stuck = False
         peer, process = self._peer, self._process
         tasks = [task for task in (self._pump, self._watch) if task is not None]
-        # From here on nobody waits to learn how it ended: we end it.
+        # We end it, so nobody needs to learn how it ended.
         self._peer = self._process = self._pump = self._watch = None
         self._calls.clear()
         for task in tasks:
@@ -295,7 +296,7 @@ class ProcessAgent:
 
 
 def understood(name: str, result: bytes) -> InitializeResponse:
-    """What a program answered to `initialize`; AgentStartError when we cannot go on from it."""
+    """Return a program's answer to `initialize`; AgentStartError if we cannot continue with it."""
     try:
         answer = decode(InitializeResponse, result).value
     except InvalidParamsError as exc:

@@ -24,19 +24,19 @@ def unarchive_parser() -> Parser:
 
 def _taking_ids(made: Parser) -> Parser:
     made.add_argument(
-        "session_ids", metavar="ID", nargs="+", help="a session's id, or its beginning"
+        "session_ids", metavar="ID", nargs="+", help="a session's id, or a prefix of it"
     )
     add_journal(made)
     return made
 
 
 def archive(*, session_ids: list[str], journal: str | None) -> int:
-    """Take sessions out of the list.
+    """Hide sessions from the list.
 
-    An archived session is in no list, neither here nor in an editor, until `unarchive` or the
-    next prompt in it brings it back. Nothing of it is lost: `list --archived` has it, and `show`,
-    `search` and an editor that knows its id find it. Who has it open goes on. If one of the IDs
-    fits no session or several, nothing is archived.
+    An archived session is in no list, here or in an editor, until `unarchive` or the next prompt
+    brings it back. Nothing is lost: `list --archived` shows it, and `show`, `search` and an editor
+    that knows its id still find it. Clients that have it open are not affected. If one of the IDs
+    matches no session or several, nothing is archived.
     """
     changed, others = asyncio.run(_put(journal, session_ids, archived=True))
     if changed:
@@ -47,9 +47,9 @@ def archive(*, session_ids: list[str], journal: str | None) -> int:
 
 
 def unarchive(*, session_ids: list[str], journal: str | None) -> int:
-    """Put archived sessions back into the list.
+    """Show archived sessions in the list again.
 
-    They stand where they stood. If one of the IDs fits no session or several, nothing changes.
+    They return to their place. If one of the IDs matches no session or several, nothing changes.
     """
     changed, others = asyncio.run(_put(journal, session_ids, archived=False))
     if changed:

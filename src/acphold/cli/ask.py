@@ -32,7 +32,7 @@ def parser() -> Parser:
     """The arguments of `ask`."""
     made = Parser(ask, "ask", "[OPTIONS] PROMPT [AGENT | -- CMD...]", runs_program=True)
     made.add_argument(
-        "prompt", metavar="PROMPT", type=a_text, help="what to say; `-` for all of stdin"
+        "prompt", metavar="PROMPT", type=a_text, help="the prompt; `-` reads it from stdin"
     )
     made.add_agent()
     made.add_argument(
@@ -41,61 +41,63 @@ def parser() -> Parser:
         metavar="PATH",
         action="append",
         default=[],
-        help="a file to send with it; may be repeated",
+        help="attach a file; repeatable",
     )
-    made.add_argument("--session", metavar="ID", help="go on with this session")
+    made.add_argument("--session", metavar="ID", help="continue this session")
     made.add_argument(
         "--continue",
         dest="newest",
         action="store_true",
-        help="go on with the newest session of the folder",
+        help="continue the newest session of the folder",
     )
-    add_cwd(made, "the session's folder; with --session it moves there [default: . or its own]")
+    add_cwd(
+        made, "the session's folder; with --session the session moves there [default: . or its own]"
+    )
     made.add_argument(
         "--permission",
         metavar="ANSWER",
         choices=("allow", "reject", "ask"),
-        help="what to answer when the agent asks for permission: allow, reject or ask [default: "
-        "ask where there is a terminal, else reject]",
+        help="how to answer permission requests: allow, reject or ask [default: ask on a "
+        "terminal, else reject]",
     )
     add_setup(made)
     made.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds_above_zero,
-        help="cancel the turn after so long",
+        help="cancel the turn after this long",
     )
     made.add_argument(
-        "--json", action="store_true", help="one JSON object for each update, and for the end"
+        "--json", action="store_true", help="print JSON, one object per update and one for the end"
     )
     made.add_argument(
-        "--name", metavar="NAME", type=a_name, help="keep the session under this name"
+        "--name", metavar="NAME", type=a_name, help="store the session under this agent name"
     )
     made.add_argument(
         "--start-timeout",
         metavar="SECONDS",
         type=seconds_above_zero,
-        help="for the agent to answer `initialize` [default: 60]",
+        help="how long the agent may take to answer `initialize` [default: 60]",
     )
     add_journal(made)
     return made
 
 
 def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> int:
-    """Ask an agent one thing, without an editor.
+    """Send one prompt to an agent and print its answer.
 
-    What it says is on stdout.
+    The answer goes to stdout.
 
       acphold ask "What does this project do?" -- gemini --acp
       git diff | acphold ask "Review this" claude
       acphold ask "And now the tests" --continue claude
 
-    CMD starts the agent, or AGENT names one that acphold knows, or one of the settings file. What
-    comes on stdin is sent behind the prompt. The conversation is kept like any other: `acphold
-    list` has it. Nobody is waited for who cannot answer. The exit code says how the turn ended.
+    CMD starts the agent; AGENT is a name that acphold knows, or one from the settings file. Text
+    from stdin is added to the prompt. The conversation is kept like any other. Requests that nobody
+    can answer are rejected. The exit code says how the turn ended.
 
-    With --continue or --session, neither CMD nor AGENT is needed: the agent is the one that the
-    session was held with, started as it was then.
+    With --continue or --session, CMD and AGENT are optional: the agent is the session's own,
+    started as it was then.
     """
     started = time.monotonic()
     _refuse_what_makes_no_sense(agent or program, arguments)

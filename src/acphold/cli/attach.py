@@ -23,10 +23,10 @@ def parser() -> Parser:
     """The arguments of `attach`."""
     made = Parser(attach, "attach", "[OPTIONS] [ID]")
     made.add_argument(
-        "session_id", metavar="ID", nargs="?", help="the session's id, or its beginning"
+        "session_id", metavar="ID", nargs="?", help="the session's id, or a prefix of it"
     )
     made.add_argument(
-        "--watch", action="store_true", help="only read: nothing is sent, answered or cancelled"
+        "--watch", action="store_true", help="read only: send, answer and cancel nothing"
     )
     add_look(made)
     add_host(made)
@@ -45,14 +45,14 @@ def attach(
     ca: str | None,
     journal: str | None,
 ) -> int:
-    """Join a session that is live in some acphold process.
+    """Join a running session.
 
-    You see its history and what happens from then on, may prompt, and answer what the agent asks.
-    Ctrl-C cancels the running turn, Ctrl-D leaves; leaving never ends anything. Without ID you
-    choose from a list. In a pipe each line of stdin is a prompt.
+    You see its history and everything that follows, can prompt, and can answer the agent's
+    questions. Ctrl-C cancels the running turn. Ctrl-D leaves; leaving never ends anything. Without
+    ID you choose from a list. In a pipe each line of stdin is a prompt.
 
-    With --server any of the sessions of that server, live or at rest. While the connection is lost
-    the status line says so; it is made again by itself, and what you send meanwhile is kept.
+    With --server you can open any session of that server, running or not. A dropped connection
+    reconnects by itself; the status line says so, and what you send meanwhile is kept.
     """
     assert host is None, "done there"
     if no_color:

@@ -14,18 +14,19 @@ from acphold.cli.terminal_text import folder, size, visible
 def parser() -> Parser:
     """The arguments of `backup`."""
     made = Parser(backup, "backup", "[OPTIONS] FILE")
-    made.add_argument("path", metavar="FILE", help="the copy; or a folder, for one named by date")
-    made.add_argument("--force", action="store_true", help="replace FILE if it is there")
+    made.add_argument(
+        "path", metavar="FILE", help="the backup file, or a folder for one named by date"
+    )
+    made.add_argument("--force", action="store_true", help="replace FILE if it exists")
     add_journal(made)
     return made
 
 
 def backup(*, path: str, force: bool, journal: str | None) -> int:
-    """Copy the journal, safely while sessions run.
+    """Back up the journal while sessions run.
 
-    The copy is of one moment, is checked, and takes the place of FILE only when it is whole; only
-    you can read it. To use it, name it with --journal, or put it where the journal was while no
-    acphold runs.
+    The copy is a snapshot of one moment. It is checked, replaces FILE only when it is complete, and
+    is readable by you alone. To use it, name it with --journal.
     """
     target = os.path.abspath(os.path.expanduser(path))
     if os.path.isdir(target):

@@ -70,20 +70,20 @@ def parser() -> Parser:
         "--continue",
         dest="newest",
         action="store_true",
-        help="go on with the folder's newest session",
+        help="continue the folder's newest session",
     )
     made.add_argument(
         "--resume",
         metavar="ID",
         nargs="?",
         const=CHOOSE,
-        help="go on with this session; without ID you choose from a list",
+        help="continue this session; without ID you choose from a list",
     )
-    add_cwd(made, "the folder to work in; a session that is resumed moves there")
+    add_cwd(made, "the working folder; a resumed session moves there")
     made.add_argument(
         "--permission",
         choices=("ask", "allow", "reject"),
-        help="what to do when the agent asks whether it may use a tool [default: ask]",
+        help="how to answer permission requests [default: ask]",
     )
     add_setup(made)
     add_look(made)
@@ -112,17 +112,17 @@ def chat(
 ) -> int:
     """Talk to an agent in the terminal.
 
-    The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT;
-    the conversation is kept as an editor's would be. A session that is live in another process is
-    attached to, as `acphold attach` does, and then needs no AGENT.
+    The agent runs behind `acphold wrap`, with the options that the settings file has for AGENT, and
+    the conversation is kept like an editor's. If the session is already running in another process,
+    this attaches to it, as `acphold attach` does, and needs no AGENT.
 
-    `/` completes commands, `@` files, and `/help` says what can be typed and pressed. Ctrl-C
-    cancels the running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and what
-    needs a person's yes is rejected, unless --permission says otherwise.
+    `/` completes commands, `@` completes files, and `/help` lists the keys. Ctrl-C cancels the
+    running turn, Ctrl-D leaves. In a pipe each line of stdin is a prompt, and permission requests
+    are rejected unless --permission says otherwise.
 
-    With --server the agent runs there: AGENT is one that is served, by default the first, and --cwd
-    a folder over there. Without --cwd it is this folder, if there are sessions in it there, or else
-    the one that was worked in last.
+    With --server the agent runs there: AGENT is one of that server's agents, by default the first,
+    and --cwd is a folder on that machine. Without --cwd it is this folder if that server has
+    sessions in it, otherwise the folder used last.
     """
     assert host is None, "done there"
     if newest and resume is not None:

@@ -50,71 +50,68 @@ def parser() -> Parser:
     """The arguments of `check`."""
     usage = "[OPTIONS] {AGENT | --server URL | -- CMD...}"
     made = Parser(check, "check", usage, runs_program=True, takes_agent=True)
-    made.add_argument(
-        "--server", metavar="URL", help="check the agent that a server has there, over the network"
-    )
+    made.add_argument("--server", metavar="URL", help="check the agent of the server at this URL")
     made.add_argument(
         "--token",
         metavar="TOKEN",
-        help="with --server: what lets us in; a server that this user has paired with needs none "
+        help="with --server: the access token; not needed for a paired server "
         f"[default: {TOKEN_VARIABLE}]",
     )
     add_ca(made, "with --server")
     made.add_argument(
         "--folder",
         metavar="DIR",
-        help="make the folders of the sessions in there; a server on another machine has to see "
-        "it under the same path",
+        help="make the sessions' folders in here; a server on another machine must see it at "
+        "the same path",
     )
     made.add_argument("--json", action="store_true", dest="as_json", help="print JSON")
     made.add_argument("--markdown", action="store_true", help="print Markdown")
-    made.add_argument("--junit", metavar="FILE", help="write JUnit XML there as well")
+    made.add_argument("--junit", metavar="FILE", help="also write JUnit XML to this file")
     made.add_argument(
         "--only",
         metavar="ID",
         action="append",
         default=[],
-        help="only checks with this id or of this group; `*` stands for anything; may be repeated",
+        help="only checks with this id or of this group; `*` matches anything; repeatable",
     )
-    made.add_argument(
-        "--list", dest="lists", action="store_true", help="list the checks, and make none"
-    )
+    made.add_argument("--list", dest="lists", action="store_true", help="list the checks and exit")
     made.add_argument(
         "--baseline",
         metavar="FILE",
-        help="ids of failures that are expected, one a line; `#` begins a remark",
+        help="file of expected failures: one check id per line, `#` starts a comment",
     )
     made.add_argument(
         "--client",
         action="store_true",
-        help="check a client instead: name this command in its settings as an agent",
+        help="check a client instead: set this command as an agent in its settings",
     )
     made.add_argument(
         "--report",
         metavar="FILE",
-        help="with --client: write the report there, anew after each turn (else to stderr, at the "
-        "end)",
+        help="with --client: write the report to this file after each turn [default: stderr, "
+        "at the end]",
     )
     made.add_argument(
         "--timeout",
         metavar="SECONDS",
         type=seconds_above_zero,
         default=10.0,
-        help="for each answer of the agent; a turn, and the start, may take three times as long "
+        help="how long each answer may take; turns and the start get three times as long "
         "[default: 10]",
     )
     made.add_argument(
         "--model-endpoint",
         metavar="PORT",
         type=a_port,
-        help="give the agent a model that obeys, at http://127.0.0.1:PORT/v1 (OpenAI's chat "
-        "completions and responses); 0 takes any free port, for agents that follow OPENAI_BASE_URL",
+        help="serve a fake model to the agent at http://127.0.0.1:PORT/v1 (OpenAI's chat "
+        "completions and responses); 0 picks a free port, for agents that read "
+        "OPENAI_BASE_URL",
     )
     made.add_argument(
         "--sign-in",
         metavar="METHOD",
         type=a_name,
-        help="sign in first, with this authentication method of the agent",
+        help="sign in first, with this method of the agent",
     )
     return made
 
@@ -145,23 +142,23 @@ class _Options(Struct, frozen=True):
 
 
 def check(*, agent: str | None, program: tuple[str, ...], **given: object) -> int:
-    """Check what an agent keeps of the protocol.
+    """Check an agent, a client or a server against the protocol.
 
-    CMD starts the agent as an editor would start it, and so does AGENT, a name of the settings
-    file. It is asked all that an editor may ask, in
-    folders that are deleted afterwards, and started anew where that is part of a check. Each check
-    names the paragraph that it comes from; what could not be seen never counts as passed.
+    CMD starts the agent as an editor would; AGENT is a name from the settings file. The agent is
+    asked everything that an editor may ask, in temporary folders, and restarted where a check needs
+    it. Each check names the paragraph it comes from; what could not be observed never counts as
+    passed.
 
       acphold check -- gemini --acp
 
-    With --server it is the agent of a server, `acphold serve` or another one that speaks ACP over
-    WebSocket and HTTP. What only a program can break is not applied to it.
+    With --server it checks the agent of a server: `acphold serve`, or another one that speaks ACP
+    over WebSocket and HTTP. Checks that need a local program are skipped.
 
-    With --client it is an agent itself, and checks the editor that starts it: name
-    `acphold check --client --report FILE` there. Prompts may be anything; FILE has the report.
+    With --client it acts as an agent and checks the editor that starts it: set `acphold check
+    --client --report FILE` as the agent's command there. Any prompt will do; FILE has the report.
 
-    The exit code is 1 when a check fails that the baseline does not name, or when one passes that
-    it does.
+    The exit code is 1 if a check fails that the baseline does not list, or if one passes that it
+    lists.
     """
     options = convert(given, _Options)
     catalogue = CLIENT_CHECKS if options.client else CHECKS

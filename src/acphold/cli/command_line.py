@@ -37,6 +37,7 @@ class Exit(IntEnum):
     LIMITED = 7
     CANCELLED = 8
     SIGN_IN = 9
+    INCOMPLETE = 10
     TIMEOUT = 124
     INTERRUPTED = 130
 
@@ -52,6 +53,7 @@ MEANINGS = {
     Exit.LIMITED: "the turn ended at a limit: of tokens, or of requests to the model",
     Exit.CANCELLED: "the turn was cancelled",
     Exit.SIGN_IN: "the agent wants a person to sign in first",
+    Exit.INCOMPLETE: "not all sessions were copied, as some are open; run it again for the rest",
     Exit.TIMEOUT: "not done within --timeout",
     Exit.INTERRUPTED: "interrupted from the keyboard",
 }
@@ -105,14 +107,17 @@ class Parser(argparse.ArgumentParser):
             self.add_agent()
         self._is_read = is_read
         if is_read:
-            self.add_argument(
-                "--no-pager", action="store_true", help="print it, without a pager around it"
-            )
+            self.add_argument("--no-pager", action="store_true", help="print without a pager")
 
     def add_agent(self) -> None:
         """Take a name of an agent here, behind the arguments that were added before."""
         self._takes_agent = True
-        self.add_argument("agent", metavar="AGENT", nargs="?", help="an agent of the settings file")
+        self.add_argument(
+            "agent",
+            metavar="AGENT",
+            nargs="?",
+            help="an agent that acphold knows, or one from the settings file",
+        )
 
     def format_help(self) -> str:
         """The help, as wide as the terminal has room for it."""
@@ -289,27 +294,29 @@ def add_setup(parser: Parser) -> None:
         metavar="FILE|JSON",
         action="append",
         default=[],
-        help='MCP servers for the session: {"mcpServers": …}, in a file or as it is; may be '
-        "repeated",
+        help='MCP servers for the session: {"mcpServers": …}, as a file or inline; repeatable',
     )
-    parser.add_argument("--mode", metavar="MODE", help="the mode of the agent to be in")
+    parser.add_argument("--mode", metavar="MODE", help="start the agent in this mode")
     parser.add_argument(
         "--option",
         metavar="NAME=VALUE",
         action="append",
         default=[],
-        help="an option of the agent, as its model; may be repeated",
+        help="set an option of the agent, such as its model; repeatable",
     )
 
 
 def add_start_timeout(parser: Parser) -> None:
     """`--start-timeout SECONDS`."""
-    _add_seconds(parser, "--start-timeout", 60.0, "for the agent to answer `initialize`")
+    _add_seconds(
+        parser, "--start-timeout", 60.0, "how long the agent may take to answer `initialize`"
+    )
 
 
 def add_linger(parser: Parser, who: str = "--background") -> None:
     """`--linger SECONDS`: how long `who` stays that nobody needs."""
-    _add_seconds(parser, "--linger", 600.0, f"that {who} stays with no client, turn or question")
+    about = f"how long {who} keeps running with no client, turn or question"
+    _add_seconds(parser, "--linger", 600.0, about)
 
 
 def add_log(parser: Parser) -> None:
@@ -322,7 +329,9 @@ def add_log(parser: Parser) -> None:
         help="debug, info, warning or error [default: warning]",
     )
     parser.add_argument(
-        "--log-file", metavar="FILE", help="log here instead of stderr; made for your eyes only"
+        "--log-file",
+        metavar="FILE",
+        help="write the log to this file instead of stderr; only you can read it",
     )
 
 

@@ -81,14 +81,14 @@ def parser() -> Parser:
 
 
 def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
-    """Print what makes your shell complete our commands, their options and session ids.
+    """Print shell completion for commands, options and session ids.
 
       bash, in ~/.bashrc:                    eval "$(acphold completion bash)"
-      zsh, in ~/.zshrc, behind compinit:     eval "$(acphold completion zsh)"
+      zsh, in ~/.zshrc, after compinit:      eval "$(acphold completion zsh)"
       fish, in ~/.config/fish/config.fish:   acphold completion fish | source
 
-    Without SHELL it prints candidates for the last of the words behind `--`, one a line; the
-    scripts ask for these.
+    Without SHELL it prints candidates for the last of the words after `--`, one per line; the
+    scripts use this.
     """
     if shell is not None:
         print(SCRIPTS[shell].strip())

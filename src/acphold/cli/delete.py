@@ -18,7 +18,7 @@ def parser() -> Parser:
     """The arguments of `delete`."""
     made = Parser(delete, "delete", "[OPTIONS] ID...")
     made.add_argument(
-        "session_ids", metavar="ID", nargs="+", help="a session's id, or its beginning"
+        "session_ids", metavar="ID", nargs="+", help="a session's id, or a prefix of it"
     )
     made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
     add_journal(made)
@@ -26,12 +26,12 @@ def parser() -> Parser:
 
 
 def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
-    """Delete sessions for good.
+    """Delete sessions permanently.
 
-    Each ID may be any prefix of a session's id that fits only one; if one of them fits none or
-    several, nothing is deleted. Gone are the conversation and its place in lists and searches.
-    What the agent keeps by itself stays where it is, but is not listed by acphold again. Who has
-    one open is told, and its running turn ends with an error.
+    Each ID may be any unique prefix; if one matches no session or several, nothing is deleted. The
+    conversation is removed from the journal, from lists and from the search index. What the agent
+    itself keeps stays on disk, but acphold does not list it again. Clients that have the session
+    open are told, and its running turn ends with an error.
     """
     found = asyncio.run(_found(journal, session_ids))
     if not sure and not sys.stdin.isatty():

@@ -49,16 +49,16 @@ POLL_SECONDS = 0.02
 def parser() -> Parser:
     """The arguments of `demo`."""
     made = Parser(demo, "demo")
-    made.add_argument("--keep", metavar="DIR", help="keep the journal of the demo in this folder")
+    made.add_argument("--keep", metavar="DIR", help="keep the demo's journal in this folder")
     return made
 
 
 def demo(*, keep: str | None) -> int:
-    """See it work: talk, kill -9, list, load, go on.
+    """See it work: talk, kill -9, list, load, continue.
 
     Real processes on this machine, offline: a scripted agent that has no sessions of its own,
-    `acphold wrap` in front of it, and a small editor. Each claim that is made is checked; the
-    exit code is 1 if one of them does not hold.
+    `acphold wrap` in front of it, and a small editor. Every claim is checked; the exit code is 1 if
+    one of them does not hold.
     """
     stage = Stage()
     with _folder(keep) as folder:

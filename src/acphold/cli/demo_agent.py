@@ -15,7 +15,7 @@ import msgspec
 from acphold.cli.command_line import Exit, Parser
 from acphold.conformance.errands import errand
 from acphold.conformance.exemplar import Exemplar, RefusedError
-from acphold.conformance.exemplar_turns import Kept, Memory, Script, content
+from acphold.conformance.exemplar_turns import Memory, Script, content
 from acphold.conformance.record import Json
 from acphold.errors import METHOD_NOT_FOUND
 from acphold.transports.stdio import stdio_transport
@@ -32,16 +32,16 @@ def parser() -> Parser:
 
 
 def demo_agent() -> int:
-    """A scripted agent to try acphold with, offline.
+    """A scripted offline agent to try acphold with.
 
     It speaks ACP on stdio and has no sessions of its own: put it behind `acphold wrap`.
 
       acphold wrap -- acphold demo-agent
 
-    Words in a prompt steer it: `slow` (counts until it is cancelled or killed), `quick` (only an
-    echo), `crash` (exits in mid-turn), `recall` (repeats what it knows of the conversation).
-    Without one of them it asks for permission, and then shows an edit of hello.py. That is a play:
-    no file is read or written. What `acphold check` asks for it does, in the words of the check.
+    Words in a prompt steer it: `slow` (counts until it is cancelled or killed), `quick` (echoes the
+    prompt), `crash` (exits during the turn), `recall` (repeats what it knows of the conversation).
+    Without one of them it asks for permission, then shows an edit of hello.py. It only pretends: no
+    file is read or written. It also does what `acphold check` asks for.
     """
     if sys.stdin.isatty():
         print(
@@ -165,7 +165,3 @@ class DemoAgent(Exemplar):
 
     async def tell_commands(self, session_id: str) -> None:
         """It has none."""
-
-    def remember_prompt(self, kept: Kept, blocks: list[Json]) -> None:
-        # An earlier conversation is handed over behind the words of the person.
-        super().remember_prompt(kept, [*blocks[1:], *blocks[:1]])

@@ -29,13 +29,13 @@ def parser() -> Parser:
         "session_id",
         metavar="ID",
         nargs="?",
-        help="the session's id, or its beginning; with @SEQ, its turn",
+        help="the session's id, or a prefix of it; with @SEQ, one turn",
     )
     made.add_argument(
         "--turn",
         metavar="N",
         type=int,
-        help="only what this turn changed: 1 is the first, -1 the last [default: all turns]",
+        help="only this turn: 1 is the first, -1 the last [default: all turns]",
     )
     add_host(made)
     add_journal(made)
@@ -45,13 +45,13 @@ def parser() -> Parser:
 def diff(*, session_id: str | None, turn: int | None, host: str | None, journal: str | None) -> int:
     """Show what a session changed in files, as a patch.
 
-    The patch is made from the edits that the agent showed, all those of a file in one; paths are
-    relative to the session's folder, where `git apply` takes it, or undoes it with -R. ID@SEQ
-    stands for the turn with that entry; without ID you choose from a list.
+    The patch is built from the edits that the agent showed, one per file. Paths are relative to the
+    session's folder, where `git apply` applies it and `git apply -R` reverts it. ID@SEQ selects the
+    turn with that entry; without ID you choose from a list.
 
-    Many agents show only the lines around a change. The rest comes from the file as it is now, if
-    the change is still in it, or not yet. Where that is not so, stderr says which file is missing
-    and why, and the exit code is 1. What commands did is in no patch.
+    Many agents show only the lines around a change. The rest is taken from the file as it is now,
+    if the change is still in it, or not yet. Otherwise stderr says which file is missing and why,
+    and the exit code is 1. Changes made by commands are not in the patch.
     """
     assert host is None, "done there"
     found = asyncio.run(_found(journal, session_id, turn))

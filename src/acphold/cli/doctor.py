@@ -68,6 +68,7 @@ from acphold.schema import (
 from acphold.server.neighbours import processes, silent_processes
 from acphold.transports.runtime_folder import runtime_folder, state_folder
 from acphold.version import __version__
+from acphold.web.page_files import is_checkout, why_missing
 
 
 def parser() -> Parser:
@@ -78,7 +79,7 @@ def parser() -> Parser:
     made.add_argument(
         "--repair",
         action="store_true",
-        help="first make the journal's counts and its search index anew, from the conversations",
+        help="first rebuild the journal's counts and search index",
     )
     add_journal(made)
     return made
@@ -92,11 +93,11 @@ def doctor(
     agent: str | None,
     program: tuple[str, ...],
 ) -> int:
-    """Check this installation, the settings, the journal and an agent.
+    """Check the installation, the settings, the journal and an agent.
 
-    With AGENT, a name that acphold knows or one of the settings file, or with `-- CMD` the agent is
-    started as `acphold wrap` would start it, and asked what it can do. The exit code is 1 when
-    something is wrong; each problem says what to do.
+    With AGENT, a name that acphold knows or one from the settings file, or with `-- CMD`, the agent
+    is started as `acphold wrap` would start it, and its capabilities are shown. The exit code is 1
+    if something is wrong; each problem says what to do.
     """
     program = chosen_agent(agent, program).command
     report = Report()
@@ -180,6 +181,7 @@ def checked_installation() -> list[Finding]:
                 "install acphold with another Python; those of python.org and uv have it",
             )
         )
+    findings.append(_page())
     if found := on_path("acphold"):
         findings.append(Finding(f"the command is {folder(found)}"))
     else:
@@ -197,6 +199,14 @@ def checked_installation() -> list[Finding]:
         advice = "take it out, lest what somebody has put into a project is run"
         findings.append(Finding(text, advice))
     return findings
+
+
+def _page() -> Finding:
+    """Whether `serve` has its page; in a checkout it is nothing wrong if it is not built."""
+    if not (missing := why_missing()):
+        return Finding("the page for browsers, which `acphold serve` shows, is there")
+    what, _, advice = missing.partition("; ")
+    return Finding(missing, is_past=True) if is_checkout() else Finding(what, advice)
 
 
 # -- the settings file ----------------------------------------------------------------------

@@ -45,39 +45,39 @@ def parser() -> Parser:
     """The arguments of `export`."""
     made = Parser(export, "export", "[OPTIONS] [ID...]")
     made.add_argument(
-        "session_ids", metavar="ID", nargs="*", help="a session's id, or its beginning"
+        "session_ids", metavar="ID", nargs="*", help="a session's id, or a prefix of it"
     )
     made.add_argument("--all", dest="everything", action="store_true", help="every session")
-    made.add_argument("--agent", metavar="NAME", help="with --all: only those of this agent")
-    add_cwd(made, "with --all: only those of this folder")
+    made.add_argument("--agent", metavar="NAME", help="with --all: only this agent's sessions")
+    add_cwd(made, "with --all: only this folder's sessions")
     made.add_argument(
         "--since",
         metavar="WHEN",
         type=a_moment,
-        help="with --all: only those active since: 2026-01-31, or 12h, 30d, 8w ago",
+        help="with --all: only sessions active since 2026-01-31, or 12h, 30d, 8w ago",
     )
     made.add_argument(
         "--format",
         dest="form",
         metavar="FORMAT",
         choices=FORMS,
-        help=f"{', '.join(FORMS)} [default: as PATH is called, else markdown]",
+        help=f"{', '.join(FORMS)} [default: by the name of PATH, else markdown]",
     )
     made.add_argument(
         "--output",
         "-o",
         metavar="PATH",
-        help="a file; or a folder, for a file of each session [default: stdout]",
+        help="a file, or a folder for one file per session [default: stdout]",
     )
     made.add_argument(
         "--redact",
         action="store_true",
-        help="leave out secrets, home paths, mail and network addresses, and say how much",
+        help="remove secrets, home paths, mail and network addresses, and report how many",
     )
     made.add_argument(
         "--report",
         metavar="FILE",
-        help="with --redact: a line of JSON for all that was taken out of an entry",
+        help="with --redact: write a JSON line for each thing that was removed",
     )
     add_host(made)
     add_server(made)
@@ -112,16 +112,16 @@ def export(
 ) -> int:
     """Write sessions as Markdown, JSON lines or HTML pages.
 
-    Each ID may be any prefix of a session's id that fits only one, or `-` for the newest session of
-    the folder; without any you choose from a list. The lines of JSON have all
-    that the journal has, and `acphold import --from FOLDER` takes them in again. A page of HTML is
-    one file that needs nothing else; several, and an index of them, go into a folder.
+    Each ID may be any unique prefix, or `-` for the newest session of the folder; without any you
+    choose from a list. JSON lines contain everything in the journal, and `acphold import --from
+    FOLDER` reads them back. An HTML page is one self-contained file; several pages, with an index,
+    go into a folder.
 
-    With --redact, nothing is written that was not looked through: pictures and other encoded data
-    are left out, too. Secrets are known by their form, by their name and by where they stand;
-    read what you give to others all the same.
+    With --redact, only text that was checked is written; pictures and other encoded data are left
+    out. Secrets are recognised by their form, their name and their place. Still, read what you give
+    to others.
 
-    With --server the sessions are there, and what is written is here.
+    With --server the sessions are on that server, and the files are written here.
     """
     assert host is None, "done there"
     if (host_typed := typed_host()) and (output not in (None, "-") or report is not None):

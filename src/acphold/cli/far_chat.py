@@ -23,7 +23,8 @@ from acphold.cli.session_setup import AS_IT_IS, SessionSetup
 from acphold.cli.terminal_text import on_one_line, on_terminal
 from acphold.client import connected_to
 from acphold.client.server_endpoint import ServerEndpoint
-from acphold.errors import AmbiguousIdError, UnknownSessionError
+from acphold.errors import OTHER_AGENT, AmbiguousIdError, RemoteError, UnknownSessionError
+from acphold.hub.session_list import AGENT
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import SessionInfo
 from acphold.transports.urls import at_agent, names_no_agent, origin_of
@@ -108,10 +109,10 @@ async def _opened(agent: RemoteAgent, wanted: FarWanted, server: FarServer) -> R
             info = await _meant(agent, wanted.words or "", server)
         if info is None:
             return None
-        return await agent.load_session(info, wanted.cwd, mcp_servers=servers)
+        return await _loaded(agent, info, wanted, server)
     newest = await _first(agent.sessions(cwd=wanted.cwd))
     if wanted.newest and newest is not None:
-        return await agent.load_session(newest, wanted.cwd, mcp_servers=servers)
+        return await _loaded(agent, newest, wanted, server)
     cwd = wanted.cwd
     if cwd is None:
         # Where a folder of ours is over there, too, it is likely to be meant.
@@ -123,6 +124,23 @@ async def _opened(agent: RemoteAgent, wanted: FarWanted, server: FarServer) -> R
         told = f"A new session in {on_one_line(cwd)} on {origin_of(server.url)} …"
         print(told, file=sys.stderr)
     return await agent.new_session(cwd, mcp_servers=servers)
+
+
+async def _loaded(
+    agent: RemoteAgent, info: SessionInfo, wanted: FarWanted, server: FarServer
+) -> RemoteSession:
+    try:
+        return await agent.load_session(info, wanted.cwd, mcp_servers=wanted.setup.servers)
+    except RemoteError as error:
+        if error.code != OTHER_AGENT:
+            raise
+        held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
+        short = on_one_line(info.session_id[:SHORT_ID])
+        raise UsageError(
+            f"this session was held with {held_with}, which {origin_of(server.url)} does not "
+            f"serve. To read it: `acphold show{server.typed} {short}`. To have another agent read "
+            "and continue it, open it on that server's page."
+        ) from error
 
 
 async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionInfo | None:

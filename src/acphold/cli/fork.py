@@ -31,33 +31,33 @@ def parser() -> Parser:
         "session_id",
         metavar="ID",
         nargs="?",
-        help="the session's id, or its beginning; with @SEQ, a place",
+        help="the session's id, or a prefix of it; with @SEQ, one entry",
     )
     made.add_argument(
         "--at",
         metavar="SEQ",
         type=above_zero,
-        help="up to the turn with this entry [default: all turns that are over]",
+        help="up to the turn with this entry [default: all finished turns]",
     )
-    add_cwd(made, "the folder that it is at work in [default: the first session's]")
+    add_cwd(made, "the folder of the new session [default: the original's]")
     add_journal(made)
     return made
 
 
 def fork(*, session_id: str | None, at: int | None, cwd: str | None, journal: str | None) -> int:
-    """Begin a session with a copy of another one's conversation.
+    """Start a new session from a copy of a conversation.
 
-    The new session is listed beside the first one, for the same agent, and both go on by
-    themselves. ID@SEQ, as `search` prints it, or --at takes the conversation up to the turn with
-    that entry, the whole of that turn included. A turn that runs is not taken, and goes on. Without
-    ID you choose from a list.
+    The new session is listed beside the first one, for the same agent, and both continue
+    independently. ID@SEQ, as printed by `search`, or --at copies the conversation up to and
+    including the turn with that entry. A running turn is not copied, and goes on. Without ID you
+    choose from a list.
 
     An agent that can fork its own sessions does so when the new one is first opened; any other is
-    given the conversation with your next prompt. Files are not changed: they are as the first
-    session left them. With --cwd the copy is at work in another folder of this machine, where the
-    first one's is on another one, say.
+    given the conversation with your next prompt. Files are not changed: they stay as the first
+    session left them. --cwd puts the copy into another folder of this machine, for example when the
+    first session's folder is on another machine.
 
-    In a pipe or a file the id of the new session stands alone; what it has is said on stderr.
+    In a pipe or a file only the id of the new session is printed; the rest goes to stderr.
     """
     require_folder(cwd)
     asyncio.run(_fork(journal, session_id, at, cwd))

@@ -33,17 +33,16 @@ def parser() -> Parser:
     usage = "[OPTIONS] ID {AGENT | -- CMD...}"
     made = Parser(handover, "handover", usage, runs_program=True)
     made.add_argument(
-        "session_id", metavar="ID", help="the session's id, or its beginning; with @SEQ, a place"
+        "session_id", metavar="ID", help="the session's id, or a prefix of it; with @SEQ, one entry"
     )
     made.add_agent()
     made.add_argument(
         "--name",
         metavar="NAME",
         type=a_name,
-        help="the name under which `list` has the agent's sessions, as for `wrap --name`; with it "
-        "CMD may be left out",
+        help="the agent's name in `list`, as in `wrap --name`; then CMD is optional",
     )
-    add_cwd(made, "the folder that it is at work in [default: the first session's]")
+    add_cwd(made, "the folder of the new session [default: the original's]")
     add_start_timeout(made)
     add_journal(made)
     return made
@@ -59,16 +58,15 @@ def handover(
     agent: str | None,
     program: tuple[str, ...],
 ) -> int:
-    """Give a conversation to another agent.
+    """Continue a conversation with another agent.
 
-    CMD starts the agent as your editor would start it; it is asked for its name and ended again.
-    A session with a copy of the conversation then stands in its list, in front of `acphold wrap --
-    CMD`, and the first one stays as it is. With your next prompt there the agent is given the
-    conversation: all that you said, and of what was said and done the newest that there is room
-    for. No file of either agent is written.
+    CMD starts the other agent; it is asked for its name and stopped again. A copy of the
+    conversation then appears in that agent's list, in front of `acphold wrap -- CMD`; the original
+    stays as it is. With your next prompt there, the agent is given the conversation: all your
+    prompts, and as much of the newest rest as fits. No file of either agent is written.
 
-    AGENT is a name that acphold knows, or of the settings file. ID@SEQ hands over the conversation
-    up to the turn with that entry. A turn that runs is not taken, and goes on.
+    AGENT is a name that acphold knows, or one from the settings file. ID@SEQ hands over the
+    conversation up to the turn with that entry. A running turn is not copied, and goes on.
     """
     chosen = chosen_agent(agent, program)
     if name is None and isinstance(given := chosen.options.get("name"), str):

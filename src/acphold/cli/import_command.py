@@ -74,44 +74,44 @@ def parser() -> Parser:
         choices=NAMES,
         type=short_name,
         metavar="NAME",
-        help=f"only this agent's, may be repeated: {', '.join(NAMES)}",
+        help=f"only this agent's conversations; repeatable: {', '.join(NAMES)}",
     )
     made.add_argument(
         "--name",
         metavar="NAME",
         type=a_name,
-        help="keep them under this name, as `wrap --name` does; for one --agent",
+        help="store them under this name, as in `wrap --name`; needs one --agent",
     )
     made.add_argument(
-        "--from", dest="home", metavar="HOME", help="a folder to take as the home folder"
+        "--from", dest="home", metavar="HOME", help="use this folder as the home folder"
     )
-    add_cwd(made, "only conversations held in this folder")
+    add_cwd(made, "only conversations of this folder")
     made.add_argument(
         "--since",
         metavar="WHEN",
         type=a_moment,
         default=0.0,
-        help="only those changed since: 2026-01-31, or 12h, 30d, 8w ago",
+        help="only conversations changed since 2026-01-31, or 12h, 30d, 8w ago",
     )
     made.add_argument(
         "--session",
         metavar="ID",
-        help="only this one, which is in the list and was not read yet",
+        help="only this session, listed but not read yet",
     )
     made.add_argument(
         "--branches",
         action="store_true",
-        help="also what a person went back from, each as a conversation of its own",
+        help="also import abandoned branches, each as its own conversation",
     )
     made.add_argument(
-        "--watch", action="store_true", help="go on: take in what comes, by finished turns"
+        "--watch", action="store_true", help="keep importing finished turns until Ctrl-C"
     )
     made.add_argument(
-        "--redact", action="store_true", help="leave out secrets, and say how many of which kind"
+        "--redact", action="store_true", help="remove secrets, and report how many of which kind"
     )
-    made.add_argument("--dry-run", action="store_true", help="only say what would be taken in")
+    made.add_argument("--dry-run", action="store_true", help="only print what would be imported")
     made.add_argument(
-        "--json", dest="as_json", action="store_true", help="one JSON object for each agent"
+        "--json", dest="as_json", action="store_true", help="print JSON, one object per agent"
     )
     add_journal(made)
     return made
@@ -132,11 +132,11 @@ def import_conversations(
     as_json: bool,
     journal: str | None,
 ) -> int:
-    """Take in the conversations that other agents keep on disk.
+    """Import conversations that other agents keep on disk.
 
-    They are then listed, found and loaded like those held through acphold, also after the
-    originals are gone. What is there already is left as it is, and what came to it is added;
-    what lies on disk is only read. A session that somebody has open is left for the next time.
+    Imported conversations are listed, found and loaded like your own, even after the originals are
+    gone. Importing again adds what is new. The agents' files are only read. Sessions that are open
+    are left for the next time.
     """
     if name is not None and len(agents or ()) != 1:
         raise UsageError("--name goes with one --agent; see `acphold import --help`")

@@ -39,22 +39,22 @@ def parser() -> Parser:
         "--list",
         dest="only_lists",
         action="store_true",
-        help="print what waits, and answer nothing; so it is in a pipe",
+        help="print the questions and exit, as in a pipe",
     )
+    made.add_argument("--follow", action="store_true", help="then follow changes until Ctrl-C")
     made.add_argument(
-        "--follow", action="store_true", help="then wait for what comes, until Ctrl-C"
-    )
-    made.add_argument(
-        "--history", action="store_true", help="what was decided, by whom, the newest first"
+        "--history", action="store_true", help="show past decisions and who made them, newest first"
     )
     made.add_argument(
         "--limit",
         metavar="N",
         type=above_zero,
         default=DECISIONS,
-        help=f"with --history: about so many [default: {DECISIONS}]",
+        help=f"with --history: about this many [default: {DECISIONS}]",
     )
-    made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
+    made.add_argument(
+        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
+    )
     add_host(made)
     add_server(made)
     add_journal(made)
@@ -73,20 +73,20 @@ def inbox(
     ca: str | None,
     journal: str | None,
 ) -> int:
-    """See what waits for you in all sessions, and answer it.
+    """Answer what agents are waiting for.
 
-    Each question is shown with the whole command and diff, and with the session that it is of;
-    what has waited longest comes first. A key and Enter answers, as in `attach`. `l` leaves the
-    question for later, which is no answer: it stays open, here and everywhere. Ctrl-C leaves.
+    Shows each pending question with the whole command and diff and the session it belongs to,
+    longest waiting first. Press a key and Enter to answer, as in `attach`. `l` leaves a question
+    for later; it stays open, here and everywhere. Ctrl-C leaves.
 
-    In a pipe, and with --list, what waits is printed. With --json each line is an object with id,
-    sessionId, seq, place, at (since when; ISO 8601, UTC), agent, cwd, title, asks, method and
-    params (the agent's request, as ACP has it) and toolCall (all that it has said of the call).
-    With --follow the first line has all `questions`, each other one a `question` that is new or the
-    id of one that is `closed`.
+    In a pipe, and with --list, the questions are printed. With --json each line is an object with
+    id, sessionId, seq, place, at (pending since; ISO 8601, UTC), agent, cwd, title, asks, method
+    params (the agent's request, as in ACP), toolCall (everything it reported about the call) and
+    shows (title, arguments and answers as they are shown here). With --follow the first line has
+    all `questions`; each later line is a new `question`, or the id of one that was `closed`.
 
-    With --history you see what was decided in the sessions that were active last: with --json each
-    has answeredAt, outcome, how, said and client (who answered) in the place of params.
+    --history shows past decisions in the most recently active sessions: with --json each has
+    answeredAt, outcome, how, said and client (who answered) instead of params, toolCall and shows.
     """
     assert host is None, "done there"
     if history and follow:

@@ -20,20 +20,20 @@ def parser() -> Parser:
     made.add_argument(
         "--beside",
         action="store_true",
-        help="as `import` starts it: one for a journal, until stdin has ended and nothing is left",
+        help="internal, used by `import`: run once per journal until stdin ends and nothing "
+        "is left",
     )
     add_journal(made)
     return made
 
 
 def index(*, beside: bool, journal: str | None) -> int:
-    """Make all that was imported searchable.
+    """Build the search index for imported sessions.
 
-    Turns are searchable a moment after they are over, and imported conversations of the last 30
-    days at once. The others follow while acphold is used; `import` starts this command in the
-    background for them. Call it yourself to wait for the end of it. What an import that was
-    interrupted has listed and not read is read first. Old turns are packed then, too, so that they
-    take less room.
+    Turns are searchable a moment after they end, and imported conversations of the last 30 days at
+    once. The rest is indexed while acphold is used; `import` starts this command in the background.
+    Run it yourself to wait until it is done. It also reads what an interrupted import has only
+    listed, and packs old turns so that they take less room.
     """
     if beside:
         asyncio.run(index_beside(path_of(journal)))

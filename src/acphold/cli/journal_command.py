@@ -17,9 +17,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 MOST_NAMED = 20
-"""Sessions that are not copied and are told by their ids: who has more of them knows why."""
+"""Sessions that are not copied to their end and are named; of the others it tells how many."""
 
 NOT_COPIED: dict[Became, str] = {
+    "left": "is open, and not copied to its end",
     "differs": "differs in TO, and was left as it is there",
     "damaged": "cannot be read to its end, and was left out; `acphold doctor` says what is damaged",
 }
@@ -29,20 +30,20 @@ def parser() -> Parser:
     """The arguments of `journal`."""
     made = Parser(journal, "journal", "copy FROM TO")
     made.add_argument("action", choices=("copy",), help="what to do")
-    made.add_argument("source", metavar="FROM", help="a journal: a path, or a URL")
-    made.add_argument("target", metavar="TO", help="another one, made if it is missing")
+    made.add_argument("source", metavar="FROM", help="the journal to copy: a path or a URL")
+    made.add_argument("target", metavar="TO", help="the journal to copy to; created if missing")
     return made
 
 
 def journal(*, action: str, source: str, target: str) -> int:
-    """Copy all sessions of a journal into another one.
+    """Copy all sessions into another journal.
 
-    So they move from a file into a PostgreSQL database, back, or from file to file, while sessions
-    run. Each is read back and compared. What was broken off goes on where it was when it is called
-    again; and called once more, it copies what has come since. Of a session that is open, what was
-    said until its last turn ended is copied. What is in TO alone stays. Tokens, and what was done
-    by them, are not copied. The exit code is 1 where sessions differ, and are left as they are, and
-    where one is damaged, and left out.
+    Use it to move from a file to a PostgreSQL database, back, or from file to file, while sessions
+    run. Every session is read back and compared. Run it again to continue after an interruption, or
+    to copy what is new. An open session is copied up to the end of its last turn. Sessions that
+    only TO has stay there. Tokens and the audit log are not copied. The exit code is 1 if sessions
+    differ, which are then left as they are, or are damaged, which are left out; otherwise 10 if
+    open sessions could not be copied to their end.
     """
     if source == target:
         raise UsageError("FROM and TO are the same journal")
@@ -51,10 +52,12 @@ def journal(*, action: str, source: str, target: str) -> int:
     print(f"{counted(new, 'session')} copied, {grown} brought up to date, {same} unchanged.")
     if left := became["left"]:
         print(
-            f"{counted(left, 'session')} that somebody has open, with more behind the last turn "
-            "that ended: call it again for the rest."
+            f"{counted(left, 'session')} left out, in part or as a whole, because somebody has "
+            "them open; run the same command again for the rest."
         )
-    return Exit.ERROR if became["differs"] or became["damaged"] else Exit.OK
+    if became["differs"] or became["damaged"]:
+        return Exit.ERROR
+    return Exit.INCOMPLETE if left else Exit.OK
 
 
 async def _copy(source: str, target: str) -> Counter[Became]:
@@ -107,6 +110,7 @@ class _Progress:
 
     def told(self, session_id: str, became: Became) -> None:
         """One of them is done."""
+        self.not_copied.pop(session_id, None)  # one that went on meanwhile is told again
         if became in NOT_COPIED:
             self.not_copied[session_id] = NOT_COPIED[became]
         if self._bar and self._task is not None:

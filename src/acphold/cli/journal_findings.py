@@ -18,7 +18,7 @@ from acphold.errors import (
     RewrittenError,
     UnknownSessionError,
 )
-from acphold.journal import Journal, ListFilter, history
+from acphold.journal import Journal, ListFilter, history, stores
 from acphold.journal.in_file import InFile, Repaired
 from acphold.journal.location import scheme_of
 
@@ -30,6 +30,9 @@ MUCH_FREE = 64 << 20
 
 LARGEST = 3
 """Sessions that are named because they take most room."""
+
+MOST_BROKEN = 20
+"""Places at which a history is broken that are told, at most."""
 
 WORTH_NAMING = 1 << 20
 """Bytes below which a session is not named for its size."""
@@ -94,22 +97,33 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
 
 
 async def _read_through(journal: Journal) -> list[Finding]:
-    """Whether each history of a journal that is in no file can be read."""
+    """Whether each history of a journal that is in no file can be read, and is whole."""
     damaged: list[str] = []
+    broken = [
+        f"there are entries of session {session_id!r}, which there is not"
+        for session_id in await stores.without_session(journal)
+    ]
     everything = ListFilter(include_unprompted=True, archived="include")
     async for row in sessions(journal, everything):
         try:
-            async for _ in history(journal, row.session_id):
-                pass
+            last_seq = 0
+            async for segment in history(journal, row.session_id):
+                if segment.first_seq != last_seq + 1 and len(broken) < MOST_BROKEN:
+                    broken.append(
+                        f"session {row.session_id!r}: entry {segment.first_seq} follows {last_seq}"
+                    )
+                last_seq = segment.last_seq
         except NotAJournalError:
             damaged.append(row.session_id)
         except (UnknownSessionError, RewrittenError):
             pass  # it was deleted, or has gone on: it can be read
+    advice = "restore a backup of the database, or delete the session"
+    gaps = [Finding(on_one_line(sentence), advice) for sentence in broken]
     if not damaged:
-        return [Finding("it is whole: every history was read")]
+        return gaps or [Finding("it is whole: every history was read")]
     some = ", ".join(map(on_one_line, damaged[:LARGEST])) + (", …" * (len(damaged) > LARGEST))
     what = f"{counted(len(damaged), 'session')} cannot be read: {some}"
-    return [Finding(what, "restore a backup of the database")]
+    return [*gaps, Finding(what, "restore a backup of the database")]
 
 
 def _problem(error: AcpholdError) -> Finding:

@@ -107,7 +107,7 @@ def parser() -> Parser:
         metavar="WORDS",
         nargs="*",
         type=a_text,
-        help="only sessions with all of these in title, agent and folder",
+        help="only sessions with all of these words in title, agent and folder",
     )
     add_cwd(made)
     made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
@@ -116,25 +116,25 @@ def parser() -> Parser:
         metavar="WHEN",
         type=a_moment,
         default=0.0,
-        help="only those active since: 2026-01-31, or 12h, 30d, 8w ago",
+        help="only sessions active since 2026-01-31, or 12h, 30d, 8w ago",
     )
     made.add_argument(
-        "--live", action="store_true", help="only those in the memory of an acphold process"
+        "--live", action="store_true", help="only sessions that are open in an acphold process"
     )
     made.add_argument(
         "--limit",
         metavar="N",
         type=above_zero,
-        help=f"at most so many [default: {TERMINAL_LIMIT} on a terminal, else all]",
+        help=f"at most this many [default: {TERMINAL_LIMIT} on a terminal, else all]",
     )
     made.add_argument(
-        "--all", dest="unprompted", action="store_true", help="also those that were never prompted"
+        "--all", dest="unprompted", action="store_true", help="include sessions without a prompt"
     )
+    made.add_argument("--archived", action="store_true", help="include archived sessions, marked")
+    made.add_argument("--follow", action="store_true", help="then follow changes until Ctrl-C")
     made.add_argument(
-        "--archived", action="store_true", help="also those that were archived, and marked so"
+        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
     )
-    made.add_argument("--follow", action="store_true", help="then print what changes, until Ctrl-C")
-    made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
     add_host(made)
     add_server(made)
     add_journal(made)
@@ -158,26 +158,26 @@ def list_sessions(
     ca: str | None,
     journal: str | None,
 ) -> int:
-    """List the sessions of the journal, newest first.
+    """List sessions, newest first.
 
-    Words narrow it down to the sessions that have all of them in their title, agent and folder;
-    `acphold search` looks into what was said. On a terminal the days stand above their sessions.
+    Words select the sessions that have all of them in their title, agent and folder; use `acphold
+    search` to search what was said. On a terminal sessions are grouped by day.
 
     AGE is the time since a session was last active: 3m, 2h, 5d, 1w, 4mo, 1y. FOLDER is the last
-    part of its working directory on a terminal, and all of it in a pipe. ID is as much of the
-    session's id as `show` and `delete` need. STATE is there when a session is in the memory of an
-    acphold process: running while a turn runs, waiting while the agent waits for your answer, else
-    live; behind it the number of clients that have it open, if there are several. A session that
-    an import has listed is unread until its transcript is read, or it is opened.
+    part of its working directory on a terminal, and the whole path in a pipe. ID is as much of the
+    session's id as `show` and `delete` need. STATE is running while a turn runs, waiting while the
+    agent waits for your answer, live when the session is open in an acphold process, followed by
+    the number of clients if there are several. A session that an import has only listed is unread
+    until its transcript is read, or the session is opened.
 
-    With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt
-    (ISO 8601, UTC), messageCount, outcome (of the last turn), unseen (whether it ended with nobody
+    With --json each line is an object with sessionId, agent, cwd, title, createdAt, updatedAt (ISO
+    8601, UTC), messageCount, outcome (of the last turn), unseen (true if it ended while nobody was
     there), unread, archived, origins and live: null, or an object with state (live, running or
-    waiting), clients, questions (ids of what waits for you), background and pid.
+    waiting), clients, questions (ids of the pending questions), background and pid.
 
-    With --follow lines are added as sessions begin, run, wait for you, end, and go, whichever
-    process has them. With --json each is an event then: the first line has all `sessions` there
-    are (200 of them, or --limit), the others a `session` as it is now, or the id of one `gone`.
+    With --follow, lines are added as sessions start, run, wait for you, end and disappear, in any
+    process. With --json each is an event: the first line has all `sessions` (200 of them, or
+    --limit), each later one a `session` in its current state, or the id of one that is `gone`.
     """
     assert host is None, "done there"
     wanted = Wanted(

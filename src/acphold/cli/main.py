@@ -1,4 +1,4 @@
-"""The `acphold` command: which commands there are, and what becomes of their errors."""
+"""The `acphold` command: the table of commands, and the exit codes for their errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from acphold.version import __version__
 
 
 class Entry(NamedTuple):
-    """Where a command is found, its line in the help, and what makes its parser there."""
+    """A command: its module, its line in the help, and the function that makes its parser."""
 
     module: str
     summary: str
@@ -38,64 +38,68 @@ class Entry(NamedTuple):
 
 
 COMMANDS = {
-    "wrap": Entry("wrap", "Speak ACP on stdio for an editor, in front of an agent."),
-    "setup": Entry("setup", "Write an agent into an editor's settings, behind acphold."),
-    "connect": Entry("ssh", "Speak ACP on stdio for an editor, in front of an agent far away."),
-    "serve": Entry("serve", "Serve the same sessions to other machines of yours."),
-    "token": Entry("token", "Say who may come to `acphold serve`, and what they may."),
+    "wrap": Entry("wrap", "Run an agent for your editor, with durable sessions."),
+    "setup": Entry("setup", "Put acphold in front of the agents in your editor's settings."),
+    "connect": Entry("ssh", "Connect your editor to an agent on another machine."),
+    "serve": Entry("serve", "Use your sessions from a phone, a browser or another machine."),
+    "token": Entry("token", "Manage access to `acphold serve`."),
     "share": Entry("share", "Share a session with another user of `acphold serve`."),
-    "run": Entry("run", "Speak ACP on stdio for an editor, with an agent in Python."),
-    "stop": Entry("stop", "End what keeps sessions in the background."),
-    "resume": Entry("resume", "Find a conversation, and go on with it."),
+    "run": Entry("run", "Run an agent written in Python for your editor."),
+    "stop": Entry("stop", "Stop background agents."),
+    "resume": Entry("resume", "Find a conversation and continue it."),
     "chat": Entry("chat", "Talk to an agent in the terminal."),
-    "attach": Entry("attach", "Join a session that is live in some acphold process."),
-    "inbox": Entry("inbox", "See what waits for you in all sessions, and answer it."),
-    "ask": Entry("ask", "Ask an agent one thing, without an editor."),
-    "sign-in": Entry("sign_in", "Sign in with an agent."),
-    "sign-out": Entry("sign_in", "Sign out with an agent.", "sign_out_parser"),
-    "tail": Entry("tail", "Print the last turn of a session, and what comes."),
-    "list": Entry("list", "List the sessions of the journal, newest first."),
-    "show": Entry("show", "Show the transcript of a session."),
-    "search": Entry("search_command", "Find what was said and done, newest first."),
+    "attach": Entry("attach", "Join a running session."),
+    "inbox": Entry("inbox", "Answer what agents are waiting for."),
+    "ask": Entry("ask", "Send one prompt to an agent and print its answer."),
+    "sign-in": Entry("sign_in", "Sign in to an agent."),
+    "sign-out": Entry("sign_in", "Sign out of an agent.", "sign_out_parser"),
+    "tail": Entry("tail", "Print the last turn of a session and follow it."),
+    "list": Entry("list", "List sessions, newest first."),
+    "show": Entry("show", "Print a session's transcript."),
+    "search": Entry("search_command", "Search all conversations, newest first."),
     "usage": Entry("usage", "Add up the tokens and the cost that agents reported."),
     "diff": Entry("diff", "Show what a session changed in files, as a patch."),
-    "rename": Entry("rename", "Give a session another title."),
-    "archive": Entry("archive", "Take sessions out of the list."),
-    "unarchive": Entry("archive", "Put archived sessions back into the list.", "unarchive_parser"),
-    "fork": Entry("fork", "Begin a session with a copy of another one's conversation."),
-    "handover": Entry("handover_command", "Give a conversation to another agent."),
-    "delete": Entry("delete", "Delete sessions for good."),
-    "prune": Entry("prune", "Delete old sessions for good."),
-    "import": Entry("import_command", "Take in the conversations that other agents keep on disk."),
-    "index": Entry("index", "Make all that was imported searchable."),
+    "rename": Entry("rename", "Rename a session."),
+    "archive": Entry("archive", "Hide sessions from the list."),
+    "unarchive": Entry("archive", "Show archived sessions in the list again.", "unarchive_parser"),
+    "fork": Entry("fork", "Start a new session from a copy of a conversation."),
+    "handover": Entry("handover_command", "Continue a conversation with another agent."),
+    "delete": Entry("delete", "Delete sessions permanently."),
+    "prune": Entry("prune", "Delete old sessions permanently."),
+    "import": Entry("import_command", "Import conversations that other agents keep on disk."),
+    "index": Entry("index", "Build the search index for imported sessions."),
     "export": Entry("export", "Write sessions as Markdown, JSON lines or HTML pages."),
-    "backup": Entry("backup", "Copy the journal, safely while sessions run."),
-    "journal": Entry("journal_command", "Copy all sessions of a journal into another one."),
-    "shrink": Entry("shrink", "Give the disk back what deleted sessions have left."),
-    "help": Entry("manual", "Read the documents: about a command, or a topic."),
-    "doctor": Entry("doctor", "Check this installation, the settings, the journal and an agent."),
-    "check": Entry("check", "Check what an agent keeps of the protocol."),
-    "demo": Entry("demo", "See it work: talk, kill -9, list, load, go on."),
-    "demo-agent": Entry("demo_agent", "A scripted agent to try acphold with, offline."),
-    "completion": Entry("completion", "Print what makes your shell complete our commands."),
-    "mcp": Entry("mcp_command", "Speak MCP on stdio, for agents that are to recall sessions."),
-    "mcp-bridge": Entry("mcp_bridge", "Speak MCP on stdio for a server behind a URL."),
+    "backup": Entry("backup", "Back up the journal while sessions run."),
+    "restore": Entry("restore", "Put a backup in the place of the journal."),
+    "journal": Entry("journal_command", "Copy all sessions into another journal."),
+    "shrink": Entry("shrink", "Reclaim disk space from deleted sessions."),
+    "help": Entry("manual", "Read the documentation of a command or a topic."),
+    "doctor": Entry("doctor", "Check the installation, the settings, the journal and an agent."),
+    "check": Entry("check", "Check an agent, a client or a server against the protocol."),
+    "demo": Entry("demo", "See it work: talk, kill -9, list, load, continue."),
+    "demo-agent": Entry("demo_agent", "A scripted offline agent to try acphold with."),
+    "completion": Entry("completion", "Print shell completion."),
+    "mcp": Entry("mcp_command", "An MCP server that lets agents search past sessions."),
+    "mcp-bridge": Entry("mcp_bridge", "An MCP server on stdio that forwards to one behind a URL."),
 }
-"""In the order of the help: by task. None is imported before it is called."""
+"""By task, in the order of `help --all`. A command's module is imported when the command runs."""
 
 TASKS = {
-    "wrap": "serve editors",
-    "resume": "use in the terminal",
-    "list": "look",
-    "rename": "put in order",
-    "import": "keep",
-    "help": "read, try and check",
+    "wrap": "editors and other machines",
+    "resume": "talk to agents",
+    "list": "look at sessions",
+    "rename": "organise sessions",
+    "import": "the journal",
+    "help": "help and checks",
     "mcp": "for agents",
 }
-"""The headings of the help, each by the command that it stands above."""
+"""The headings of `help --all`, each with the command that comes first below it."""
+
+FIRST = ("setup", "chat", "resume", "inbox", "list", "search", "import", "serve", "doctor")
+"""The commands that `--help` shows: enough for the first weeks."""
 
 SAME = {"ls": "list", "version": "--version"}
-"""What people call by another name out of habit."""
+"""Other names that work, because people type them out of habit."""
 
 MEANT = {
     "cat": "show",
@@ -110,17 +114,16 @@ MEANT = {
     "logout": "sign-out",
     "open": "resume",
     "ps": "list",
-    "restore": "unarchive",
     "rm": "delete",
     "sessions": "list",
     "start": "chat",
     "status": "list",
 }
-"""What is meant by some words that no command is called by."""
+"""Suggestions for words that are no command."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run a command line; the exit code."""
+    """Run a command line and return its exit code."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:  # whoever started us has closed it (`>&-`)
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until we end
@@ -157,11 +160,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 _UNWRITTEN = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
-"""What becomes of writing into a file that a shell has opened for us."""
+"""Errors of writing to a file that a shell has opened for us (`> FILE`)."""
 
 
 def _told(error: AcpholdError, arguments: Sequence[str]) -> str:
-    """What a person is told; on the wire some of it goes without saying."""
+    """Return the message for a person; it may say more than the error on the wire."""
     match error:
         case UnknownSessionError():
             from acphold.cli.servers import typed_server
@@ -181,8 +184,15 @@ def _run(arguments: Sequence[str]) -> int:
         from acphold.cli.journals import exists
         from acphold.cli.servers import VARIABLE
 
-        # A person is there: if they have sessions, they want to find one of them.
-        arguments = ["resume"] if os.environ.get(VARIABLE) or exists(None) else []
+        # A person is there: they want to find a session, or do not know yet how to begin.
+        if os.environ.get(VARIABLE) or exists(None):
+            arguments = ["resume"]
+        else:
+            from acphold.cli.first_look import chosen
+
+            arguments = chosen()
+            if not arguments:
+                return Exit.OK
     name, *rest = arguments or ("",)
     name = SAME.get(name, name)
     try:
@@ -209,7 +219,7 @@ def _run(arguments: Sequence[str]) -> int:
 
 
 def parser_of(name: str) -> Parser:
-    """What reads the arguments of a command, or of `acphold` itself; UsageError for others."""
+    """Return the parser of a command, or of `acphold` itself; raises UsageError for other names."""
     if not name:
         return _overview()
     if name not in COMMANDS:
@@ -217,38 +227,48 @@ def parser_of(name: str) -> Parser:
             [MEANT[name]] if MEANT.get(name) in COMMANDS else get_close_matches(name, COMMANDS, 1)
         )
         meant = "".join(f" (`{command}`?)" for command in near)
-        raise UsageError(f"no command {name!r}{meant}; `acphold help` has all of them")
+        raise UsageError(f"no command {name!r}{meant}; `acphold help --all` lists them")
     entry = COMMANDS[name]
     found = getattr(import_module(f"acphold.cli.{entry.module}"), entry.parser)()
     assert isinstance(found, Parser)
     return found
 
 
-def _overview() -> Parser:
+def overview() -> str:
+    """Return the text of `help --all`: every command by task, and the exit codes."""
     commands = "".join(
-        (f"\n\n{TASKS[name]}:" if name in TASKS else "") + f"\n  {name:<12}{entry.summary}"
-        for name, entry in COMMANDS.items()
+        (f"\n{TASKS[name]}:\n" if name in TASKS else "") + f"{_line(name)}\n" for name in COMMANDS
     )
-    codes = "".join(f"\n  {code.value:>3}  {meaning}" for code, meaning in MEANINGS.items())
-    made = Parser(_introduce, "", "COMMAND ...", epilog=f"{commands.strip()}\n\nexit codes:{codes}")
+    codes = "".join(f"  {code.value:>3}  {meaning}\n" for code, meaning in MEANINGS.items())
+    return f"{commands.lstrip()}\nexit codes:\n{codes}"
+
+
+def _line(name: str) -> str:
+    return f"  {name:<12}{COMMANDS[name].summary}"
+
+
+def _overview() -> Parser:
+    first = "\n".join(map(_line, FIRST))
+    more = "`acphold help --all` lists every command, `acphold help` the documentation."
+    made = Parser(_introduce, "", "COMMAND ...", epilog=f"commands:\n{first}\n\n{more}")
     made.add_argument("--version", action="version", version=f"acphold {__version__}")
     return made
 
 
 def _introduce() -> int:
-    """Durable, listable, shareable sessions for the Agent Client Protocol (ACP).
+    """Durable, listable, shareable sessions for coding agents (Agent Client Protocol, ACP).
 
-    Put `acphold wrap -- CMD` where your editor's settings name the command of an agent. Its
-    conversations then outlive crashes and restarts, and can be listed and loaded again.
+    acphold stands between your editor and your agent and keeps every conversation: it survives
+    crashes and restarts, and can be found, continued and shared. Begin with `acphold setup`, or
+    `acphold import` and then plain `acphold`.
 
-    A session ID may be given as any prefix that fits only one; `-` is the newest of the folder. The
-    journal is the one that --journal names, else ACPHOLD_JOURNAL, else a file in your data folder.
+    A session ID may be given as any unique prefix; `-` is the newest session of the folder.
     """
     return Exit.USAGE
 
 
 def exit_code(error: AcpholdError) -> Exit:
-    """The exit code for an error that ended a command."""
+    """Return the exit code for an error that ended a command."""
     match error:
         case UnknownSessionError() | AmbiguousIdError():
             return Exit.NO_SESSION
@@ -264,6 +284,6 @@ def exit_code(error: AcpholdError) -> Exit:
 
 
 def _discard_output() -> None:
-    """Let what is still buffered go nowhere, so that the exit does not fail over it."""
+    """Discard buffered output, so that flushing it at exit cannot fail."""
     null = os.open(os.devnull, os.O_WRONLY)
     os.dup2(null, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""`acphold help`: the documents, which come with the program, a page or a part of one at a time."""
+"""`acphold help`: read the documentation that is installed with the program."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 from acphold.cli.command_line import Exit, Parser, UsageError
-from acphold.cli.main import COMMANDS, parser_of
+from acphold.cli.main import COMMANDS, overview, parser_of
 from acphold.cli.terminal_text import console
 
 COMMANDS_PAGE = "operations"
-"""The page with a part about each command; what is looked for is looked for there first."""
+"""The page with a section for each command; searched first."""
 
 
 class Part(NamedTuple):
-    """A page from one heading to the next that is not below it."""
+    """A section of a page, with its subsections."""
 
     page: str
     heading: str
@@ -26,24 +26,30 @@ class Part(NamedTuple):
 
 
 def parser() -> Parser:
-    """The arguments of `help`."""
+    """Return the parser of `help`."""
     made = Parser(
         show_help, "help", "[COMMAND | TOPIC]", epilog=f"topics:\n{_topics()}", is_read=True
     )
     made.add_argument(
         "topic", metavar="TOPIC", nargs="*", help="a command, a page, or words of a heading"
     )
+    made.add_argument(
+        "--all", dest="everything", action="store_true", help="list every command and exit code"
+    )
     return made
 
 
-def show_help(*, topic: list[str]) -> int:
-    """Read the documents: about a command, or a topic.
+def show_help(*, topic: list[str], everything: bool) -> int:
+    """Read the documentation of a command or a topic.
 
-    A topic is a page, or words of a heading in one: `acphold help exit codes`. Without any you get
-    the commands and the pages. In a pipe it is the Markdown as it was written.
+    A topic is a page, or words of a heading in one: `acphold help exit codes`. Without a topic it
+    lists the nine commands to begin with and the pages; --all lists every command. In a pipe it
+    prints the Markdown source.
     """
     words = " ".join(topic)
-    if not words:
+    if everything:
+        print(overview().rstrip())
+    elif not words:
         print(f"{parser_of('').format_help().rstrip()}\n\ntopics of `acphold help`:\n{_topics()}")
     elif sys.stdout.isatty():
         from acphold.screen.layout import Beside
@@ -56,7 +62,7 @@ def show_help(*, topic: list[str]) -> int:
 
 
 def found(words: str) -> str:
-    """The Markdown of what is meant; UsageError if nothing is, or several are."""
+    """Return the Markdown of a topic; raises UsageError if none matches, or several do."""
     known = pages()
     if words in COMMANDS:
         parts = [part for part in _parts(COMMANDS_PAGE) if f"`acphold {words}" in part.heading]
@@ -87,7 +93,7 @@ def found(words: str) -> str:
 
 
 def pages() -> dict[str, Path]:
-    """The documents by name: beside the package, as a wheel has them, or where they are written."""
+    """Return the pages by name: from the installed package, or from a checkout."""
     package = Path(__file__).parents[1]
     folders = (package / "docs", package.parents[1] / "docs")
     folder = next((each for each in folders if (each / f"{COMMANDS_PAGE}.md").is_file()), None)
@@ -104,7 +110,7 @@ def _topics() -> str:
 
 
 def _parts(page: str) -> Iterator[Part]:
-    """Each part of a page, those inside others too."""
+    """Yield each section of a page, subsections too."""
     text = pages()[page].read_text(encoding="utf-8")
     fences = [match.start() for match in re.finditer(r"^(```|~~~)", text, re.MULTILINE)]
     heads = [

@@ -14,10 +14,10 @@ def parser() -> Parser:
 
 
 def mcp_bridge() -> int:
-    """Speak MCP on stdio for a server behind a URL.
+    """An MCP server on stdio that forwards to one behind a URL.
 
-    For agents that take MCP servers on stdio only: `acphold wrap` hands them this in place of a
+    For agents that support MCP servers on stdio only: `acphold wrap` gives them this instead of a
     server over HTTP or SSE. The URL and the headers come in environment variables, because
-    arguments can be read by everybody on the machine.
+    everybody on the machine can read command-line arguments.
     """
     return run_bridge(os.environ)

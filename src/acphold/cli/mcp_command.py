@@ -32,7 +32,7 @@ def parser() -> Parser:
 
 
 def mcp(*, cwd: str | None, journal: str | None) -> int:
-    """Speak MCP on stdio, for agents that are to recall sessions.
+    """An MCP server that lets agents search past sessions.
 
     Its tools are `search` and `read`: what `acphold search` finds, and what was said around it.
     They only read the journal. Name this command where your agent's settings list MCP servers, or

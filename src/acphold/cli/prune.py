@@ -36,15 +36,15 @@ def parser() -> Parser:
         "--older-than",
         metavar="WHEN",
         type=a_moment,
-        help="sessions last active before that: 2026-01-31, or 12h, 30d, 8w ago",
+        help="sessions last active before 2026-01-31, or 12h, 30d, 8w ago",
     )
     made.add_argument(
-        "--keep", metavar="N", type=above_zero, help="never one of the newest N of those asked for"
+        "--keep", metavar="N", type=above_zero, help="keep the newest N of the selected sessions"
     )
     made.add_argument("--agent", metavar="NAME", help="only sessions of this agent")
     add_cwd(made)
-    made.add_argument("--archived", action="store_true", help="archived sessions, too")
-    made.add_argument("--dry-run", action="store_true", help="only say which would be deleted")
+    made.add_argument("--archived", action="store_true", help="include archived sessions")
+    made.add_argument("--dry-run", action="store_true", help="only print what would be deleted")
     made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
     add_journal(made)
     return made
@@ -69,12 +69,12 @@ def prune(
     sure: bool,
     journal: str | None,
 ) -> int:
-    """Delete old sessions for good.
+    """Delete old sessions permanently.
 
-    Nothing is ever pruned by itself. With --older-than and --keep, a session goes that is both
-    old and not among the newest. One that is open somewhere stays, and so does one that went on
-    while you were asked. They are gone as by `delete`: neither `import` nor the agent's own list
-    brings them back.
+    Nothing is ever pruned automatically. With both --older-than and --keep, a session is deleted if
+    it is old and not among the newest. Open sessions stay, and so do those that were used while you
+    were asked. Pruned sessions are deleted as by `delete`: neither `import` nor the agent's own
+    list brings them back.
     """
     if older_than is None and keep is None:
         raise UsageError("say which: --older-than 90d, --keep 500, or both")

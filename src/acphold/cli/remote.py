@@ -24,7 +24,7 @@ from acphold.transports.obstacles import TOKEN_VARIABLE, said_in, why
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.route import Route
 from acphold.transports.stdio import claim_stdio
-from acphold.transports.urls import code_in, origin_of
+from acphold.transports.urls import code_in, origin_of, require_secrecy
 
 SECONDS: Final = 15.0
 """How long a server is waited for."""
@@ -117,6 +117,7 @@ async def paired(server: FarServer) -> str | None:
         if known is not None and ca not in (None, ca_for(url)):
             remember(url, known, ca)
         return known
+    require_secrecy(url)
     import httpx2  # late: it is for the first time alone
 
     from acphold.transports.http_client import http_client

@@ -16,19 +16,19 @@ from acphold.server.neighbours import tell_owner
 def parser() -> Parser:
     """The arguments of `rename`."""
     made = Parser(rename, "rename", "[OPTIONS] ID TITLE...")
-    made.add_argument("session_id", metavar="ID", help="the session's id, or its beginning")
+    made.add_argument("session_id", metavar="ID", help="the session's id, or a prefix of it")
     made.add_argument(
-        "words", metavar="TITLE", nargs="+", type=a_text, help="its new title, in quotes or not"
+        "words", metavar="TITLE", nargs="+", type=a_text, help="the new title, quoted or not"
     )
     add_journal(made)
     return made
 
 
 def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
-    """Give a session another title.
+    """Rename a session.
 
-    Your title stays, whatever the agent calls the session later. ID may be any prefix of a
-    session's id that fits only one. A session that is open keeps going; who has it open is told.
+    Your title stays, whatever the agent calls the session later. ID may be any unique prefix. A
+    running session keeps running, and everybody who has it open sees the new title.
     """
     title = given_title(" ".join(words))
     if title is None:

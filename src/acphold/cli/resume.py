@@ -25,7 +25,7 @@ def parser() -> Parser:
     made.add_argument(
         "words", metavar="WORDS", nargs="*", help="a session's id, or words that filter the list"
     )
-    add_cwd(made, "go on in this folder, into which the session moves [default: its own]")
+    add_cwd(made, "continue in this folder; the session moves there [default: its own]")
     add_look(made)
     add_host(made)
     add_server(made)
@@ -43,14 +43,14 @@ def resume(
     ca: str | None,
     journal: str | None,
 ) -> int:
-    """Find a conversation, and go on with it.
+    """Find a conversation and continue it.
 
-    All sessions are there to choose from: what waits for you first, then what is live, this
-    folder's, and the rest. Words filter them by title, agent and folder; below stands where they
-    were said. Enter goes on with the session, with its agent and in its folder. `acphold` alone
+    Choose from all sessions: those waiting for you come first, then running ones, then this
+    folder's, then the rest. Words filter them by title, agent and folder, and also show where the
+    words were said. Enter continues the session with its agent and in its folder. Plain `acphold`
     does the same.
 
-    With --server they are those of that server, and the agent runs there.
+    With --server the sessions are those of that server, and the agent runs there.
     """
     assert host is None, "done there"
     if no_color:

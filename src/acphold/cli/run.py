@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 def parser() -> Parser:
     """The arguments of `run`."""
     made = Parser(run, "run", "[OPTIONS] MODULE:NAME")
-    made.add_argument("target", metavar="MODULE:NAME", help="where the agent is")
+    made.add_argument("target", metavar="MODULE:NAME", help="the module or file with the agent")
     add_options(made, AgentOptions)
     add_log(made)
     return made
 
 
 def run(*, target: str, log_level: str, log_file: str | None, **options: Any) -> int:
-    """Speak ACP on stdio for an editor, with an agent in Python.
+    """Run an agent written in Python for your editor.
 
     MODULE:NAME is a module and the acphold.Agent in it, or a file and the agent in it:
 
       acphold run my_package.reviewer:agent
       acphold run agent.py
 
-    NAME is `agent` if it is left out. What the agent prints goes to stderr.
+    NAME defaults to `agent`. What the agent prints goes to stderr.
     """
     gc.disable()
     load_asyncio()

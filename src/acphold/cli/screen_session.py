@@ -59,7 +59,7 @@ HISTORY_PASSAGES = 100
 
 def add_look(parser: Parser) -> None:
     """`--no-color`."""
-    parser.add_argument("--no-color", action="store_true", help="no colours, as with NO_COLOR")
+    parser.add_argument("--no-color", action="store_true", help="no colours (like NO_COLOR)")
 
 
 def _draws() -> bool:

@@ -68,7 +68,9 @@ def parser() -> Parser:
         type=a_text,
         help='words, "a phrase" in quotes, a beginning*',
     )
-    made.add_argument("--rank", action="store_true", help="the best first, not the newest")
+    made.add_argument(
+        "--rank", action="store_true", help="best match first instead of newest first"
+    )
     made.add_argument(
         "--in", dest="part", choices=PARTS, metavar="PART", help="only messages, tools or diffs"
     )
@@ -79,16 +81,18 @@ def parser() -> Parser:
         metavar="WHEN",
         type=a_moment,
         default=0.0,
-        help="only what was said since: 2026-01-31, or 12h, 30d, 8w ago",
+        help="only entries since 2026-01-31, or 12h, 30d, 8w ago",
     )
     made.add_argument(
         "--limit",
         metavar="N",
         type=above_zero,
         default=LIMIT,
-        help=f"at most so many [default: {LIMIT}]",
+        help=f"at most this many [default: {LIMIT}]",
     )
-    made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
+    made.add_argument(
+        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
+    )
     add_host(made)
     add_server(made)
     add_journal(made)
@@ -110,14 +114,14 @@ def search(
     ca: str | None,
     journal: str | None,
 ) -> int:
-    """Find what was said and done, newest first.
+    """Search all conversations, newest first.
 
-    All of the words must be in one message, one thought or one tool call, in any order and case.
-    Your shell takes quotes away, so a phrase needs two pairs of them: '"flaky test" retry'. A *
-    behind a word finds what begins so. snake_case, camelCase and dotted.names are found whole, and
-    by their parts.
+    All words must be in the same message, thought or tool call, in any order and case. For a phrase
+    use two pairs of quotes, because the shell removes one: '"flaky test" retry'. A * after a word
+    finds everything that starts with it. snake_case, camelCase and dotted.names are found whole,
+    and by their parts.
 
-    What stands before a hit is its place: `acphold show ID@SEQ` shows what is around it.
+    Each hit begins with its place: `acphold show ID@SEQ` shows what is around it.
 
     With --json each line is an object with sessionId, seq, place, at (ISO 8601, UTC), speaker,
     agent, cwd, title, archived, tool, excerpt and marks.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -40,44 +41,41 @@ def parser() -> Parser:
         metavar="ADDRESS",
         type=_address,
         default=("127.0.0.1", 8260),
-        help="host:port to listen on; 127.0.0.1:8260 if it is not given, port 0 for any",
+        help="host:port to listen on; port 0 picks a free one [default: 127.0.0.1:8260]",
     )
     made.add_argument(
         "--url",
         metavar="URL",
-        help="how others reach it, where that is another address: a name of this machine, a proxy",
+        help="the address that others use, if it is another one: a host name, a proxy",
     )
     made.add_argument(
         "--proxy",
         metavar="ADDRESS",
         type=_proxy,
-        help="the address from which a proxy in front comes, which says where requests come from",
+        help="address of a reverse proxy whose X-Forwarded-For header is trusted",
     )
     made.add_argument(
         "--node",
         metavar="URL",
         type=_node,
-        help="how other machines that serve the same journal reach this one",
+        help="the address at which other machines with the same journal reach this one",
     )
-    made.add_argument("--tls-cert", metavar="FILE", help="certificate, for TLS")
-    made.add_argument("--tls-key", metavar="FILE", help="key of the certificate")
-    made.add_argument(
-        "--http2",
-        action="store_true",
-        help="speak HTTP/2, too; it takes `pip install acphold[http2]`",
-    )
+    made.add_argument("--tls-cert", metavar="FILE", help="TLS certificate")
+    made.add_argument("--tls-key", metavar="FILE", help="key of the TLS certificate")
     made.add_argument(
         "--json",
         action="store_true",
-        help="print one line with `url`, `pair` and `agents`, and no picture",
+        help="print one JSON line with `url`, `pair` and `agents`, and no QR code",
     )
     made.add_argument(
         "--install",
         action="store_true",
-        help="write the file by which this machine starts it, and say how; serve nothing",
+        help="write a service file that starts it with the machine, and exit",
     )
-    made.add_argument("--uninstall", action="store_true", help="remove that file")
-    made.add_argument("--force", action="store_true", help="--install writes over another file")
+    made.add_argument("--uninstall", action="store_true", help="remove the service file")
+    made.add_argument(
+        "--force", action="store_true", help="let --install replace a file that it did not write"
+    )
     add_linger(made, "an agent")
     add_journal(made)
     add_log(made)
@@ -122,7 +120,6 @@ def serve(
     node: str | None,
     tls_cert: str | None,
     tls_key: str | None,
-    http2: bool,
     json: bool,
     install: bool,
     uninstall: bool,
@@ -132,29 +129,30 @@ def serve(
     log_level: str,
     log_file: str | None,
 ) -> int:
-    """Serve the same sessions to other machines of yours.
+    """Use your sessions from a phone, a browser or another machine.
 
-    Prints an address with a code in it that pairs one device, once, within ten minutes. There
-    `acphold connect ADDRESS` is an editor's agent command, and so is what else speaks ACP over a
-    WebSocket. Which sessions are live, in an editor here or in the background, can be joined; those
-    that are begun from there go on when the connection breaks. It is experimental: the remote
-    transport of the protocol is a draft.
+    Prints a one-time pairing link, valid for ten minutes. Open it in a browser, or give it to
+    `acphold connect` on another machine; anything else that speaks ACP over WebSocket works, too.
+    You can join sessions that are running here, in an editor or in the background. Sessions started
+    over the network keep running when the connection breaks. This is experimental: the protocol's
+    remote transport is a draft.
 
-    AGENT is a name of the settings file or one that acphold knows. Without one, all of the settings
-    file are served, each at /acp/NAME, the first one at /acp, too; if it has none, those that
-    acphold knows and finds on PATH. An agent is started when somebody comes for it, and ends
-    when nobody has needed it for --linger seconds; its sessions stay.
+    AGENT is a name from the settings file, or one that acphold knows. Without it, every agent of
+    the settings file is served, each at /acp/NAME and the first also at /acp; with no settings, the
+    known agents on PATH. An agent starts when a client needs it and stops after --linger seconds
+    without use; its sessions stay.
 
-    Nobody is let in without a token: `acphold token` lists and revokes them. Beyond this machine it
-    has to be encrypted: --tls-cert and --tls-key, or a proxy that is named with --url.
+    Nobody gets in without a token: `acphold token` lists and revokes them. Beyond this machine the
+    connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
 
-    --install has the machine start it, with these arguments: it writes a unit of systemd, or on a
-    Mac a property list of launchd, and says how it is started.
+    --install writes a systemd unit (on a Mac a launchd property list) that starts the server with
+    these arguments, and says how to enable it.
     """
     if uninstall:
         return _uninstall()
     from acphold.cli.log import start_log
     from acphold.journal.stores import named
+    from acphold.web.page_files import why_missing
     from acphold.web.server import Listening
 
     if (tls_cert is None) != (tls_key is None):
@@ -165,7 +163,6 @@ def serve(
         certificate=tls_cert,
         key=tls_key,
         url=url,
-        http2=http2,
         proxy=proxy,
         node=node,
     )
@@ -186,9 +183,10 @@ def serve(
             "--log-file": log_file and os.path.abspath(log_file),
         }
         given = [f"{name}={value}" for name, value in options.items() if value]
-        given += ["--http2"] * http2
         return _install([*given, *_named(agent, program)], force=force)
     log_file = start_log(log_level, log_file)
+    if missing := why_missing():
+        print(f"acphold: {missing}; everything else is served", file=sys.stderr)
     tell = _tell_json if json else _tell
     return asyncio.run(_serve(agents, listening, journal, linger, log_file, tell))
 
@@ -339,8 +337,11 @@ async def _serve(
                 export=exported,
             )
         except OSError as exc:
-            why = os.strerror(exc.errno or 0)  # without what Python adds to it
-            told = f"{listening.host}:{listening.port} cannot be listened on: {why}"
+            if exc.errno == errno.EADDRINUSE:
+                told = f"port {listening.port} is already in use; choose another with --listen"
+            else:
+                why = os.strerror(exc.errno or 0)  # without what Python adds to it
+                told = f"{listening.host}:{listening.port} cannot be listened on: {why}"
             raise SettingsError(told) from None
     return Exit.OK
 
@@ -365,14 +366,16 @@ def _tell(serving: Serving) -> None:
         first, *others = serving.agents
         print(f"Agents: {', '.join([f'{first} (default)', *others])}")
     print(f"Serving at {serving.url}")
-    tell_code(serving.url, serving.pair)
+    if not serving.has_page:
+        print("A browser finds no page there: run `make page` where acphold is installed from.")
+    tell_code(serving.url, serving.pair, is_for_browsers=serving.has_page)
     print("Another device: `acphold token pair`. Ctrl-C ends it; the sessions stay.", flush=True)
 
 
-def tell_code(url: str, code: str) -> None:
+def tell_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
     """What a person does with a code; on a terminal with a picture of the address."""
     address = f"{url}/#pair={code}"
-    if sys.stdout.isatty():
+    if is_for_browsers and sys.stdout.isatty():
         import segno
 
         segno.make(address, error="l").terminal(compact=True)

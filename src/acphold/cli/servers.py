@@ -32,8 +32,8 @@ def add_server(parser: Parser) -> None:
     parser.add_argument(
         "--server",
         metavar="URL",
-        help="the sessions of this `acphold serve`: its URL, or the name of one that you have "
-        f"paired with [default: {VARIABLE}]",
+        help="use the sessions of this `acphold serve`: its URL, or the name of a paired server "
+        f"[default: {VARIABLE}]",
     )
     add_ca(parser, "with --server")
 
@@ -41,7 +41,7 @@ def add_server(parser: Parser) -> None:
 def add_ca(parser: Parser, when: str) -> None:
     """`--ca FILE`: None where it is not given."""
     parser.add_argument(
-        "--ca", metavar="FILE", help=f"{when}: trust these certificates, too; it is remembered"
+        "--ca", metavar="FILE", help=f"{when}: also trust the certificates in this file; remembered"
     )
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
 from difflib import unified_diff
 from itertools import count
 from typing import NamedTuple
@@ -34,11 +35,17 @@ from acphold.journal import stores
 from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
+from acphold.transports.runtime_folder import state_folder
 from acphold.workspace.regular_files import contents, opened
 from acphold.workspace.replacement import replace
 
 LARGEST = 16 << 20
 """Bytes of an editor's settings; theirs have some ten thousand."""
+
+LOCK_SECONDS = 30.0
+"""How long another `setup` that writes is waited for."""
+
+LOCK_LOOK_SECONDS = 0.05
 
 STYLES = {"+": "added", "-": "removed", "@": "faint"}
 """How the lines of a diff are shown, by how they begin."""
@@ -52,15 +59,17 @@ def parser() -> Parser:
     )
     made.add_agent()
     made.add_argument(
-        "--as", dest="title", metavar="NAME", type=a_name, help="what the editor is to call it"
+        "--as", dest="title", metavar="NAME", type=a_name, help="the agent's name in the editor"
     )
     made.add_argument(
-        "--file", metavar="FILE", help="the editor's settings file, where it is elsewhere"
+        "--file", metavar="FILE", help="the editor's settings file, if it is not in the usual place"
     )
     made.add_argument(
-        "--existing", action="store_true", help="put acphold in front of what the editor has"
+        "--existing",
+        action="store_true",
+        help="put acphold in front of the agents that the editor has",
     )
-    made.add_argument("--remove", action="store_true", help="take the entry, or acphold, out again")
+    made.add_argument("--remove", action="store_true", help="remove the entry, or acphold, again")
     made.add_argument("--yes", "-y", dest="sure", action="store_true", help="do not ask")
     return made
 
@@ -76,19 +85,19 @@ def setup(
     remove: bool,
     sure: bool,
 ) -> int:
-    """Write an agent into an editor's settings, behind acphold.
+    """Put acphold in front of the agents in your editor's settings.
 
-    AGENT is a name that acphold knows, or one of the settings file; without it, all of the file
-    are written. Any other agent is given by its command:
+    AGENT is a name that acphold knows, or one from the settings file; without it, every agent of
+    that file is set up. Give any other agent by its command:
 
       acphold setup zed claude
       acphold setup jetbrains -- gemini --acp
 
-    With --existing, or without any agent to write, acphold is put in front of the agents that the
-    editor has already, and with --remove taken out of there again.
+    With --existing, or when there is no agent to write, acphold is put in front of the agents that
+    the editor already has. --remove takes it out again.
 
-    What is going to change is shown first. Nothing else in the file is touched; as it was, it is
-    kept beside it. For Neovim and Emacs it prints what to paste.
+    It shows a diff, asks before writing, touches nothing else in the file and keeps a backup beside
+    it. For Neovim and Emacs it prints what to paste.
     """
     if existing and (agent is not None or program):
         raise UsageError("--existing is about what the editor has; name no agent with it")
@@ -264,8 +273,45 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
     return Exit.OK if code is None else code
 
 
+@contextmanager
+def _alone() -> Iterator[None]:
+    """Let no other `setup` of this user write for the block; SettingsError."""
+    folder_path = state_folder()
+    try:
+        os.makedirs(folder_path, 0o700, exist_ok=True)
+        lock = os.open(
+            os.path.join(folder_path, "setup.lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+    except OSError as error:
+        raise SettingsError(f"{folder_path} cannot be written: {error.strerror}") from None
+    try:
+        deadline = time.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise SettingsError(
+                        "another `acphold setup` is writing; nothing was written: try again"
+                    ) from None
+                time.sleep(LOCK_LOOK_SECONDS)
+        yield
+    finally:
+        os.close(lock)
+
+
 def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
-    """Show what changes in the file, ask, write; None where nothing is to be done."""
+    """Show what changes in the file, ask, write; None where nothing is to be done.
+
+    Nobody waits for a person who is asked: then only the writing is alone, and what has changed
+    since it was shown is refused.
+    """
+    with _alone() if sure else nullcontext():
+        return _changed(path, edited, already, sure=sure)
+
+
+def _changed(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
     before = _read(path)
     try:
         after = edited(before or "")
@@ -286,7 +332,8 @@ def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool
         screen.print(Text(visible(line), style), soft_wrap=True)
     if not sure and not _confirmed(path):
         return Exit.ERROR
-    kept = _write(path, before, after)
+    with nullcontext() if sure else _alone():
+        kept = _write(path, before, after)
     print(visible(f"Written: {shown}{f'; as it was: {folder(kept)}' if kept else ''}"))
     return Exit.OK
 

@@ -18,13 +18,13 @@ def parser() -> Parser:
     """The arguments of `share`."""
     made = Parser(share, "share", "[OPTIONS] [ID]")
     made.add_argument(
-        "session_id", metavar="ID", nargs="?", help="a session's id, or its beginning"
+        "session_id", metavar="ID", nargs="?", help="a session's id, or a prefix of it"
     )
     made.add_argument(
-        "--with", metavar="USER", dest="user", type=a_name, help="as `acphold token` has it"
+        "--with", metavar="USER", dest="user", type=a_name, help="a user of `acphold token`"
     )
-    made.add_argument("--prompt", action="store_true", help="to prompt and answer in it, too")
-    made.add_argument("--stop", action="store_true", help="share it no longer")
+    made.add_argument("--prompt", action="store_true", help="they may also prompt and answer")
+    made.add_argument("--stop", action="store_true", help="stop sharing it")
     made.add_argument("--json", action="store_true", help="JSON, one line for each share")
     add_journal(made)
     return made
@@ -41,11 +41,10 @@ def share(
 ) -> int:
     """Share a session with another user of `acphold serve`.
 
-    A session is there for whoever began it, and for who serves. --with another user it is there
-    for that one as well: to be read, live too, and with --prompt to be gone on with and to have its
-    questions answered. Only whose it is renames, archives, copies or deletes it. With --stop that
-    is over, within a second for who has it open. Without --with is listed what is shared: of one
-    session, or of all.
+    A session belongs to the user who started it; whoever runs the server sees it, too. --with lets
+    another user read it, live as well; with --prompt they can also prompt and answer its questions.
+    Only its owner can rename, archive, copy or delete it. --stop ends the sharing within a second,
+    even for those who have it open. Without --with, lists what is shared, of one session or of all.
     """
     if user is None:
         if prompt or stop:

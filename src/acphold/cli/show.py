@@ -41,13 +41,16 @@ def parser() -> Parser:
         "session_id",
         metavar="ID",
         nargs="?",
-        help="the session's id, or its beginning; with @SEQ, a place",
+        help="the session's id, or a prefix of it; with @SEQ, one entry",
     )
     made.add_argument(
-        "--full", action="store_true", help="all that tools produced; of a place, its whole turn"
+        "--full", action="store_true", help="whole tool output; with @SEQ, the whole turn"
     )
     made.add_argument(
-        "--json", dest="as_json", action="store_true", help="one JSON object for each journal entry"
+        "--json",
+        dest="as_json",
+        action="store_true",
+        help="print JSON, one object per journal entry",
     )
     add_host(made)
     add_server(made)
@@ -65,15 +68,14 @@ def show(
     ca: str | None,
     journal: str | None,
 ) -> int:
-    """Show the transcript of a session, or what stands at a place in it.
+    """Print a session's transcript, or the part around one entry.
 
-    ID may be any prefix of a session's id that fits only one, or `-` for the newest session of the
-    folder; without it you choose from a list. ID@SEQ, as `search` prints it, is
-    the place of one entry: of its turn you see the prompt and what stands around that entry.
+    ID may be any unique prefix of a session's id, or `-` for the newest session of the folder;
+    without it you choose from a list. ID@SEQ, as printed by `search`, names one entry: you see the
+    prompt of its turn, and what stands around that entry.
 
-    With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object
-    as it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or how a turn
-    ended.
+    With --json each line is an object with seq, kind, at (ISO 8601, UTC) and update, an object as
+    it was journalled: an ACP update, a prompt ({"prompt": [content blocks]}), or the end of a turn.
     """
     assert host is None, "done there"
     if (there := server_of(server, ca, journal)) is not None:

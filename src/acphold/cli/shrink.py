@@ -20,27 +20,33 @@ def parser() -> Parser:
 
 
 def shrink(*, journal: str | None) -> int:
-    """Give the disk back what deleted sessions have left.
+    """Reclaim disk space from deleted sessions.
 
-    What is deleted leaves room in the file, of which some is kept for what comes, and the rest is
-    given back by and by. This gives back all of it now, while sessions run. A journal that an
-    earlier release has made is rewritten once for that: then nobody else may have it open, and it
-    takes up to twice its room meanwhile.
+    Deleted sessions leave free space in the file; part of it is kept for new sessions, the rest is
+    returned gradually. This returns all of it now, while sessions run. A journal made by an earlier
+    release is rewritten once: then nobody else may have it open, and it needs up to twice its size
+    meanwhile.
     """
-    path, before, is_given_back = asyncio.run(_give_back(journal))
-    if not is_given_back:
+    path, before, given = asyncio.run(_give_back(journal))
+    if given is None:
         print("Rewriting the journal, once …", file=sys.stderr)
         stores.rewrite(journal)
+        given = before - os.path.getsize(path)
     after = os.path.getsize(path)
-    if after < before:
-        print(f"The journal takes {size(after)} now; {size(before - after)} were given back.")
-    else:
+    if given <= 0:
         print(f"The journal takes {size(after)}; there was nothing to give back.")
+    elif after >= before:  # somebody reads on in it
+        print(
+            f"{size(given)} were given back; the file gets shorter as soon as the sessions that "
+            "run now have let go of them."
+        )
+    else:
+        print(f"The journal takes {size(after)} now; {size(given)} were given back.")
     return Exit.OK
 
 
-async def _give_back(location: str | None) -> tuple[str, int, bool]:
-    """The file, its size before, and whether that could be done without rewriting it."""
+async def _give_back(location: str | None) -> tuple[str, int, int | None]:
+    """The file, its size before, and how much was given back; None where it has to be rewritten."""
     async with opened(location) as journal:
         file = file_of(journal, "shrink", "a database gives room back by itself (VACUUM)")
         before = os.stat(file.path).st_size

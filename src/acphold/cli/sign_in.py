@@ -37,9 +37,7 @@ def parser() -> Parser:
     made = Parser(
         sign_in, "sign-in", "[OPTIONS] {AGENT | -- CMD...}", runs_program=True, takes_agent=True
     )
-    made.add_argument(
-        "--method", metavar="ID", help="sign in by this one of its ways, and ask nothing"
-    )
+    made.add_argument("--method", metavar="ID", help="use this sign-in method without asking")
     return made
 
 
@@ -49,16 +47,16 @@ def sign_out_parser() -> Parser:
 
 
 def sign_in(*, agent: str | None, program: tuple[str, ...], method: str | None) -> int:
-    """Sign in with an agent.
+    """Sign in to an agent.
 
-    It names its ways, and you pick one: the agent opens a browser or asks, or its own program runs
-    in this terminal. `chat` and `ask` offer the same when the agent wants it.
+    Choose one of the ways that the agent offers: it opens a browser or asks, or its own program
+    runs in this terminal. `chat` and `ask` offer the same when the agent requires it.
     """
     return asyncio.run(_sign_in(*_named(agent, program), method))
 
 
 def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
-    """Sign out with an agent, which then forgets who you are."""
+    """Sign out of an agent, which then forgets who you are."""
     return asyncio.run(_sign_out(*_named(agent, program)))
 
 

@@ -34,7 +34,7 @@ them reads there: no quote, no `!` and no line break (csh), no backslash (fish).
 def add_host(parser: Parser) -> None:
     """`--host HOST`: None where it is not given."""
     parser.add_argument(
-        "--host", metavar="HOST", type=a_host, help="do it on this machine, over your ssh"
+        "--host", metavar="HOST", type=a_host, help="run this command on that machine, over ssh"
     )
 
 
@@ -113,14 +113,14 @@ def parser() -> Parser:
 
 
 def connect(*, host: str, agent: str | None, program: tuple[str, ...], ca: str | None) -> int:
-    """Speak ACP on stdio for an editor, in front of an agent far away: on another machine.
+    """Connect your editor to an agent on another machine.
 
-    It is `ssh HOST acphold wrap --background -- CMD`, with your own ssh settings: the agent, its
-    files and the journal are there, and go on when the connection breaks. AGENT is a name of the
-    settings file there.
+    With HOST this is `ssh HOST acphold wrap --background -- CMD`, using your own ssh settings: the
+    agent, its files and the journal are there, and keep running when the connection breaks. AGENT
+    is a name from the settings file on that machine.
 
-    URL is what `acphold serve` prints there: with the code in it the first time, which pairs this
-    machine with it, later without.
+    URL is the address that `acphold serve` prints there. Use the one with the code once, to pair
+    this machine; after that the address alone is enough.
     """
     if is_url(host):
         if agent is not None or program:

@@ -31,9 +31,9 @@ LOOK_SECONDS = 0.02
 def parser() -> Parser:
     """The arguments of `stop`."""
     made = Parser(stop, "stop", "[OPTIONS] [ID]")
-    made.add_argument("session_id", metavar="ID", nargs="?", help="a session that is live")
+    made.add_argument("session_id", metavar="ID", nargs="?", help="a running session")
     made.add_argument(
-        "--all", dest="everything", action="store_true", help="every process in the background"
+        "--all", dest="everything", action="store_true", help="stop every background process"
     )
     add_host(made)
     add_journal(made)
@@ -41,11 +41,11 @@ def parser() -> Parser:
 
 
 def stop(*, session_id: str | None, everything: bool, host: str | None, journal: str | None) -> int:
-    """End what keeps sessions in the background.
+    """Stop background agents.
 
-    With ID, the process that has this session live; its other sessions end with it. Without, the
-    process in the background if there is only one. Running turns are cancelled first. What was
-    said stays in the journal, and can be loaded again.
+    With ID, stops the process that runs this session, and its other sessions with it. Without ID,
+    stops the background process if there is only one. Running turns are cancelled first. The
+    conversations stay in the journal and can be loaded again.
     """
     assert host is None, "done there"
     if session_id is not None and everything:

@@ -40,9 +40,12 @@ FAR_AT_ONCE = 50
 def parser() -> Parser:
     """The arguments of `tail`."""
     made = Parser(tail, "tail", "[OPTIONS] ID")
-    made.add_argument("session_id", metavar="ID", help="the session's id, or its beginning")
+    made.add_argument("session_id", metavar="ID", help="the session's id, or a prefix of it")
     made.add_argument(
-        "--json", dest="as_json", action="store_true", help="one JSON object for each journal entry"
+        "--json",
+        dest="as_json",
+        action="store_true",
+        help="print JSON, one object per journal entry",
     )
     add_host(made)
     add_server(made)
@@ -59,13 +62,13 @@ def tail(
     ca: str | None,
     journal: str | None,
 ) -> int:
-    """Print the last turn of a session, and what comes.
+    """Print the last turn of a session and follow it.
 
-    It reads the journal, so nobody is disturbed: the agent does not wait for it, and questions
-    are not asked here. It ends with the process that has the session, or with Ctrl-C. Of a session
-    that is not live it prints the last turn, and says so.
+    It reads the journal, so it disturbs nobody: the agent does not wait for it, and it shows no
+    questions to answer. It ends with the process that runs the session, or with Ctrl-C. If the
+    session is not running, it prints the last turn and says so.
 
-    With --json each line is an object as `acphold show --json` has it.
+    With --json each line is an object as in `acphold show --json`.
     """
     assert host is None, "done there"
     there = server_of(server, ca, journal)
@@ -136,8 +139,7 @@ async def _read_along(session_id: str, look: Look, seconds: float, *, as_json: b
     was_live = False
     while True:
         lives, fresh = await look(after)
-        for entry in fresh:
-            put(entry)
+        put(fresh)
         after = fresh[-1].seq if fresh else after or 0
         if not lives:
             break
@@ -150,8 +152,8 @@ async def _read_along(session_id: str, look: Look, seconds: float, *, as_json: b
     print(visible(f"Session {session_id} {why}."), file=sys.stderr)
 
 
-def _put_json(entry: Entry | None) -> None:
-    if entry is not None:
+def _put_json(fresh: list[Entry] | None) -> None:
+    for entry in fresh or ():
         sys.stdout.write(f"{entry_json(entry)}\n")
         sys.stdout.flush()
 
@@ -168,13 +170,23 @@ class _Told:
             Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
         )
         self._questions: dict[str, tuple[AskedQuestion, str]] = {}
+        self._answered: set[str] = set()
 
-    def put(self, entry: Entry | None) -> None:
-        """Print what is finished by this entry; None stands for the end of all of them."""
-        if entry is None:
+    def put(self, fresh: list[Entry] | None) -> None:
+        """Print what is finished by these entries; None stands for the end of all of them.
+
+        A question whose answer is among them is not printed as open first.
+        """
+        if fresh is None:
             self._flow.turn_over()
-        else:
+            self._print()
+            return
+        self._answered = {closed_question(it.raw).question for it in fresh if it.kind == ANSWER}
+        for entry in fresh:
             self._hear(entry)
+            self._print()
+
+    def _print(self) -> None:
         for passage in self._flow.take():
             self._layout.put(passage)
         sys.stdout.flush()
@@ -192,7 +204,8 @@ class _Told:
             question = asked_question(entry.raw)
             title = self._flow.tool_title(question.untitled_call or "") or question.title
             self._questions[question.id] = question, title
-            self._decided(Decision(title))
+            if question.id not in self._answered:
+                self._decided(Decision(title))
         elif entry.kind == ANSWER:
             closed = closed_question(entry.raw)
             if closed.question in self._questions:

@@ -24,6 +24,7 @@ from acphold.history.times import now_ms
 from acphold.hub.annotations import iso_time
 from acphold.journal.access import NODE, SCOPES, AccessToken, Deed, Scope, new_token
 from acphold.journal.stores import open_journal
+from acphold.presentation.visible_text import on_one_line
 
 SECONDS = 15.0
 """How long the server is waited for."""
@@ -39,10 +40,13 @@ def parser() -> Parser:
     made = Parser(token, "token", "[OPTIONS] {list | create | pair | audit | revoke ID...}")
     actions = ("list", "create", "pair", "audit", "revoke")
     made.add_argument("action", choices=actions, help="what to do")
-    made.add_argument("ids", metavar="ID", nargs="*", help="a token's id, as `list` shows it")
-    made.add_argument("--name", metavar="NAME", type=a_name, help="what it is for: `phone`")
+    made.add_argument("ids", metavar="ID", nargs="*", help="a token's id, as shown by `list`")
+    made.add_argument("--name", metavar="NAME", type=a_name, help="a label, such as `phone`")
     made.add_argument(
-        "--user", metavar="NAME", type=a_name, help="whose it is; of who serves, if not given"
+        "--user",
+        metavar="NAME",
+        type=a_name,
+        help="the user it belongs to [default: whoever runs the server]",
     )
     made.add_argument(
         "--scope",
@@ -50,21 +54,21 @@ def parser() -> Parser:
         dest="scopes",
         action="append",
         choices=SCOPES,
-        help="watch, prompt, answer or manage; may be given again; all if it is not given",
+        help="watch, prompt, answer or manage; repeatable [default: all]",
     )
     made.add_argument(
         "--node",
         action="store_true",
-        help="for machines that serve the same journal, and no person",
+        help="for other machines with the same journal, not for a person",
     )
-    made.add_argument("--session", metavar="ID", help="for this session alone")
+    made.add_argument("--session", metavar="ID", help="only for this session")
     made.add_argument(
         "--since",
         metavar="TIME",
         type=a_moment,
-        help="with `audit`: a date, or 12h, 30d or 8w for so long ago",
+        help="with `audit`: only since a date, or 12h, 30d, 8w ago",
     )
-    made.add_argument("--days", metavar="N", type=above_zero, help="how long it is good")
+    made.add_argument("--days", metavar="N", type=above_zero, help="days until it expires")
     made.add_argument("--json", action="store_true", help="JSON, one line for each token")
     add_journal(made)
     return made
@@ -84,22 +88,22 @@ def token(
     json: bool,
     journal: str | None,
 ) -> int:
-    """Say who may come to `acphold serve`, and what they may.
+    """Manage access to `acphold serve`.
 
-    `create` prints a token, once; `pair` an address with a code, and its picture, by which one more
-    device gets itself a token from the `acphold serve` that runs here. `list` shows what there is,
-    and `revoke` ends some: who is connected with one of them is sent away within a second. The
-    `audit` shows who has prompted, answered, deleted and so on by `acphold serve`, from where and
-    when, and who was refused; nothing of what was said.
+    `create` prints a token, once. `pair` prints a one-time pairing link and its QR code, valid for
+    ten minutes, for one more device. `list` shows all tokens. `revoke` ends tokens; anybody
+    connected with one is disconnected within a second. `audit` shows who prompted, answered,
+    deleted and so on through `acphold serve`, from where and when, and who was refused; it contains
+    nothing that was said.
 
-    With a token of a --user there are only the sessions that were begun with tokens of that one,
-    and what is shared with them (`acphold share`). With one of nobody's in particular there are all
-    sessions, as there are for you at this machine. The scopes are
+    A token with a --user sees the sessions started by that user, and those shared with them
+    (`acphold share`). A token without a user sees all sessions, as you do on this machine. The
+    scopes are
 
       watch   list, open and read sessions
       prompt  prompt in them, cancel, close
-      answer  answer what the agent asks, set modes and options
-      manage  begin, copy and delete sessions, sign in
+      answer  answer the agent's questions, set modes and options
+      manage  start, copy and delete sessions, sign in
     """
     if action != "create" and (name, session, days) != (None, None, None):
         raise UsageError("--name, --session and --days go with `create`")
@@ -221,9 +225,11 @@ async def _audit(location: str | None, since: float | None, *, json: bool) -> in
             print(json_text.dumps(row))
         else:
             who = f"{each.name} ({each.token})" if each.name or each.token else "somebody"
-            session = each.session_id or "-"
-            way = f"{each.address or 'here'}, {each.transport}"
-            print(visible(f"{when[:19]}Z  {who:<28}  {each.deed:<26}  {session}  {way}"))
+            # Strangers may have named all of it.
+            who, deed = on_one_line(who), on_one_line(each.deed)
+            session = on_one_line(each.session_id or "-")
+            way = on_one_line(f"{each.address or 'here'}, {each.transport}")
+            print(f"{when[:19]}Z  {who:<28}  {deed:<26}  {session}  {way}")
     return Exit.OK
 
 
@@ -235,23 +241,27 @@ async def _list(location: str | None, *, json: bool) -> int:
     now = now_ms()
     for each in tokens:
         state = "good" if each.is_good(now) else "over" if each.revoked_at is None else "revoked"
+        kind = "node" if NODE in each.scopes else "browser" if each.is_browser else "token"
+        scopes = tuple(scope for scope in SCOPES if scope in each.scopes)
         if json:
             row = {
                 "id": each.id,
                 "name": each.name,
                 "user": each.tenant,
-                "scopes": each.scopes,
+                "kind": kind,
+                "scopes": scopes,
                 "sessionId": each.session_id,
                 "state": state,
                 "createdAt": each.created_at,
-                "expiresAt": each.expires_at,
+                "expiresAt": each.ends_at,
                 "usedAt": each.used_at,
             }
             print(json_text.dumps(row))
         else:
             used = "never used" if each.used_at is None else f"used {age(each.used_at, now)}"
             only = "" if each.session_id is None else f"  only {each.session_id}"
-            scopes = ",".join(each.scopes)
+            may = ",".join(scopes if kind == "token" else (kind, *scopes))
             user = "" if each.tenant is None else f"  of {each.tenant}"
-            print(visible(f"{each.id}  {state:<7}  {each.name:<16}  {scopes}  {used}{user}{only}"))
+            name = on_one_line(each.name)
+            print(visible(f"{each.id}  {state:<7}  {name:<16}  {may}  {used}{user}{only}"))
     return Exit.OK

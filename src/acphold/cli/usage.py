@@ -53,24 +53,26 @@ def parser() -> Parser:
         choices=GROUPINGS,
         default="agent",
         metavar="WHAT",
-        help="a line for each agent, day, folder or session [default: agent]",
+        help="group by agent, day, folder or session [default: agent]",
     )
-    made.add_argument("--agent", metavar="NAME", help="only what this agent reported")
+    made.add_argument("--agent", metavar="NAME", help="only this agent")
     add_cwd(made)
     made.add_argument(
         "--since",
         metavar="WHEN",
         type=a_moment,
         default=0.0,
-        help="only what was reported since: 2026-01-31, or 12h, 30d, 8w ago",
+        help="only usage since 2026-01-31, or 12h, 30d, 8w ago",
     )
     made.add_argument(
         "--limit",
         metavar="N",
         type=above_zero,
-        help=f"at most so many lines [default: {TERMINAL_LIMIT} on a terminal, else all]",
+        help=f"at most this many lines [default: {TERMINAL_LIMIT} on a terminal, else all]",
     )
-    made.add_argument("--json", dest="as_json", action="store_true", help="one JSON object a line")
+    made.add_argument(
+        "--json", dest="as_json", action="store_true", help="print JSON, one object per line"
+    )
     add_host(made)
     add_journal(made)
     return made
@@ -89,12 +91,13 @@ def usage(
 ) -> int:
     """Add up the tokens and the cost that agents reported.
 
-    NOT REPORTED counts sessions in which the agent told no tokens. TOKENS is what the agent gives
-    as the sum; some count what was cached as INPUT, some beside it. A day is yours, not one of UTC.
+    NOT REPORTED counts sessions whose agent reported no tokens. TOKENS is the sum as the agent
+    gives it; some agents count cached tokens as INPUT, some beside it. Days are in your time zone,
+    not UTC.
 
     With --json each line is an object with the group, sessions, notReported, totalTokens,
-    inputTokens, outputTokens, thoughtTokens, cachedReadTokens, cachedWriteTokens and cost; null is
-    what nobody reported.
+    inputTokens, outputTokens, thoughtTokens, cachedReadTokens, cachedWriteTokens and cost; null
+    means not reported.
     """
     assert host is None, "done there"
     since_ms = max(0, round(since * 1000))

@@ -75,25 +75,24 @@ def parser() -> Parser:
         "--name",
         metavar="NAME",
         type=a_name,
-        help="keep the agent's sessions under this name, whatever it calls itself",
+        help="store the agent's sessions under this name, whatever it calls itself",
     )
     made.add_argument(
         "--no-import",
         action="store_true",
-        help="do not take in what was said to this agent outside of acphold in the last 30 days",
+        help="do not import this agent's other conversations of the last 30 days",
     )
     made.add_argument(
         "--background",
         action=BooleanOptionalAction,
         default=False,
-        help="keep the agent and its sessions in a process of their own, which goes on when the "
-        "editor leaves",
+        help="keep the agent and its sessions running when the editor closes",
     )
     add_linger(made)
     made.add_argument(
         "--recall",
         action="store_true",
-        help="give the agent tools to search and read earlier sessions, as `acphold mcp` has them",
+        help="give the agent the tools of `acphold mcp`, to search and read earlier sessions",
     )
     made.add_argument(
         "--recall-folder",
@@ -123,22 +122,22 @@ def parted_name(arguments: list[str]) -> tuple[str, list[str]]:
 
 
 def _without_program(*, agent: str | None = None, **_: object) -> int:
-    """Speak ACP on stdio for an editor, in front of an agent.
+    """Run an agent for your editor, with durable sessions.
 
-    CMD starts the agent as your editor would start it; everything behind `--` is passed on
-    as it is:
+    CMD is the command that starts the agent; everything after `--` is passed on unchanged:
 
       acphold wrap -- gemini --acp
 
-    The editor sees that agent, and besides it session/list, session/load, session/resume,
-    session/close and session/delete. What is shown to the editor has been written to the
-    journal before. The log file gets what the agent writes to stderr, too.
+    The editor sees that agent, plus session/list, session/load, session/resume, session/close and
+    session/delete. Everything shown to the editor is in the journal first. With --log-file, the
+    agent's stderr goes there, too.
 
-    With --background the agent goes on when the editor leaves: its next start finds it again, and
-    so does any other client of yours. `acphold list` shows what is live, `acphold stop` ends it.
+    With --background the agent keeps running when the editor closes. The editor finds it again when
+    it comes back, and so do your other clients. `acphold list` shows running sessions, `acphold
+    stop` ends them.
 
-    AGENT is a name that acphold knows, as `claude` or `gemini`, or one of the settings file, which
-    has the command and options for it.
+    AGENT is a name that acphold knows, such as `claude` or `gemini`, or one from the settings file,
+    which then supplies the command and options.
     """
     # A usable command line was taken by `acphold.cli.start` before anything was imported.
     if agent is not None:

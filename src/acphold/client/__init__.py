@@ -1,6 +1,6 @@
-"""The library for talking to agents: connect to one, open its sessions, prompt, read what it says.
+"""The library for talking to agents: connect to one, open its sessions, prompt, read its updates.
 
-`acphold.connect` is the beginning of it.
+Begin with `acphold.connect`.
 """
 
 from acphold.client.connectors import Options, connect, connect_over, connected_to

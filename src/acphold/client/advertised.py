@@ -1,4 +1,4 @@
-"""What an agent has to have advertised before it is asked for something, and the params of that.
+"""Checks of advertised capabilities before a request, and its params.
 
 Source: spec v1, initialization, session setup, session list, session delete, authentication.
 """
@@ -19,23 +19,33 @@ if TYPE_CHECKING:
     from acphold.schema import AgentCapabilities, McpServer
 
 Folder: TypeAlias = str | os.PathLike[str]
-"""A path; a relative one is taken from the folder that this program is in."""
+"""A path; a relative one starts from the folder that this program is in."""
 
 
 def absolute(path: Folder) -> str:
-    """`path` as the protocol wants paths: absolute, from the folder that this program is in."""
+    """Return `path` as the protocol wants paths: absolute, from the folder that this program is
+    in."""
     return os.path.abspath(os.fspath(path))
 
 
+def served(path: Folder) -> str:
+    """Return the same for a folder whose files are served; raises NotADirectoryError if it is
+    none."""
+    folder = absolute(path)
+    if not os.path.isdir(folder):
+        raise NotADirectoryError(f"files: there is no folder {folder!r}; make it first")
+    return folder
+
+
 class Advertised:
-    """The capabilities of the agent called `name`, as a gate before each use of one."""
+    """The capabilities of the agent called `name`, as a check before each use of one."""
 
     def __init__(self, capabilities: AgentCapabilities, name: str) -> None:
         self.capabilities = capabilities
         self.name = name
 
     def to_load(self) -> None:
-        """Raises CapabilityError, as all here."""
+        """Check that it can load sessions; raises CapabilityError, as all methods here."""
         self._require(self.capabilities.load_session, "load sessions", "loadSession")
 
     def to_resume(self) -> None:
@@ -54,7 +64,7 @@ class Advertised:
         self._require(self.capabilities.auth.logout is not None, "log out", "auth.logout")
 
     def servers(self, servers: Sequence[McpServer]) -> tuple[McpServer, ...]:
-        """MCP servers as they are to be sent: commands with absolute paths."""
+        """Return MCP servers as they are sent: commands with absolute paths."""
         takes = self.capabilities.mcp_capabilities
         for server in servers:
             match server:
@@ -65,7 +75,7 @@ class Advertised:
         return tuple(map(_with_absolute_command, servers))
 
     def directories(self, folders: Sequence[Folder]) -> tuple[str, ...]:
-        """Additional directories as they are to be sent: absolute."""
+        """Return additional directories as they are sent: absolute."""
         if folders:
             has_them = self.capabilities.session_capabilities.additional_directories is not None
             capability = "sessionCapabilities.additionalDirectories"
@@ -84,10 +94,11 @@ class Advertised:
 
 
 def _with_absolute_command(server: McpServer) -> McpServer:
-    """A stdio server by the path of its program, as the protocol has it (session setup)."""
+    """Return a stdio server with the absolute path of its program, as the protocol has it (session
+    setup)."""
     if not isinstance(server, McpServerStdio) or os.path.isabs(server.command):
         return server
     found = on_path(server.command)
     if found is None and "/" not in server.command:
-        return server  # the agent says that there is no such program, and where it has looked
+        return server  # the agent will say that there is no such program, and where it looked
     return replace(server, command=absolute(found or server.command))

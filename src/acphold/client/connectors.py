@@ -1,4 +1,4 @@
-"""`acphold.connect`: a connection to an agent for a block, in each way that there is."""
+"""`acphold.connect`: a connection to an agent for a block, in every way that there is."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from acphold.client.advertised import absolute
+from acphold.client.advertised import absolute, served
 from acphold.client.duties import Answers, Duties
 from acphold.client.endpoints import ProgramEndpoint, ProgramStart, TransportEndpoint
 from acphold.client.remote_agent import RemoteAgent
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Options(TypedDict, total=False):
-    """How a client behaves; the same for all ways to connect. See `connect`."""
+    """The options of a client; the same for all ways to connect. See `connect`."""
 
     permission: Policy | None
     on_permission: AskPermission | None
@@ -71,45 +71,44 @@ async def connect(
             turn = await session.prompt("hello")
             print(turn.text)
 
-    Of the program: `cwd` is the folder that it starts in, and that sessions are in if they are
-    not given one; by default ours. `env` is added to our environment. What it writes to stderr is
-    kept for error messages; all of it goes to `log_file` as well, and with `show_stderr` to our
-    stderr.
+    For a program: it starts in the folder `cwd`, which is also the default for sessions; by default
+    ours. `env` is added to our environment. Its stderr is kept for error messages; all of it goes
+    to `log_file` as well, and with `show_stderr` to our stderr.
 
-    With `durable` its conversations are kept in a journal, as by `acphold wrap`, and can be
-    listed, loaded and deleted whatever the agent has of that; `journal` names another one than the
-    default, `name` what they are kept under there.
+    With `durable` its conversations are kept in a journal, as by `acphold wrap`, and can be listed,
+    loaded and deleted whatever the agent supports of that; `journal` names another one than the
+    default, `name` the name under which they are kept there.
 
-    With the address of a server in place of a command, as `https://host:port/acp/NAME`: what
-    `acphold serve` serves there. This user has to have paired with it, or `token` is given. It is a
-    WebSocket, or Streamable HTTP where none is let through; `?transport=http` says so. A proxy is
-    used where the environment names one; `ca` is a file of certificates to trust, too. Raises
-    ConnectionLostError, RemoteRefusalError. Experimental: the remote transport is
-    a draft.
+    With the address of a server in place of a command, as `https://host:port/acp/NAME`: an agent
+    that `acphold serve` serves there. This user has to have paired with it, or `token` is given.
+    The connection is a WebSocket, or Streamable HTTP if no WebSocket gets through;
+    `?transport=http` requires that. A proxy is used if the environment names one; `ca` is a file of
+    additional certificates to trust. Raises ConnectionLostError, RemoteRefusalError.
+    Experimental: the remote transport is a draft.
 
     With `session` in place of a command: the process in which that session of the journal is live;
     `load_session` or `resume_session` attaches to it. The process is left as it is. Raises
-    UnknownSessionError, ConnectionLostError when it is live nowhere.
+    UnknownSessionError, ConnectionLostError if it is live nowhere.
 
-    What the agent asks: `permission` is "allow", "reject" or "ask", or one of these by kind of
-    tool (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`. Without a policy
+    For requests of the agent: `permission` is "allow", "reject" or "ask", or one of these by kind
+    of tool (`{"read": "allow", "*": "ask"}`); "ask" calls `on_permission`. Without a policy
     everything is asked, or rejected if there is no `on_permission`; in a session that other clients
-    have open too, what their turns ask is then left to them while they are there. `on_form` and
-    `on_page` show forms and pages; without them no such are offered. A callback may be a plain
-    function: the event loop stands still while that runs. `files` and `terminals` serve
-    files and commands inside the folders of a session, and in further folders with `files=[…]`.
-    `handlers` answer other methods, or these in another way. `on_update` hears every update as it
-    comes, with the id of its session and as JSON; `on_notification` hears what is no update.
-    `capabilities` says instead what is offered.
+    have open too, requests of their turns are then left to them while they are attached. `on_form`
+    and `on_page` show forms and pages; without them none are offered. A callback may be a plain
+    function: the event loop stops while it runs. `files` and `terminals` serve files and commands
+    inside the folders of a session, and in further folders with `files=[…]`. `handlers` answer
+    other methods, or these in another way. `on_update` is called with every update as it comes,
+    with the id of its session and as JSON; `on_notification` with any other notification.
+    `capabilities` replaces the offered ones.
 
-    With `reconnect` an agent that is lost is started again by the next request, and its sessions
-    are loaded. A connection to a URL is made again by itself, without end; meanwhile a turn waits,
-    unless its `timeout`, or `silence`, bounds that.
+    With `reconnect` a lost agent is started again by the next request, and its sessions are loaded.
+    A connection to a URL reconnects by itself, without end; meanwhile a turn waits, unless its
+    `timeout`, or `silence`, limits that.
 
-    Times are in seconds: `start_timeout` for `initialize`; `silence` without any word from an agent
-    that does not wait for us either, after which a request is given up and a turn is cancelled, by
-    default 120 for requests and without end for turns, as models think in silence; `cancel_grace`
-    to end a turn that was cancelled.
+    Times are in seconds: `start_timeout` for `initialize`; `silence` without any message from an
+    agent that does not wait for us either, after which a request is given up and a turn is
+    cancelled, by default 120 for requests and without end for turns, as models think in silence;
+    `cancel_grace` to end a turn that was cancelled.
 
     Raises AgentStartError.
     """
@@ -194,7 +193,7 @@ def _answers(options: Options) -> Answers:
         on_permission=options.get("on_permission"),
         on_form=options.get("on_form"),
         on_page=options.get("on_page"),
-        files=files if isinstance(files, bool) else [absolute(path) for path in files],
+        files=files if isinstance(files, bool) else [served(path) for path in files],
         terminals=options.get("terminals", False),
         handlers=options.get("handlers", {}),
     )

@@ -1,15 +1,15 @@
-"""What a client owes an agent: answers to what it asks, as long as the connection lasts.
+"""A client's answers to the requests of an agent, as long as the connection lasts.
 
-| asked | answered by |
+| request | answered by |
 |---|---|
 | anything in `handlers` | that handler |
 | `session/request_permission` | the policy, or `on_permission` |
-| `elicitation/create` | `on_form`, `on_page`, where they were given |
-| `fs/*`, `terminal/*` | the workspace of the session, where files and terminals were offered |
+| `elicitation/create` | `on_form`, `on_page`, if they were given |
+| `fs/*`, `terminal/*` | the workspace of the session, if files and terminals were offered |
 | anything else | -32601 |
 
-What waits for a person when their turn is cancelled is answered `cancelled` at once (spec v1,
-prompt turn, "Cancellation").
+When a turn is cancelled, its requests to a person are answered `cancelled` at once (spec v1, prompt
+turn, "Cancellation").
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from acphold.client.policy import (
     rule_for,
 )
 from acphold.errors import MethodNotFoundError, UnknownSessionError
-from acphold.history.timeline import ToolCall, replace_fields
+from acphold.history.timeline import ToolCall, ToolDraft
 from acphold.schema import (
     CREATE_ELICITATION,
     REQUEST_PERMISSION,
@@ -65,11 +65,11 @@ if TYPE_CHECKING:
     from acphold.workspace.workspace import Workspace
 
 Handler: TypeAlias = Callable[[dict[str, Any]], "object | Awaitable[object]"]
-"""Answers one method of an agent: JSON in, JSON out. What it raises is answered as an error."""
+"""Answers one method of an agent: JSON in, JSON out. Its exceptions become error answers."""
 
 
 class Asking(Protocol):
-    """The session that a question is about."""
+    """The session that a request is about."""
 
     @property
     def id(self) -> str: ...
@@ -80,18 +80,18 @@ class Asking(Protocol):
 
     @property
     def is_cancelling(self) -> bool:
-        """Whether its turn was cancelled and is not over yet."""
+        """True while a cancelled turn of it is not over."""
 
     @property
     def is_at_others(self) -> bool:
-        """Whether what is asked now may be for other clients: no turn of ours runs."""
+        """True if requests now may be for other clients: no turn of ours runs."""
 
     def tool(self, tool_call_id: str) -> ToolCall | None:
-        """A tool call as it stands."""
+        """Return a tool call as it stands."""
 
 
 class Answers(Struct, frozen=True, kw_only=True):
-    """Who answers what an agent asks; see `acphold.connect`. Callbacks may be coroutines."""
+    """The answers to an agent's requests; see `acphold.connect`. Callbacks may be coroutines."""
 
     permission: Policy | None = None
     on_permission: AskPermission | None = None
@@ -103,7 +103,7 @@ class Answers(Struct, frozen=True, kw_only=True):
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What is offered to the agent."""
+        """The capabilities that are offered to the agent."""
         form, page = self.on_form is not None, self.on_page is not None
         files = bool(self.files)
         return ClientCapabilities(
@@ -126,13 +126,14 @@ class Answers(Struct, frozen=True, kw_only=True):
 
 
 LOOK_SECONDS = 1.0
-"""How often it is asked whether there is still another client to answer for its own turn."""
+"""Seconds between checks if another client still has the session open, to answer for its own
+turn."""
 
 
 async def left_to_others(session_id: str) -> None:
-    """Return when no other client has the session open; who answers there withdraws the question.
+    """Return when no other client has the session open; if one answers, the question is withdrawn.
 
-    For what the turn of another client asks: it is not ours to decide while that one is there.
+    Used for requests of another client's turn: the decision is that client's while it is attached.
     """
     from acphold.server.neighbours import has_other_clients  # brings the server
 
@@ -141,7 +142,7 @@ async def left_to_others(session_id: str) -> None:
 
 
 class Duties:
-    """Answers requests as `answers` says; to be closed, which ends terminals."""
+    """Answers requests as `answers` says; closing it ends terminals."""
 
     def __init__(self, answers: Answers) -> None:
         self._answers = answers
@@ -150,10 +151,10 @@ class Duties:
         )
         self._is_mute = answers.permission is None and answers.on_permission is None
         self._workspaces: dict[str, Workspace] = {}
-        self._open: dict[asyncio.Future[Any], str] = {}  # what a person is asked, by session
+        self._open: dict[asyncio.Future[Any], str] = {}  # open questions to a person, by session
 
     async def answer(self, method: str, params: bytes, session: Asking | None) -> bytes:
-        """The result as JSON; raises AcpholdError with the code for it."""
+        """Return the result as JSON; raises AcpholdError with the code for it."""
         if (handler := self._answers.handlers.get(method)) is not None:
             said = handler(msgspec.json.decode(params or b"{}"))
             return encode(await said if isawaitable(said) else said)
@@ -170,13 +171,13 @@ class Duties:
         return await self._workspace(session).answer(method, params)
 
     def cancel(self, session_id: str) -> None:
-        """The turn is cancelled: nobody is asked any more what it has asked."""
+        """End the open questions of a session: its turn is cancelled."""
         for asked, asker in list(self._open.items()):
             if asker == session_id:
                 asked.cancel()
 
     async def forget(self, session_id: str) -> None:
-        """The session is closed: end its terminals."""
+        """End the session's terminals: it is closed."""
         self.cancel(session_id)
         if (workspace := self._workspaces.pop(session_id, None)) is not None:
             await workspace.aclose()
@@ -193,11 +194,11 @@ class Duties:
         if session is not None and session.is_cancelling:
             return CancelledPermissionOutcome()
         known = None if session is None else session.tool(asked.tool_call.tool_call_id)
-        fields = {} if known is None else dict(known.fields)
-        replace_fields(fields, "tool_call_update", members(members(params)["toolCall"]))
-        tool = ToolCall(asked.tool_call.tool_call_id, fields)
+        draft = ToolDraft.of(known or ToolCall(asked.tool_call.tool_call_id, {}))
+        draft.patch("tool_call_update", members(members(params)["toolCall"]))
+        tool = draft.tool_call()
         rule = rule_for(self._policy, tool.kind)
-        # It is left to other clients while they are there.
+        # Other clients decide while they are attached.
         is_theirs = self._is_mute and session is not None and session.is_at_others
         if is_theirs and await self._ask(left_to_others, asked.session_id, asked.session_id, True):
             return CancelledPermissionOutcome()
@@ -226,7 +227,7 @@ class Duties:
     async def _ask(
         self, callback: Callable[[Any], Any], question: object, session_id: str, cancelled: Any
     ) -> Any:
-        """What the callback answers; `cancelled` if the turn is cancelled before it does."""
+        """Return the callback's answer; `cancelled` if the turn is cancelled before."""
         said = callback(question)
         if not isawaitable(said):
             return said
@@ -236,7 +237,7 @@ class Duties:
             await asyncio.wait([asking])
         finally:
             del self._open[asking]
-            asking.cancel()  # for who withdraws the question; nothing once there is an answer
+            asking.cancel()  # if the question is withdrawn; no effect once there is an answer
         return cancelled if asking.cancelled() else asking.result()
 
     # -- what a session's folders are served for ------------------------------------------

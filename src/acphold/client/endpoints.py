@@ -1,4 +1,4 @@
-"""What a client connects to: a program that is started, or a transport that is there already.
+"""The far ends of a client's connection: a program to start, or an open transport.
 
 `client.uplink` opens an endpoint, and opens it again after a loss.
 """
@@ -20,7 +20,7 @@ from acphold.transports.child import ChildProcess
 
 
 class ProgramStart(Struct, frozen=True, kw_only=True):
-    """A program, and how it is started; `env` goes over our environment."""
+    """A program, and how it is started; `env` is added to our environment."""
 
     command: tuple[str, ...]
     cwd: str | None = None
@@ -35,14 +35,14 @@ class ProgramStart(Struct, frozen=True, kw_only=True):
 
     @property
     def relay_fd(self) -> int | None:
-        """Where its stderr goes besides."""
+        """The descriptor that its stderr is copied to."""
         return 2 if self.show_stderr else None
 
 
 class ProgramEndpoint:
     """A program that we start and end.
 
-    Error messages name `called` in place of it; `is_acphold` where it is `acphold wrap`, whose
+    Error messages name `called` instead, if given; `is_acphold` is set for `acphold wrap`, whose
     errors name the agent themselves.
     """
 
@@ -63,7 +63,7 @@ class ProgramEndpoint:
         return 0 if self._process is None else self._process.pid
 
     def stderr_tail(self, lines: int = 10) -> str:
-        """The last lines that it wrote to stderr."""
+        """Return the last lines that it wrote to stderr."""
         return "" if self._process is None else self._process.stderr_tail(lines)
 
     async def open(self) -> Transport:

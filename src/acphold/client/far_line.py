@@ -1,29 +1,20 @@
-"""The connection of one client to a server far away, made anew whenever it is lost.
+"""The connection of one client to a remote server, replaced whenever it is lost.
 
-To the client it is an agent that is always there. What was lost with a connection is asked for
-again over the next one, in this order:
+To the client it is an agent that is always there. `lines.lasting_line` says what is owed over the
+next connection; it is done here, in this order:
 
-1. `initialize`, as the client said it;
-2. each session that the client has open, by `session/resume` behind the last position it was told,
-   so that nothing is missing and nothing comes twice;
-3. what the client has asked and was not answered, in the order in which it asked:
+1. `initialize`, as the client sent it;
+2. each session that the client has open, by `session/resume` behind its last position, so that
+   nothing is missing and nothing comes twice;
+3. the client's unanswered requests, in the order in which it sent them;
+4. the client's notifications since.
 
-| what | over the next connection |
-|---|---|
-| `session/prompt` | sent again with its id, by which an `acphold serve` knows whether it had come |
-| `session/load`, once some of it has come | `session/resume` behind that |
-| what may be done twice: list, load, resume, close, delete, set | asked again |
-| what may not: `session/new`, fork, sign-in, extensions | refused: whether it was done is unknown |
-| a prompt, at a server of others, which would run it twice | refused, too |
+The server repeats its own unanswered requests; the client is told that the earlier ones are over.
+Cancelled prompts stay cancelled: those without an answer are cancelled over the next connection,
+too, and no other turn is.
 
-4. the notifications of the client since.
-
-What the server has asked the client and was not answered, it asks again by itself; the client is
-told that the earlier one is over. If the client had answered, and only the answer was lost, it is
-not asked again: a question has an id. What it has cancelled stays cancelled: its prompts that are
-not answered yet are cancelled over the next connection, too, and no other turn is.
-
-A server of others knows no positions: its sessions are resumed, and the client is told of the gap.
+A server that is no acphold knows no positions: its sessions are resumed, and the client is told of
+the gap.
 """
 
 from __future__ import annotations
@@ -32,7 +23,6 @@ import asyncio
 import logging
 import random
 import time
-import uuid
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Final
@@ -48,46 +38,45 @@ from acphold.history import Segment
 from acphold.history.entries import UPDATE
 from acphold.hub.annotations import notice
 from acphold.hub.frames import Frames
+from acphold.lines.lasting_line import LastingLine, Pending, Resumed
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.pending_call import Answer
-from acphold.rpc.request import Request
+from acphold.rpc.request import Request, hand_on
 from acphold.schema import (
     CANCEL,
-    CLOSE_SESSION,
-    DELETE_SESSION,
     INITIALIZE,
-    LIST_SESSIONS,
-    LOAD_SESSION,
-    NEW_SESSION,
     PROMPT,
     RESUME_SESSION,
-    SET_SESSION_CONFIG_OPTION,
-    SET_SESSION_MODE,
     InitializeRequest,
     decode,
     encode,
 )
-from acphold.schema.methods import CANCEL_REQUEST
+from acphold.schema.methods import CANCEL_REQUEST, OPENING
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import splice
 from acphold.server.owner_line import session_of_update
-from acphold.server.positions import Sent, behind, is_bare, question_in, told_position, with_sent
+from acphold.server.positions import (
+    Sent,
+    behind,
+    is_bare,
+    question_in,
+    told_lineage,
+    told_position,
+    with_sent,
+)
 
 log = logging.getLogger(__name__)
 
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 15.0
-"""Seconds from one try to the next: twice as long each time, and never just as long as all others
-wait."""
+"""Seconds between tries: twice as long each time, with some chance, so that clients do not all
+return at once."""
 
 QUIET_SECONDS: Final = 3.0
-"""How long it may be away before the person is told."""
-
-ANSWERS: Final = 100
-"""Answers of the client that are kept, should their questions be asked again."""
+"""Seconds without a connection before the person is told."""
 
 ANSWER_SECONDS: Final = 20.0
-"""What the server has to answer when a session is opened anew."""
+"""Seconds the server has to answer when a session is opened again."""
 
 AWAY = "The connection to {} is lost"
 AWAY_HOW = "It is tried again by itself. What runs over there goes on."
@@ -95,66 +84,17 @@ BACK = "The connection to {} is back"
 BACK_HOW = "Nothing is missing."
 GAP_HOW = "Something that was said meanwhile is not shown here: load the session to see all of it."
 
-REPEATABLE: Final = frozenset(
-    it.name
-    for it in (
-        LIST_SESSIONS,
-        LOAD_SESSION,
-        RESUME_SESSION,
-        CLOSE_SESSION,
-        DELETE_SESSION,
-        SET_SESSION_MODE,
-        SET_SESSION_CONFIG_OPTION,
-        PROMPT,
-    )
-)
-"""What may be asked again when its answer was lost."""
-
-OPENING: Final = frozenset({NEW_SESSION.name, LOAD_SESSION.name, RESUME_SESSION.name})
-
-REPLAYING: Final = frozenset({LOAD_SESSION.name, RESUME_SESSION.name})
-
-LEAVING: Final = frozenset({CLOSE_SESSION.name, DELETE_SESSION.name})
-
 Dial = Callable[[], Awaitable[Transport]]
 """Makes a connection; raises ConnectionLostError, RemoteRefusalError."""
 
 OnAway = Callable[[float | None], object]
-"""Hears since when the connection is away (seconds since the epoch), and None when it is back."""
-
-
-class Opened:
-    """A session that the client has open; `told` is the last position that it was told.
-
-    None when it was told none, and has asked for what comes alone.
-    """
-
-    __slots__ = ("params", "told")
-
-    def __init__(self, params: bytes, told: int | None) -> None:
-        self.params = params
-        self.told = told
-
-
-class Asked:
-    """A request of the client that is not answered; `id` is that of the connection it is on."""
-
-    __slots__ = ("after", "id", "is_cancelled", "is_sent", "request", "sent_id", "session_id")
-
-    def __init__(self, request: Request, session_id: str | None) -> None:
-        self.request = request
-        self.session_id = session_id
-        self.sent_id = uuid.uuid4().hex
-        self.after = 0
-        self.id: int | None = None
-        self.is_sent = False
-        self.is_cancelled = False
+"""Called with the time of a loss (seconds since the epoch), and with None when reconnected."""
 
 
 class FarLine:
-    """See the module. `client` leads to the client, `dial` to the server, `name` is what that is
-    called, `first` a connection to it that was made already. `on_away` hears at once that it is
-    lost, of which the client is told when it takes longer."""
+    """See the module. `client` leads to the client, `dial` to the server `name`; `first` is a
+    connection to it that was made already. `on_away` is called at once when it is lost; the client
+    is told if it takes longer."""
 
     def __init__(
         self,
@@ -174,18 +114,16 @@ class FarLine:
         self._server: Peer | None = None
         self._introduction: bytes | None = None
         self._offer = Offer()
-        self._is_ours = False
-        self._opened: dict[str, Opened] = {}
-        self._asked: list[Asked] = []
+        self._line = LastingLine[Request]()
         self._kept: list[tuple[str, bytes]] = []
-        self._answers: dict[str, bytes] = {}
         self._is_away_told = False
         self._away: asyncio.TimerHandle | None = None
         self._pause = FIRST_PAUSE
         self._tried = 0.0
 
     async def run(self) -> None:
-        """Until the client leaves; raises RemoteRefusalError when the server lets us in no more."""
+        """Run until the client leaves; raises RemoteRefusalError if the server lets us in no
+        more."""
         async with connected(self._client) as pump:
             serving = asyncio.create_task(self._serve(), name="far line")
             try:
@@ -201,18 +139,18 @@ class FarLine:
                     self._away.cancel()
 
     async def _refuse_all(self, serving: asyncio.Task[None]) -> None:
-        """We are let in no more: tell the client in answer to whatever it asks, and raise it."""
+        """Refuse all of the client's requests with the server's refusal, and raise it."""
         try:
             serving.result()
         except AcpholdError as exc:
-            for asked in self._asked:
+            for asked in self._line.pending:
                 asked.request.refuse(exc)
             with suppress(ConnectionLostError):
                 await self._client.drain()
             raise
 
     async def _serve(self) -> None:
-        """Be connected, and again whenever that is lost."""
+        """Stay connected: reconnect after each loss."""
         while True:
             transport = await self._connected()
             server = Peer(
@@ -232,14 +170,14 @@ class FarLine:
             self._is_lost()
 
     async def _connected(self) -> Transport:
-        """The next connection, however long that takes; raises RemoteRefusalError."""
+        """Return the next connection, however long that takes; raises RemoteRefusalError."""
         first, self._first = self._first, None
         if first is not None:
             return first
         now = asyncio.get_running_loop().time
         while True:
-            # From one beginning to the next: at once where it held, and without haste where we are
-            # let in and cut off again and again.
+            # Measured from one start to the next: retry at once if the connection held, and slowly
+            # if we are let in and cut off again and again.
             next_try = self._tried + self._pause * random.uniform(0.5, 1.0)
             await asyncio.sleep(max(0.0, next_try - now()))
             self._tried = now()
@@ -250,14 +188,14 @@ class FarLine:
                 self._pause = min(self._pause * 2, LONGEST_PAUSE)
 
     def _is_lost(self) -> None:
-        """The connection is away from now on, unless it has been since before."""
+        """Note that the connection is lost, unless it was already."""
         if self._away is None:
             loop = asyncio.get_running_loop()
             self._away = loop.call_later(QUIET_SECONDS, self._tell_all, AWAY, AWAY_HOW)
             self._on_away(time.time())
 
     def _is_back(self) -> None:
-        """It is there, with all that the client has open."""
+        """Note that it is back, with all open sessions."""
         self._pause = FIRST_PAUSE
         if self._away is not None:
             self._away.cancel()
@@ -267,117 +205,105 @@ class FarLine:
             self._tell_all(BACK, BACK_HOW)
 
     async def _took_up(self, server: Peer) -> bool:
-        """Introduce the client again, and open what it has open; False when it is lost meanwhile.
+        """Introduce the client again, and resume its sessions; False if the connection is lost
+        meanwhile.
 
-        The first time there is nothing to take up.
+        Does nothing the first time.
         """
-        if self._introduction is None or self._introduces_itself:
+        if self._introduction is None or self._line.introduces_itself:
             return True
         try:
             await server.call_raw(
                 INITIALIZE.name, asking_for_positions(self._introduction), seconds=ANSWER_SECONDS
             )
-            for session_id, opened in tuple(self._opened.items()):
-                await self._open_again(server, session_id, opened)
+            for resumed in self._line.returned().resume:
+                await self._open_again(server, resumed)
         except ConnectionLostError as exc:
             log.info("%s", exc)
             return False
         return True
 
-    @property
-    def _introduces_itself(self) -> bool:
-        return any(asked.request.method == INITIALIZE.name for asked in self._asked)
-
-    async def _open_again(self, server: Peer, session_id: str, opened: Opened) -> None:
-        params = splice(opened.params, {"sessionId": encode(session_id)})
-        known = [it.sent_id for it in self._asked if it.session_id == session_id and it.is_sent]
+    async def _open_again(self, server: Peer, resumed: Resumed) -> None:
+        session_id, opened, known = resumed
+        params = splice(opened.setup, {"sessionId": encode(session_id)})
         try:
-            if opened.told is not None and self._is_ours:
+            if opened.position is not None and self._line.knows_positions:
                 try:
-                    there = behind(params, opened.told, known)
+                    there = behind(params, opened.position, known, opened.lineage)
                     await server.call_raw(RESUME_SESSION.name, there, seconds=ANSWER_SECONDS)
                     return
                 except RemoteError as exc:
                     if exc.code != INVALID_PARAMS:
                         raise
-            # What was said was put together meanwhile, or nothing had been told of it.
-            await server.call_raw(RESUME_SESSION.name, params, seconds=ANSWER_SECONDS)
+            # The updates were joined meanwhile, or belong to a lost history, or the client had
+            # none.
+            opened.position = None
+            answer = await server.call_raw(RESUME_SESSION.name, params, seconds=ANSWER_SECONDS)
+            opened.lineage = told_lineage(answer)
             self._tell(session_id, BACK, GAP_HOW)
-        except RemoteError as exc:
-            del self._opened[session_id]
+        except AcpholdError as exc:
+            if isinstance(exc, ConnectionLostError):
+                raise
+            self._line.sessions.pop(session_id, None)
             self._tell(session_id, BACK, f"This session is not open any more: {exc}")
 
     # -- what the client asks and tells ------------------------------------------------------
 
     def on_request(self, request: Request) -> None:
-        asked = Asked(request, session_id_in(request.params))
+        session_id = session_id_in(request.params)
+        asked = self._line.ask(request, request.method, request.params, session_id)
         request.on_cancel = lambda: self._withdraw(asked)
         if request.method == INITIALIZE.name:
             self._introduction = request.params
-            with suppress(AcpholdError):  # the server says what is wrong with it
+            with suppress(AcpholdError):  # the server will report the problem
                 said = decode(InitializeRequest, request.params).value
                 self._offer = offer_of(said, request.params)
-        self._asked.append(asked)
         self._send(asked)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
         for notification in batch:
             method, params = notification.method, notification.params
-            prompts = self._cancelled(params) if method == CANCEL.name else []
+            is_cancel = method == CANCEL.name
+            prompts = self._line.cancel(session_id_in(params)) if is_cancel else []
             if self._server is not None:
                 await self._server.notify_raw(method, params)
             elif not prompts:  # those are cancelled by their ids
                 self._kept.append((method, params))
 
-    def _cancelled(self, params: bytes) -> list[Asked]:
-        """Note that the client has cancelled what it has asked in a session; what that is."""
-        session_id = session_id_in(params)
-        prompts = [it for it in self._asked if it.request.method == PROMPT.name]
-        prompts = [it for it in prompts if it.session_id == session_id]
-        for asked in prompts:
-            asked.is_cancelled = True
-        return prompts
-
     def _ask_all(self) -> None:
-        """Over a new connection: what was asked before it, and told."""
-        for asked in tuple(self._asked):
-            method = asked.request.method
-            may_repeat = method in (*REPEATABLE, INITIALIZE.name)
-            if asked.is_sent and not (self._is_ours if method == PROMPT.name else may_repeat):
-                self._asked.remove(asked)
-                asked.request.refuse(
-                    ConnectionLostError(
-                        f"the connection to {self._name} was lost before the answer to "
-                        f"{method}; whether it was done is not known"
-                    )
+        """Send what is owed over a new connection: earlier requests and notifications."""
+        _, refused, repeated = self._line.returned()
+        for asked in refused:
+            self._line.answered(asked, None)
+            asked.request.refuse(
+                ConnectionLostError(
+                    f"the connection to {self._name} was lost before the answer to "
+                    f"{asked.method}; whether it was done is not known"
                 )
-            else:
-                self._send(asked)
-                if asked.is_cancelled and self._server is not None:
-                    params = encode({"sessionId": asked.session_id})
-                    self._server.tell(CANCEL.name, with_sent(params, Sent(asked.sent_id)))
+            )
+        for asked in repeated:
+            self._send(asked)
+            if asked.is_cancelled and self._server is not None:
+                params = encode({"sessionId": asked.session_id})
+                self._server.tell(CANCEL.name, with_sent(params, Sent(asked.sent_id)))
         kept, self._kept = self._kept, []
         for method, params in kept:
             if self._server is not None:
                 self._server.tell(method, params)
 
-    def _send(self, asked: Asked) -> None:
+    def _send(self, asked: Pending[Request]) -> None:
         if (server := self._server) is None:
             return  # it is sent when there is a connection
-        method, params = asked.request.method, asked.request.params
-        opened = self._opened.get(asked.session_id or "")
+        method, params = asked.method, asked.params
+        place = self._line.send(asked)
         if method == INITIALIZE.name:
             params = asking_for_positions(params)
         elif method == PROMPT.name:
-            if not asked.is_sent and opened is not None:
-                asked.after = opened.told or 0
-            params = with_sent(params, Sent(asked.sent_id, asked.after if asked.is_sent else None))
-        elif method in REPLAYING and asked.session_id is not None:
-            if asked.is_sent and opened is not None and opened.told:
-                method, params = RESUME_SESSION.name, behind(params, opened.told)
-            else:  # what is replayed has positions, and comes before the answer
-                self._opened[asked.session_id] = Opened(params, None)
-        asked.is_sent = True
+            after = None if place is None else place.position
+            params = with_sent(params, Sent(asked.sent_id, after))
+        elif place is not None:
+            method = RESUME_SESSION.name
+            params = behind(params, place.position, lineage=place.lineage)
 
         def take(answer: Answer) -> None:
             self._answered(asked, answer)
@@ -385,61 +311,53 @@ class FarLine:
         with suppress(ConnectionLostError):
             asked.id = server.begin(method, params, take)
 
-    def _answered(self, asked: Asked, answer: Answer) -> None:
-        if isinstance(answer, ConnectionLostError) or asked not in self._asked:
-            return  # it is asked again
-        self._asked.remove(asked)
-        request, session_id = asked.request, asked.session_id
-        if isinstance(answer, bytes):
-            if request.method == INITIALIZE.name:
-                self._is_ours = keeps_positions(answer)
-            if request.method == NEW_SESSION.name:
-                session_id = session_id_in(answer)
-            if session_id is not None and request.method in OPENING:
-                begins = None if request.method == RESUME_SESSION.name else 0
-                told = self._opened[session_id].told if session_id in self._opened else None
-                self._opened[session_id] = Opened(request.params, begins if told is None else told)
-            if session_id is not None and request.method in LEAVING:
-                self._opened.pop(session_id, None)
-        request.reply(answer)
+    def _answered(self, asked: Pending[Request], answer: Answer) -> None:
+        if isinstance(answer, ConnectionLostError):
+            return  # it will be sent again
+        result = answer if isinstance(answer, bytes) else None
+        opens = result is not None and asked.method in OPENING
+        lineage = told_lineage(result or b"") if opens else None
+        if not self._line.answered(asked, result, lineage):
+            return
+        if result is not None and asked.method == INITIALIZE.name:
+            self._line.knows_positions = keeps_positions(result)
+        asked.request.reply(answer)
 
-    def _withdraw(self, asked: Asked) -> None:
-        """Nobody waits for the answer; the server is asked to end what it does, and answers."""
+    def _withdraw(self, asked: Pending[Request]) -> None:
+        """Cancel a request of the client: the server is told to end it, and answers."""
         if asked.id is not None and self._server is not None:
             self._server.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % asked.id)
-        elif asked in self._asked:
-            self._asked.remove(asked)  # the request has been answered for
+        else:
+            self._line.forget(asked)  # the request has been answered for
 
     # -- what the server asks and tells ------------------------------------------------------
 
-    async def ask_client(self, request: Request) -> bytes:
-        """The client's answer; it is not waited for when the connection is lost."""
+    async def ask_client(self, request: Request) -> bytes | None:
+        """Return the client's answer; None if the client has gone."""
         question = question_in(request.params)
-        if (given := self._answers.get(question)) is not None:
+        if (given := self._line.given(question)) is not None:
             return given
-        answer = await self._client.call_raw(request.method, request.params)
-        if question:
-            while len(self._answers) >= ANSWERS:
-                del self._answers[next(iter(self._answers))]
-            self._answers[question] = answer
+        answer = await hand_on(request, self._client.call_raw)
+        if answer is not None:
+            self._line.give(question, answer)
         return answer
 
     async def tell_client(self, batch: list[NotificationReceived]) -> None:
-        """Pass on what the server tells, and note how far the client was told."""
+        """Pass on the server's notifications, and note the client's positions."""
         for notification in batch:
             position = told_position(notification.params)
             if position is None or not is_bare(notification.params) or self._offer.positions:
                 self._client.tell(notification.method, notification.params)
             if position is not None:
-                session_id = session_of_update(notification.params)
-                if session_id in self._opened:
-                    self._opened[session_id].told = position
+                opened = self._line.sessions.get(session_of_update(notification.params))
+                if opened is not None:
+                    opened.told(position)
         with suppress(ConnectionLostError):
             await self._client.drain()
 
     def _tell_all(self, title: str, description: str) -> None:
         self._is_away_told = title is AWAY
-        for session_id in self._opened:
+        for session_id in self._line.sessions:
             self._tell(session_id, title, description)
 
     def _tell(self, session_id: str, title: str, description: str) -> None:
@@ -449,12 +367,12 @@ class FarLine:
 
 
 class _FromServer:
-    """What a connection to the server hears."""
+    """Receives the messages of a connection to the server."""
 
     def __init__(self, line: FarLine) -> None:
         self._line = line
 
-    async def on_request(self, request: Request) -> bytes:
+    async def on_request(self, request: Request) -> bytes | None:
         return await self._line.ask_client(request)
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:

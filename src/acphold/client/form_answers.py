@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class FormQuestion(Struct, frozen=True):
     """An agent asks for values; `session_id` is None while there is no session yet.
 
-    Whoever shows it says which agent asks, and lets the person change what they entered.
+    Show which agent asks, and let the person change what they entered.
     """
 
     message: str
@@ -37,7 +37,7 @@ class FormQuestion(Struct, frozen=True):
 class PageQuestion(Struct, frozen=True):
     """An agent asks a person to open `url`, for a sign-in or a payment, say.
 
-    Whoever shows it shows all of the URL and its host, and opens it only when they agree.
+    Show all of the URL and its host, and open it only if the person agrees.
     """
 
     message: str
@@ -47,20 +47,20 @@ class PageQuestion(Struct, frozen=True):
 
 
 Filled: TypeAlias = "Mapping[str, ElicitationContentValue] | Literal['dismissed'] | None"
-"""The values by field; None for a person who declines, "dismissed" for one who goes away."""
+"""The values by field; None if the person declines, "dismissed" if they go away."""
 
 AskForm: TypeAlias = Callable[[FormQuestion], "Filled | Awaitable[Filled]"]
-"""Fills a form in."""
+"""Fills in a form."""
 
 AskPage: TypeAlias = Callable[[PageQuestion], "bool | Awaitable[bool | None] | None"]
-"""True when the person agrees to open it, False when they decline, None when they go away."""
+"""True if the person agrees to open it, False if they decline, None if they go away."""
 
 DISMISSED = CreateElicitationResponse(action="cancel")
 DECLINED = CreateElicitationResponse(action="decline")
 
 
 def form_question(asked: CreateElicitationRequest) -> FormQuestion:
-    """A request of mode `form`, as a program sees it."""
+    """Return a request of mode `form` as a question for a program."""
     assert isinstance(asked.requested_schema, ElicitationSchema)  # the type has checked it
     return FormQuestion(
         asked.message,
@@ -71,7 +71,7 @@ def form_question(asked: CreateElicitationRequest) -> FormQuestion:
 
 
 def page_question(asked: CreateElicitationRequest) -> PageQuestion:
-    """A request of mode `url`, as a program sees it."""
+    """Return a request of mode `url` as a question for a program."""
     assert isinstance(asked.url, str)
     assert isinstance(asked.elicitation_id, str)
     session_id = None if asked.session_id is UNSET else asked.session_id
@@ -79,7 +79,7 @@ def page_question(asked: CreateElicitationRequest) -> PageQuestion:
 
 
 def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationResponse:
-    """What the agent is told; DeclarationError when the values do not fit the form.
+    """Return the answer to the agent; DeclarationError if the values do not fit the form.
 
     Fields that were left out get the form's defaults.
     """
@@ -102,7 +102,7 @@ def form_answer(filled: Filled, form: ElicitationSchema) -> CreateElicitationRes
 
 
 def page_answer(agrees: bool | None) -> CreateElicitationResponse:
-    """What the agent is told about a page."""
+    """Return the answer to the agent about a page."""
     if agrees is None:
         return DISMISSED
     return CreateElicitationResponse(action="accept") if agrees else DECLINED

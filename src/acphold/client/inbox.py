@@ -1,9 +1,9 @@
-"""What came for one reader of a session and was not read yet, bounded in bytes.
+"""Unread updates for one reader of a session, bounded in bytes.
 
-A connection is read on while every inbox on it has room. When one is full, reading stops: the pipe
-fills, and the agent waits. But who waits for something that lies behind it in the pipe must not
-wait for ever. So while anybody waits, for an answer or for an update, the connection is read on in
-any case; a full inbox then grows beyond its limit until the wait is over.
+A connection is read while every inbox on it has room. When one is full, reading stops: the pipe
+fills, and the agent waits. But a call whose answer lies further behind in the pipe must not wait
+for ever. So while anything waits, for an answer or for an update, the connection is read in any
+case; a full inbox then grows beyond its limit until the wait is over.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ INBOX_BYTES = 1024 * 1024
 
 
 class Flow:
-    """Whether a connection is read on; shared by all inboxes on it."""
+    """Decides if a connection is read on; shared by all inboxes on it."""
 
     def __init__(self) -> None:
         self._full: set[ref[Inbox]] = set()  # weak: a reader that is gone holds nobody up
@@ -28,7 +28,7 @@ class Flow:
 
     @contextmanager
     def awaited(self) -> Iterator[None]:
-        """For the block, somebody waits for what is to come."""
+        """Keep the connection being read for the block: something is waited for."""
         self._waiting += 1
         self._changed.set()
         try:
@@ -38,11 +38,11 @@ class Flow:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether nothing is read now: somebody reads more slowly than the agent talks."""
+        """True if nothing is read now: a reader is slower than the agent."""
         return bool(self._full) and not self._waiting
 
     def mark(self, inbox: Inbox, *, full: bool) -> None:
-        """An inbox has become full, or has room again."""
+        """Note that an inbox has become full, or has room again."""
         if full:
             self._full.add(ref(inbox, self._empty))
         else:
@@ -60,9 +60,9 @@ class Flow:
 
 
 class Inbox:
-    """Raw updates in the order of the wire, until they are taken; one task at a time may take.
+    """Raw updates in wire order, until they are taken; only one task at a time may take.
 
-    `limit` is in bytes, `held` how many there are.
+    `limit` is in bytes, `held` is their present number.
     """
 
     def __init__(self, flow: Flow, limit: int = INBOX_BYTES) -> None:
@@ -86,12 +86,12 @@ class Inbox:
         self._wake()
 
     def end(self) -> None:
-        """Nothing more will come; what is there can still be taken."""
+        """End it: nothing more will come; its updates can still be taken."""
         self._ended = True
         self._wake()
 
     async def take(self) -> bytes | None:
-        """The oldest update; None behind the last one."""
+        """Return the oldest update; None after the last one."""
         if not self._raws and not await self._something():
             return None
         raw = self._raws.popleft()
@@ -99,7 +99,7 @@ class Inbox:
         return raw
 
     async def take_all(self) -> list[bytes]:
-        """All updates that are there, one at least; none behind the last one."""
+        """Return all updates that are there, at least one; [] after the last one."""
         if not self._raws and not await self._something():
             return []
         raws = list(self._raws)
@@ -108,7 +108,7 @@ class Inbox:
         return raws
 
     async def _something(self) -> bool:
-        """Wait until there is an update; False behind the last one."""
+        """Wait until there is an update; False after the last one."""
         with self._flow.awaited():
             while not self._raws and not self._ended:
                 if self._news is not None and not self._news.done():

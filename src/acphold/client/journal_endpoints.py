@@ -1,6 +1,6 @@
-"""What a client connects to where a journal is needed: an agent with durable sessions, an owner.
+"""Endpoints that need a journal: an agent with durable sessions, an owner.
 
-They are in a module of their own because they bring SQLite and all of the server.
+They are in a module of their own because they import SQLite and all of the server.
 """
 
 from __future__ import annotations
@@ -30,21 +30,21 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 REACH_SECONDS = 10.0
-"""What an owner gets to take the connection; long enough for a machine under heavy load."""
+"""Seconds an owner has to accept the connection; long enough for a machine under heavy load."""
 
 END_SECONDS = 10.0
-"""What our own server gets to end its agent and the journal, which have bounds of their own."""
+"""Seconds our own server has to end its agent and the journal, which have limits of their own."""
 
 
 class DurableEndpoint:
-    """A program behind a hub of ours: what `acphold wrap` is, without a process in between.
+    """A program behind a hub of ours: like `acphold wrap`, without a process in between.
 
-    `launched` is the program where it was started already; `called` is what error messages name
-    in place of it, `start` the mark of how it was started, for its sessions.
+    `launched` is the program if it was started already; `called` is its name in error messages,
+    `start` the mark of how it was started, for its sessions.
     """
 
     is_acphold = True
-    is_repeatable = False  # the hub starts the agent again by itself
+    is_repeatable = False  # the hub restarts the agent itself
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class DurableEndpoint:
         self._serving: asyncio.Task[None] | None = None
 
     async def open(self) -> Transport:
-        await served_journal(self._service.journal).aclose()  # raises what is wrong with it
+        await served_journal(self._service.journal).aclose()  # raises if it cannot be opened
         here, there = memory_pair()
         serving = serve(there, self._service, stop=self._stop, give_up=self._give_up)
         self._serving = asyncio.create_task(serving, name="serve")
@@ -79,7 +79,7 @@ class DurableEndpoint:
 
     @property
     def key(self) -> str:
-        """What its sessions are kept under, once it is connected."""
+        """The key under which its sessions are kept, once it is connected."""
         return "" if self._made is None else self._made.key
 
     def _agent(self, listener: Listener, journal: Journal) -> Agent:

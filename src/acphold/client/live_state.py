@@ -1,7 +1,7 @@
-"""The state of a session as its client knows it: all that was said so far, folded.
+"""The state of a session as its client knows it: everything so far, folded.
 
-The journal's fold does it. What a client adds are its own prompts, the ends of its turns, what it
-has set itself, and tool calls that it takes for cancelled because it has cancelled their turn.
+The journal's fold does it. The client adds its own prompts, the ends of its turns, its own
+settings, and tool calls that it counts as cancelled because it has cancelled their turn.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ Source: spec v1, prompt turn, "Cancellation". The schema has no such status: it 
 
 
 class LiveState:
-    """Folds what comes; `value` is the state at any time."""
+    """Folds updates as they come; `value` is the state at any time."""
 
     def __init__(self) -> None:
         self._fold = Fold()
         self._value: SessionState | None = None
-        # Below zero: the ids of messages are made from the numbers of prompts, and those of a
-        # journal, which a replay may bring, are above.
+        # Below zero: message ids are made from the numbers of prompts, and those of a journal,
+        # which a replay may bring, are above.
         self._numbers = count(-1, -1)
         self._prompt = b""
 
@@ -61,24 +61,24 @@ class LiveState:
             add(Entry(0, entry, 0, raw))
 
     def prompted(self, prompt: bytes) -> int:
-        """A turn begins with these content blocks; its place on the timeline."""
+        """Begin a turn with these content blocks; return its place on the timeline."""
         place = len(self._fold)
         self._prompt = prompt
         self._add(PROMPT, prompt)
         return place
 
     def turn_ended(self, end: bytes) -> int:
-        """The turn is over; `end` as a `turn_end` entry has it. The place behind it."""
+        """End the turn; `end` as in a `turn_end` entry. Return the place behind it."""
         self._prompt = b""
         self._add(TURN_END, end)
         return len(self._fold)
 
     def opened(self, answer: bytes) -> None:
-        """The agent's answer to new, load or resume: the modes and options at its beginning."""
+        """Take the agent's answer to new, load or resume: the initial modes and options."""
         self._add(SETTINGS, answer)
 
     def set_mode(self, mode_id: str) -> None:
-        """The agent has taken this mode from us; not every one reports it besides."""
+        """Note that the agent accepted this mode from us; not every agent also reports it."""
         kind = b'"current_mode_update"'
         said = encode_object({"sessionUpdate": kind, "currentModeId": encode_text(mode_id)})
         self._add(UPDATE, said)
@@ -90,14 +90,14 @@ class LiveState:
             self._add(UPDATE, encode_object({"sessionUpdate": b'"tool_call_update"', **said}))
 
     def tool(self, tool_call_id: str) -> ToolCall | None:
-        """A tool call as it stands."""
+        """Return a tool call as it stands."""
         for item in reversed(self.value.timeline):
             if isinstance(item, ToolCall) and item.tool_call_id == tool_call_id:
                 return item
         return None
 
     def items(self, first: int, behind: int | None) -> tuple[Item, ...]:
-        """The part of the timeline between two places; to its end if the second is None."""
+        """Return the part of the timeline between two places; to its end if the second is None."""
         return self.value.timeline[first:behind]
 
     def _add(self, kind: str, raw: bytes) -> None:
@@ -105,7 +105,8 @@ class LiveState:
         self._fold.add(Entry(next(self._numbers), kind, int(time.time() * 1000), raw))
 
     def _is_echo(self, raw: bytes) -> bool:
-        """Whether the agent sends the prompt back, as some do: it is on the timeline already."""
+        """Return True if the agent sends the prompt back, as some do: it is on the timeline
+        already."""
         if update_kind(raw) != "user_message_chunk":
             return False
         from acphold.hub.interjections import repeats  # all of the hub, which few clients need

@@ -1,4 +1,4 @@
-"""Permission: what a client answers when an agent asks whether it may use a tool.
+"""Permission: a client's answers when an agent asks if it may use a tool.
 
 Source: spec v1, tool calls, "Requesting Permission"; prompt turn, "Cancellation".
 """
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acphold.schema.tool_calls import RequestPermissionOutcome
 
 Rule: TypeAlias = Literal["allow", "reject", "ask"]
-"""What to do with a request: allow it once, reject it, or ask the callback."""
+"""The handling of a request: allow it once, reject it, or ask the callback."""
 
 Kind: TypeAlias = "ToolKind | Literal['*']"
 """A kind of tool that a policy names; `*` is the rest."""
@@ -39,11 +39,11 @@ SWITCH_MODE = "switch_mode"
 
 
 class PermissionQuestion(Struct, frozen=True):
-    """An agent asks whether it may go on with a tool call.
+    """An agent asks if it may go on with a tool call.
 
-    `tool_call` is the call as it stands, with what the request says of it. `options` are the
-    answers that the agent takes, in the order in which it wants them shown. `request` is all of it,
-    as it came.
+    `tool_call` is the call as it stands, with the fields of the request. `options` are the answers
+    that the agent accepts, in the order in which it wants them shown. `request` is all of it, as it
+    came.
     """
 
     session_id: str
@@ -53,17 +53,17 @@ class PermissionQuestion(Struct, frozen=True):
 
 
 PermissionAnswer: TypeAlias = PermissionOption | str | bool | None
-"""An option or its id; True and False for the option that allows, or rejects, once; None for a
-person who did not choose, which ends the turn at some agents."""
+"""An option or its id; True and False for the option that allows, or rejects, once; None if the
+person did not choose, which ends the turn at some agents."""
 
 AskPermission: TypeAlias = Callable[
     [PermissionQuestion], "PermissionAnswer | Awaitable[PermissionAnswer]"
 ]
-"""Decides what an agent asks to be allowed."""
+"""Decides a permission request of an agent."""
 
 
 def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:
-    """The policy to follow; DeclarationError for one that cannot be followed.
+    """Return the policy to follow; DeclarationError if it cannot be followed.
 
     Without one, a callback is asked; without that, everything is rejected.
     """
@@ -85,10 +85,10 @@ def checked_policy(policy: Policy | None, *, has_callback: bool) -> Policy:
 
 
 def rule_for(policy: Policy, kind: str) -> Rule:
-    """What the policy says about a kind of tool.
+    """Return the policy's rule for a kind of tool.
 
-    A change of mode is allowed only by a policy that names that kind: it lets the agent do
-    unasked what the policy may not be meant for.
+    A change of mode is allowed only by a policy that names that kind: the agent may then do things
+    unasked that the policy was not meant for.
     """
     if isinstance(policy, str):
         return "reject" if kind == SWITCH_MODE and policy == "allow" else policy
@@ -101,7 +101,7 @@ def rule_for(policy: Policy, kind: str) -> Rule:
 def chosen(
     answer: PermissionAnswer, options: Sequence[PermissionOption]
 ) -> PermissionOption | None:
-    """The option that an answer means; None if the agent offers none that does.
+    """Return the option that an answer means; None if the agent offers none that does.
 
     True and False never stand for "always". DeclarationError for an option that is not offered.
     """
@@ -121,10 +121,10 @@ def chosen(
 def outcome(
     answer: PermissionAnswer, options: Sequence[PermissionOption]
 ) -> RequestPermissionOutcome:
-    """What the agent is answered.
+    """Return the answer to the agent.
 
-    A "yes" that can only be given for always becomes a "no". A "no" is a reject option where there
-    is one, for "cancelled" ends the whole turn at some agents.
+    A "yes" that can only be given for always becomes a "no". A "no" is a reject option if there is
+    one, for "cancelled" ends the whole turn at some agents.
     """
     option = chosen(answer, options)
     if option is None and answer is True:

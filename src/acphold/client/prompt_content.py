@@ -1,7 +1,7 @@
-"""A prompt as a program says it (texts, paths, blocks), made into content blocks.
+"""A program's prompt (texts, paths, blocks), made into content blocks.
 
-What the agent does not take is refused before it is sent.
-Source: spec v1, content; initialization, "Prompt capabilities".
+Content that the agent does not accept is refused before it is sent. Source: spec v1, content;
+initialization, "Prompt capabilities".
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ Content: TypeAlias = "str | os.PathLike[str] | tuple[bytes, str] | ContentBlock"
 """Text; a file or folder; bytes and their media type (`image/png`); or a content block."""
 
 EMBEDDED_BYTES = 256 * 1024
-"""A text file up to this size is sent with its contents, where the agent takes that; a model's
+"""Largest text file that is sent with its contents, in bytes, if the agent accepts that; a model's
 context has room for about four of them."""
 
 IMAGE_BYTES = 5 * 1024 * 1024
-"""An image file up to this size is sent as an image; larger ones most models refuse."""
+"""Largest image file that is sent as an image, in bytes; most models refuse larger ones."""
 
 
 def content_blocks(
     content: Sequence[Content], takes: PromptCapabilities, agent: str
 ) -> tuple[ContentBlock, ...]:
-    """The blocks for a prompt.
+    """Return the blocks for a prompt.
 
-    A path is sent as the most that the agent takes: an image or a text with its contents, else as
-    a link, which every agent takes. Raises CapabilityError, MissingFileError, DeclarationError.
+    A path is sent as the most that the agent accepts: an image or a text with its contents, else as
+    a link, which every agent accepts. Raises CapabilityError, MissingFileError, DeclarationError.
     """
     if not content:
         raise DeclarationError("a prompt needs something to say")
@@ -84,7 +84,7 @@ def content_blocks(
 
 def _from_bytes(data: bytes, mime_type: str) -> ContentBlock:
     family = mime_type.partition("/")[0]
-    uri = f"urn:uuid:{uuid4()}"  # a resource needs one, and bytes come from nowhere
+    uri = f"urn:uuid:{uuid4()}"  # a resource needs one, and bytes have none
     if family == "image":
         return ImageContent(data=_base64(data), mime_type=mime_type)
     if family == "audio":

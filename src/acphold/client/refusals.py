@@ -1,4 +1,4 @@
-"""An agent's error as the exception for it: a sign-in that is wanted, an agent that has ended."""
+"""An agent's error as the right exception: a sign-in is needed, or the agent has ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class _End(msgspec.Struct):
-    """What acphold in front of an agent says when that has ended."""
+    """The data of acphold's error for an agent that has ended."""
 
     status: str
     stderr: str
@@ -34,13 +34,13 @@ class _EndError(msgspec.Struct):
 def meant(
     refusal: RemoteError, method: str, agent: str, sign_ins: Sequence[AuthMethod]
 ) -> AcpholdError:
-    """The error to raise for one that `agent` answered `method` with; often itself.
+    """Return the error to raise for `agent`'s error to `method`; often itself.
 
-    AuthRequiredError for its code (spec v1, authentication), unless that was about `authenticate`;
-    AgentExitedError where acphold stands in front of an agent that has ended.
+    AuthRequiredError for its code (spec v1, authentication), unless the method was `authenticate`;
+    AgentExitedError if acphold stands in front of an agent that has ended.
     """
     error: AcpholdError = refusal
-    if refusal.code == AUTH_REQUIRED and method != AUTHENTICATE.name:  # that has just failed
+    if refusal.code == AUTH_REQUIRED and method != AUTHENTICATE.name:  # which has just failed
         offered = ", ".join(repr(sign_in.id) for sign_in in sign_ins)
         how = f"; it offers: {offered}" if offered else ""
         error = AuthRequiredError(f"{agent} wants you to sign in: {refusal}{how}")

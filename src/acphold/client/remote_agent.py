@@ -1,4 +1,4 @@
-"""An agent as its client has it: who it is, what it can do, and its sessions."""
+"""An agent as its client sees it: its name, its capabilities, and its sessions."""
 
 from __future__ import annotations
 
@@ -51,10 +51,10 @@ R = TypeVar("R")
 class RemoteAgent:
     """An agent that we are connected to; made by `acphold.connect`.
 
-    All methods raise CapabilityError, before anything is sent, for what the agent did not
-    advertise; RemoteError where it refuses, and AuthRequiredError where it wants a sign-in;
-    AgentExitedError or ConnectionLostError when it has gone; AgentTimeoutError when it says
-    nothing at all for two minutes. Paths may be relative to the folder that this program is in.
+    All methods raise CapabilityError, before anything is sent, for a capability that the agent did
+    not advertise; RemoteError if it refuses, and AuthRequiredError if it requires a sign-in;
+    AgentExitedError or ConnectionLostError if it has gone; AgentTimeoutError if it says nothing at
+    all for two minutes. Paths may be relative to the folder that this program is in.
     """
 
     def __init__(self, uplink: Uplink, *, cwd: str) -> None:
@@ -68,7 +68,7 @@ class RemoteAgent:
 
     @property
     def initialized(self) -> InitializeResponse:
-        """All that the agent answered to `initialize`."""
+        """The agent's whole answer to `initialize`."""
         return self._uplink.hello
 
     @property
@@ -78,13 +78,13 @@ class RemoteAgent:
 
     @property
     def name(self) -> str:
-        """What people call it: its title, else its name, else its command."""
+        """Its name for people: its title, else its name, else its command."""
         info = self.info
         return self._uplink.name if info is None else info.title or info.name
 
     @property
     def capabilities(self) -> AgentCapabilities:
-        """What it advertises."""
+        """Its advertised capabilities."""
         return self._uplink.hello.agent_capabilities
 
     @property
@@ -94,7 +94,7 @@ class RemoteAgent:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has gone."""
+        """True if it has gone."""
         return not self._uplink.is_open
 
     # -- sessions -------------------------------------------------------------------------
@@ -132,10 +132,10 @@ class RemoteAgent:
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
     ) -> RemoteSession:
-        """Go on with a conversation; what the agent replays of it is in `replay`.
+        """Continue a conversation; the agent's replay of it is in `replay`.
 
-        `session` is an id, or what `sessions` has listed: then its folders are those of the list,
-        where no others are named.
+        `session` is an id, or an item of `sessions`: then its folders are those of the list, unless
+        others are named.
         """
         self._advertised().to_load()
         feed, servers = self._known(session, cwd, mcp_servers, additional_directories)
@@ -150,14 +150,14 @@ class RemoteAgent:
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
     ) -> RemoteSession:
-        """Go on with a conversation without a replay; otherwise as `load_session`."""
+        """Continue a conversation without a replay; otherwise as `load_session`."""
         self._advertised().to_resume()
         feed, servers = self._known(session, cwd, mcp_servers, additional_directories)
         await self._open(feed, lambda: self._resume(feed, servers))
         return self._session(feed)
 
     async def sessions(self, cwd: Folder | None = None) -> AsyncIterator[SessionInfo]:
-        """The sessions that the agent knows, all pages; with `cwd` those of that folder."""
+        """Yield the sessions that the agent knows, all pages; with `cwd` those of that folder."""
         self._advertised().to_list()
         folder = None if cwd is None else absolute(cwd)
         cursor: str | None = None
@@ -182,8 +182,8 @@ class RemoteAgent:
     async def authenticate(self, method_id: str) -> None:
         """Sign in by one of `auth_methods`; a person may have to do something meanwhile.
 
-        CapabilityError for a method that is not offered, or is for a terminal: there you run the
-        agent's command yourself, with the method's `args` and `env`, and connect again.
+        CapabilityError if the method is not offered, or is for a terminal: then run the agent's
+        command yourself, with the method's `args` and `env`, and connect again.
         """
         method = next((it for it in self.auth_methods if it.id == method_id), None)
         if method is None:
@@ -198,28 +198,28 @@ class RemoteAgent:
         await self._uplink.ask(AUTHENTICATE, AuthenticateRequest(method_id=method_id))
 
     async def logout(self) -> None:
-        """Sign out; what becomes of open sessions is the agent's matter."""
+        """Sign out; the agent decides what happens to open sessions."""
         self._advertised().to_log_out()
         await self._uplink.ask(LOGOUT, LogoutRequest())
 
     # -- extensions -----------------------------------------------------------------------
 
     async def call(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Any request of an extension, JSON in and out."""
+        """Send any request of an extension, JSON in and out."""
         return msgspec.json.decode(await self._uplink.ask_raw(method, encode(dict(params))))
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        """Any request of the protocol, typed; nothing is checked before."""
+        """Send any request of the protocol, typed; nothing is checked before."""
         return await self._uplink.ask(method, params)
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Any notification of an extension."""
+        """Send any notification of an extension."""
         self._uplink.tell(method, encode(dict(params)))
 
     # -- opening --------------------------------------------------------------------------
 
     def _advertised(self, feed: SessionFeed | None = None) -> Advertised:
-        """What may be asked of the agent; of that of the session, where there are several."""
+        """Return the capabilities of the agent; of the session's agent, if there are several."""
         if feed is None or (there := feed.introduction) is None:
             return Advertised(self.capabilities, self.name)
         info = there.agent_info
@@ -229,7 +229,7 @@ class RemoteAgent:
     def _setup(
         self, cwd: Folder | None, servers: Sequence[McpServer], additional: Sequence[Folder]
     ) -> tuple[tuple[str, ...], tuple[McpServer, ...]]:
-        """The roots of a session, absolute, and its servers; CapabilityError."""
+        """Return the roots of a session, absolute, and its servers; CapabilityError."""
         advertised = self._advertised()
         folder = self._cwd if cwd is None else absolute(cwd)
         return (folder, *advertised.directories(additional)), advertised.servers(servers)
@@ -241,7 +241,7 @@ class RemoteAgent:
         servers: Sequence[McpServer],
         additional: Sequence[Folder] | None,
     ) -> tuple[SessionFeed, tuple[McpServer, ...]]:
-        """A session that the agent knows, before it is opened; and its servers."""
+        """Return a session that the agent knows, before it is opened; and its servers."""
         if not isinstance(session, str):
             cwd = session.cwd if cwd is None else cwd
             additional = session.additional_directories if additional is None else additional
@@ -261,8 +261,8 @@ class RemoteAgent:
         return SessionFeed(self._uplink, session_id, roots, reopen)
 
     async def _open(self, feed: SessionFeed, ask: Callable[[], Awaitable[None]]) -> None:
-        """Open a session that the agent knows; one of its id that is open here already goes."""
-        await self._uplink.ready()  # an agent that is back opens again what it finds there
+        """Open a session that the agent knows; one with its id that is open here is closed."""
+        await self._uplink.ready()  # a restarted agent reopens the sessions it finds there
         before = self._uplink.session(feed.id)
         self._uplink.adopt(feed.id, feed)
         try:
@@ -303,7 +303,7 @@ class RemoteAgent:
         )
 
     async def _reopen(self, feed: SessionFeed, servers: Sequence[McpServer]) -> None:
-        """After a restart of the agent; a session that it cannot open again is lost."""
+        """Open a session again after a restart of the agent; if it cannot, the session is lost."""
         try:
             if self.capabilities.load_session:
                 await self._load(feed, servers, again=False)
@@ -315,7 +315,7 @@ class RemoteAgent:
                     "neither load nor resume one; connect with durable=True, and acphold keeps it"
                 )
         except AgentError:
-            raise  # it has gone again: not this session's matter
+            raise  # it has gone again: no problem of this session
         except AcpholdError as error:
             self._uplink.drop(feed.id, feed)
             feed.lost(error)

@@ -1,4 +1,4 @@
-"""A session as its client has it: prompts out, updates in, and its state."""
+"""A session as its client sees it: prompts out, updates in, and its state."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from acphold.schema.updates import AvailableCommand, PlanEntry
 
 ConfigOption: TypeAlias = SessionConfigSelect | SessionConfigBoolean
-"""An option of a kind that is known."""
+"""An option of a known kind."""
 
 
 class RemoteSession:
@@ -66,12 +66,12 @@ class RemoteSession:
 
     @property
     def id(self) -> str:
-        """The id that the agent knows it by."""
+        """The agent's id of it."""
         return self._feed.id
 
     @property
     def agent_name(self) -> str:
-        """What people call the agent that it is with."""
+        """The name of its agent, for people."""
         return self._advertised().name
 
     @property
@@ -86,7 +86,7 @@ class RemoteSession:
 
     @property
     def replay(self) -> Replay:
-        """What `load_session` replayed, apart from what comes live."""
+        """The updates that `load_session` replayed, apart from live ones."""
         return self._feed.replay
 
     # -- turns ----------------------------------------------------------------------------
@@ -95,10 +95,10 @@ class RemoteSession:
         """Begin a turn: the prompt is on its way when this returns.
 
         Texts, paths, `(bytes, media type)` or content blocks. A path is sent as the most that the
-        agent takes of it: an image or a text file whole, else as a link. Raises CapabilityError
-        for content that the agent did not say it takes, MissingFileError for a path that leads
-        nowhere, and AgentBusyError while another turn of this session runs: agents lose one of
-        the two. A turn that is not over after `timeout` seconds is cancelled; it ends with
+        agent accepts of it: an image or a text file whole, else as a link. Raises CapabilityError
+        for content that the agent did not say it accepts, MissingFileError for a path that leads
+        nowhere, and AgentBusyError while another turn of this session runs: agents lose one of the
+        two. A turn that is not over after `timeout` seconds is cancelled; it ends with
         AgentTimeoutError.
         """
         return RemoteTurn(self._begin(content, timeout))
@@ -108,35 +108,35 @@ class RemoteSession:
         if timeout is not None and not turn.is_over:
             turn.limit(timeout)
         if not turn.is_over:
-            with suppress(ConnectionLostError):  # then whoever waits for the turn sees to it
+            with suppress(ConnectionLostError):  # then waiting for the turn reports it
                 turn.send()
         return turn
 
     def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
-        """What `prompt` would send for this, and raises as it does."""
+        """Return the blocks that `prompt` would send for this; raises as it does."""
         advertised = self._advertised()
         takes = advertised.capabilities.prompt_capabilities
         return content_blocks(content, takes, advertised.name)
 
     @property
     def in_turn(self) -> bool:
-        """Whether a turn of ours runs."""
+        """True while a turn of ours runs."""
         return self._feed.turn is not None
 
     def cancel(self) -> None:
-        """Cancel the turn that runs; its updates go on until the agent has answered.
+        """Cancel the running turn; its updates go on until the agent has answered.
 
-        Tool calls that are not finished are `cancelled` in the state at once, and what the agent
-        waits for is answered so. An agent that does not answer in time is not waited for.
+        Tool calls that are not finished are `cancelled` in the state at once, and the agent's open
+        requests are answered so. An agent that does not answer in time is not waited for.
         """
         self._feed.cancel()
 
     def updates(self) -> UpdateStream:
-        """All updates from now on, in turns and between them, for whoever shows the session.
+        """Return all updates from now on, in turns and between them, to show the session.
 
-        The first reader gets them from the opening of the session on, unless they have become
-        more than 256 KiB. It ends when the session is closed, and raises what became of an agent
-        that has gone. Who stops reading drops it; else the agent has to wait for them.
+        The first reader gets them from the opening of the session on, unless they are more than 256
+        KiB. It ends when the session is closed, and raises the error of an agent that has gone.
+        Drop it when you stop reading; else the agent has to wait.
         """
         return self._feed.stream()
 
@@ -145,9 +145,9 @@ class RemoteSession:
     async def set_mode(self, mode_id: str) -> None:
         """Change the mode, where the agent has it: as a config option, or by `session/set_mode`.
 
-        RemoteError when the agent refuses.
+        RemoteError if the agent refuses.
         """
-        for option in self.options:  # who has both is to be asked by the option (spec v1)
+        for option in self.options:  # if it has both, use the option (spec v1)
             if option.category == "mode" and isinstance(option, SessionConfigSelect):
                 await self.set_option(option.id, mode_id)
                 return
@@ -159,7 +159,7 @@ class RemoteSession:
         )
 
     async def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
-        """Change a config option; all of them as they stand then. RemoteError when refused."""
+        """Change a config option; return all of them afterwards. RemoteError if refused."""
         request = SetSessionConfigOptionRequest(
             session_id=self.id,
             config_id=option_id,
@@ -172,7 +172,7 @@ class RemoteSession:
         return self.options
 
     async def close(self) -> None:
-        """Close it, which cancels what runs in it; CapabilityError when the agent cannot."""
+        """Close it, which cancels its turn; CapabilityError if the agent cannot."""
         self._advertised().to_close()
         await self._uplink.ask(CLOSE_SESSION, CloseSessionRequest(session_id=self.id))
         self._uplink.drop(self.id, self._feed)
@@ -183,12 +183,12 @@ class RemoteSession:
 
     @property
     def state(self) -> SessionState:
-        """All that was said in it as far as it came, folded: messages, tool calls, plan …"""
+        """Everything in it so far, folded: messages, tool calls, plan …"""
         return self._feed.live.value
 
     @property
     def modes(self) -> SessionModeState | None:
-        """The modes that it has, and the one it is in; None when it has none."""
+        """Its modes, and the present one; None if it has none."""
         attributes = self.state.attributes
         if attributes.available_modes is None or attributes.current_mode_id is None:
             return None
@@ -198,7 +198,7 @@ class RemoteSession:
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
-        """Its config options as they stand; those of a kind that is not known are left out."""
+        """Its config options as they stand; those of unknown kinds are left out."""
         raw = self.state.attributes.config_options
         found = _attributes("config_option_update", "configOptions", raw)
         options = found.config_options if isinstance(found, ConfigOptionUpdate) else ()
@@ -206,7 +206,7 @@ class RemoteSession:
 
     @property
     def commands(self) -> tuple[AvailableCommand, ...]:
-        """The slash commands that there are now."""
+        """The present slash commands."""
         raw = self.state.attributes.commands
         found = _attributes("available_commands_update", "availableCommands", raw)
         return found.available_commands if isinstance(found, AvailableCommandsUpdate) else ()
@@ -218,19 +218,19 @@ class RemoteSession:
 
     @property
     def usage(self) -> UsageUpdate | None:
-        """What the agent last told of its context and of cost."""
+        """The agent's last report of its context and of cost."""
         raw = self.state.attributes.usage
         found = None if raw is None else typed(raw)
         return found if isinstance(found, UsageUpdate) else None
 
     @property
     def title(self) -> str | None:
-        """What lists call it."""
+        """Its title in lists."""
         return self.state.attributes.title
 
 
 def _attributes(kind: str, member: str, raw: bytes | None) -> Update | None:
-    """A part of the attributes by its type: read as the update that said it."""
+    """Return a part of the attributes by its type: read as the update that set it."""
     if raw is None:
         return None
     return typed(encode_object({"sessionUpdate": msgspec.json.encode(kind), member: raw}))

@@ -1,4 +1,4 @@
-"""What a program gets for a prompt, and for watching a session: updates, one after the other."""
+"""The updates of a prompt, or of a watched session, one after the other."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ class RemoteTurn:
         async for update in session.prompt("hello"):
             ...
 
-    or await it, which passes the updates over and returns the turn itself. Either way raises what
-    ended the turn in place of an answer, behind the last update: RemoteError,
+    or await it, which skips the updates and returns the turn itself. Either way raises the error
+    that ended the turn in place of an answer, after the last update: RemoteError,
     AuthRequiredError, AgentExitedError, ConnectionLostError, AgentTimeoutError.
 
-    Who awaits it and is cancelled, by `asyncio.timeout` for instance, cancels the turn: when the
-    `await` is left, the agent has ended it, or has had its time to. Who iterates and stops reading
-    may read on later. Until then the turn goes on; when a megabyte is unread, the
-    agent has to wait, unless this program waits for something else of it.
+    If the awaiting task is cancelled, by `asyncio.timeout` for instance, the turn is cancelled:
+    when the `await` is left, the agent has ended it, or has had its time to. If you iterate and
+    stop reading, you may read on later. Until then the turn goes on; when a megabyte is unread, the
+    agent has to wait, unless this program waits for something else from it.
     """
 
     def __init__(self, feed: TurnFeed) -> None:
@@ -47,18 +47,18 @@ class RemoteTurn:
     def stop_reason(self) -> str | None:
         """`end_turn`, `max_tokens`, `max_turn_requests`, `refusal` or `cancelled`, or a newer one.
 
-        None until the agent has answered, and when it answered with an error.
+        None until the agent has answered, and if it answered with an error.
         """
         return self._feed.stop_reason
 
     @property
     def has_begun(self) -> bool:
-        """Whether the agent is at it, or was: turns of other clients may run before."""
+        """True once the agent works on it: turns of other clients may run before."""
         return self._feed.has_begun
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn has ended; there may be updates that were not read yet."""
+        """True if the turn has ended; there may be unread updates."""
         return self._feed.is_over
 
     @property
@@ -68,12 +68,12 @@ class RemoteTurn:
 
     @property
     def text(self) -> str:
-        """All that the agent has said in it so far."""
+        """The agent's words in it so far."""
         return self._said("agent")
 
     @property
     def thoughts(self) -> str:
-        """All that the agent has thought in it so far."""
+        """The agent's thoughts in it so far."""
         return self._said("thought")
 
     @property
@@ -100,9 +100,9 @@ class RemoteTurn:
         raise StopAsyncIteration
 
     async def take_all(self) -> list[bytes]:
-        """The updates that are there, one at least, as JSON; none at the end.
+        """Return the updates that are there, at least one, as JSON; [] at the end.
 
-        For who reads faster than one by one. Raises as the iterator does.
+        Faster than one by one. Raises as the iterator does.
         """
         feed = self._feed
         await feed.sent()
@@ -119,7 +119,8 @@ class RemoteTurn:
             while await self.take_all():
                 pass
         except asyncio.CancelledError:
-            # Its end is awaited, which has a bound: the next prompt would be refused until then.
+            # Wait for its end, which is limited in time: until then the next prompt would be
+            # refused.
             self._feed.stop()
             with suppress(AcpholdError):
                 while await self.take_all():
@@ -132,7 +133,7 @@ class UpdateStream:
     """Every update of a session as it comes, in turns and between them; see
     `RemoteSession.updates`.
 
-    It ends when the session is closed, and raises what became of the agent when that has gone.
+    It ends when the session is closed, and raises the agent's error if that has gone.
     """
 
     def __init__(self, inbox: Inbox) -> None:
@@ -151,21 +152,21 @@ class UpdateStream:
         raise StopAsyncIteration
 
     async def take_all(self) -> list[bytes]:
-        """The updates that are there, one at least, as JSON; none at the end."""
+        """Return the updates that are there, at least one, as JSON; [] at the end."""
         raws = await self._inbox.take_all()
         if not raws and self._error is not None:
             raise self._error
         return raws
 
     def end(self, error: AcpholdError | None = None) -> None:
-        """Nothing more is wanted, or will come: what is there can still be read."""
+        """End it; unread updates can still be read."""
         if self._error is None:
             self._error = error
         self._inbox.end()
 
 
 class Replay(Sequence["Update"]):
-    """The updates that `session/load` replayed, in order; decoded when they are looked at."""
+    """The updates that `session/load` replayed, in order; decoded when accessed."""
 
     def __init__(self, raws: Sequence[bytes] = ()) -> None:
         self._raws = list(raws)

@@ -1,4 +1,4 @@
-"""A server far away, as what a client connects to: `acphold serve`, or another one of ACP."""
+"""A remote server as an endpoint: `acphold serve`, or another ACP server."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ log = logging.getLogger(__name__)
 
 
 class Dial:
-    """Makes connections to the server at a URL: over a WebSocket, or HTTP where none is let
-    through, and from then on. `?transport=` in the URL says which. ValueError where that is wrong.
+    """Makes connections to the server at a URL: over a WebSocket, or HTTP once no WebSocket gets
+    through.
 
-    `token` is the one that this user has paired for, if none is given. Without either it is tried
-    all the same: servers of others let in whoever comes, or have another way to ask. `ca` is a file
-    of certificates to trust beside the usual; by default the one that it was paired with.
+    `?transport=` in the URL decides otherwise; ValueError if that is wrong. The default `token` is
+    the one that this user has paired for. Without either it connects all the same: other servers
+    may let anybody in, or ask in another way. `ca` is a file of certificates to trust beside the
+    usual; by default the one that it was paired with.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Dial:
         self._route = Route(self._url, seconds=seconds, limit=limit, trusted=trusted)
 
     async def __call__(self) -> Transport:
-        """One more; see `transports.websocket.connect`."""
+        """Make a connection; see `transports.websocket.connect`."""
         self._route.token = self._token or token_for(self._url)
         if self._transport == "http":
             return await self._over_http()
@@ -53,15 +54,15 @@ class Dial:
         return transport
 
     async def _over_http(self) -> Transport:
-        from acphold.transports import http_streams  # late: next to nobody needs it
+        from acphold.transports import http_streams  # late: rarely needed
 
         return await http_streams.connect(self._route)
 
 
 class ServerEndpoint:
-    """The server at a URL; what is lost on the way to it is taken up again (`client.far_line`).
+    """The server at a URL; a lost connection to it is replaced (`client.far_line`).
 
-    `on_away` hears when that begins, and when it is over.
+    `on_away` is called when it is lost, and when it is back.
     """
 
     is_acphold = True

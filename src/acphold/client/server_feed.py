@@ -1,7 +1,7 @@
-"""The list of the sessions of an `acphold serve` as it changes, over losses of the connection.
+"""The list of the sessions of an `acphold serve` and its changes, over losses of the connection.
 
-Source: `web.list_feed`. Who comes back says behind which event, and is told what was missed, or all
-of the list again.
+Source: `web.list_feed`. On reconnecting it names the last event, and gets what was missed, or the
+whole list again.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from acphold.client.server_pages import FarSession, ServerPages
 from acphold.errors import ConnectionLostError
 
 SILENCE_SECONDS: Final = 40.0
-"""Without a word the connection is lost: a server that has nothing to say says so every 15."""
+"""Seconds without data after which the connection is lost: an idle server sends something every
+15."""
 
 LARGEST: Final = 16 << 20
-"""Bytes of an event: a snapshot has some hundred sessions."""
+"""Most bytes of an event: a snapshot has some hundred sessions."""
 
 OnAway = Callable[[ConnectionLostError | None], object]
-"""Hears why the connection is away, and None when it is back."""
+"""Called with the error when the connection is lost, and with None when it is back."""
 
 
 class FarNews(NamedTuple):
-    """Sessions that are new or other than before, and the ids of those that are gone; with `is_all`
-    the newest of them and all that are live, the newest first."""
+    """New or changed sessions, and the ids of removed ones; with `is_all` the newest sessions and
+    all live ones, newest first."""
 
     sessions: Sequence[FarSession]
     gone: Sequence[str] = ()
@@ -37,9 +38,9 @@ class FarNews(NamedTuple):
 
 
 async def followed_list(server: ServerPages, on_away: OnAway) -> AsyncGenerator[FarNews, None]:
-    """The list, then each change of it; goes on until it is closed.
+    """Yield the list, then each change of it; goes on until it is closed.
 
-    Raises RemoteRefusalError, and ConnectionLostError where it was not there in the beginning.
+    Raises RemoteRefusalError, and ConnectionLostError if the first connection fails.
     """
     now = asyncio.get_running_loop().time
     position, pause, is_away, has_begun = "", FIRST_PAUSE, False, False
@@ -62,14 +63,14 @@ async def followed_list(server: ServerPages, on_away: OnAway) -> AsyncGenerator[
             if not is_away:
                 on_away(exc)
             is_away = True
-        # Who is let in and cut off again and again is in no haste.
+        # Slow down if we are let in and cut off again and again.
         pause = FIRST_PAUSE if now() - tried > LONGEST_PAUSE else pause
         await asyncio.sleep(pause * random.uniform(0.5, 1.0))
         pause = min(pause * 2, LONGEST_PAUSE)
 
 
 def _news(server: ServerPages, event: httpx2.ServerSentEvent) -> FarNews | None:
-    """What an event says; None for one newer than this release."""
+    """Return the content of an event; None for one newer than this release."""
     if event.event == "snapshot":
         return FarNews(server.listed(event.data), is_all=True)
     if event.event != "change":

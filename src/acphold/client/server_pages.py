@@ -1,7 +1,7 @@
-"""What is read of the journal of an `acphold serve` far away: the list, entries, and what is found.
+"""The journal of a remote `acphold serve`, read: the list, entries, and search hits.
 
-Source: `web.journal_pages`. All of it is asked for with plain GETs, so nobody is attached to, and
-no agent is started.
+Source: `web.journal_pages`. Everything is requested with plain GETs, so no client attaches, and no
+agent is started.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ AT_ONCE: Final = 500
 """Sessions or entries of one page."""
 
 READINGS: Final = 5
-"""How often a session is read from its end again, for turns that were put in order meanwhile."""
+"""Times a session is read from its end again, because a turn was settled meanwhile."""
 
 
 class _Live(Struct, rename="camel"):
@@ -118,8 +118,8 @@ class _Decided(Struct):
 
 
 class FarSession(NamedTuple):
-    """A session there; `outcome` is how its last turn ended, None for not yet. `line` is its JSON
-    as it came, here and below."""
+    """A session there; `outcome` is that of its last turn, None if it has not ended. `line` is its
+    JSON as it came, here and below."""
 
     row: SessionRow
     live: LiveSession | None
@@ -128,7 +128,7 @@ class FarSession(NamedTuple):
 
 
 class FarHit(NamedTuple):
-    """A place there where the words are."""
+    """A search hit there."""
 
     hit: SearchHit
     line: str
@@ -136,7 +136,7 @@ class FarHit(NamedTuple):
 
 class ServerPages:
     """See the module; an async context manager. Raises ConnectionLostError, RemoteRefusalError, and
-    RemoteError for what the server does not answer."""
+    RemoteError for requests that the server does not answer."""
 
     def __init__(
         self, url: str, token: str | None, *, seconds: float, ca: str | None = None
@@ -163,7 +163,7 @@ class ServerPages:
         await self._http.aclose()
 
     async def sessions(self, at_once: int = AT_ONCE, **wanted: str) -> AsyncIterator[FarSession]:
-        """The sessions that are wanted, the newest first, `at_once` of them on a page."""
+        """Yield the sessions that are wanted, newest first, `at_once` of them on a page."""
         asked = {name: value for name, value in wanted.items() if value}
         while True:
             page = await self._get("/sessions", {**asked, "limit": str(at_once)}, _Rows)
@@ -174,7 +174,8 @@ class ServerPages:
             asked["cursor"] = page.next_cursor
 
     async def has_list(self) -> bool:
-        """Whether sessions are listed there, as `acphold serve` does; servers of others do not."""
+        """Return True if sessions are listed there, as by `acphold serve`; other servers do not
+        list them."""
         try:
             await anext(self.sessions(1), None)
         except (ConnectionLostError, RemoteError, RemoteRefusalError):
@@ -182,7 +183,7 @@ class ServerPages:
         return True
 
     async def session(self, given: str, at_once: int = AT_ONCE) -> FarSession:
-        """The one of this id, or of which this is the beginning; `-` is the newest.
+        """Return the session with this id, or whose id begins so; `-` is the newest.
 
         Raises UnknownSessionError, AmbiguousIdError.
         """
@@ -199,7 +200,7 @@ class ServerPages:
         return found[0]
 
     async def entries(self, session_id: str, at_most: int | None = None) -> list[Entry]:
-        """The entries of a session, or so many at its end, in order."""
+        """Return the entries of a session, or so many at its end, in order."""
         for _ in range(READINGS):
             found: list[Entry] = []
             with suppress(RewrittenError):
@@ -211,8 +212,8 @@ class ServerPages:
         raise ConnectionLostError(f"session {session_id!r} is written faster than it can be read")
 
     async def back(self, session_id: str, at_once: int = AT_ONCE) -> AsyncIterator[Entry]:
-        """The entries of a session, from its end to its beginning; RewrittenError when a turn is
-        put in order meanwhile."""
+        """Yield the entries of a session, from its end to its beginning; RewrittenError if a turn
+        is settled meanwhile."""
         before: int | None = None
         while True:
             asked = {"limit": str(at_once)} | ({} if before is None else {"before": str(before)})
@@ -225,7 +226,7 @@ class ServerPages:
             before = page.before
 
     async def search(self, words: str, limit: int, wanted: Mapping[str, str]) -> list[FarHit]:
-        """Where the words are: `limit` hits at most."""
+        """Return search hits for the words, at most `limit`."""
         asked = {name: value for name, value in wanted.items() if value} | {"q": words}
         found: list[FarHit] = []
         while len(found) < limit:
@@ -238,11 +239,11 @@ class ServerPages:
         return found
 
     async def inbox(self) -> list[str]:
-        """What waits for a person there, as lines of JSON: see `acphold inbox --json`."""
+        """Return the open questions there, as lines of JSON: see `acphold inbox --json`."""
         return [_line(raw) for raw in (await self._get("/inbox", {}, _Inbox)).questions]
 
     async def decisions(self, limit: int) -> list[str]:
-        """What was decided there last, the newest first, as lines of JSON."""
+        """Return the last decisions there, newest first, as lines of JSON."""
         asked = {"limit": str(min(limit, AT_ONCE))}
         return [
             _line(raw) for raw in (await self._get("/inbox/history", asked, _Decided)).decisions
@@ -254,8 +255,8 @@ class ServerPages:
     async def events(
         self, path: str, after: str, silence: float, largest: int
     ) -> AsyncIterator[AsyncIterator[httpx2.ServerSentEvent]]:
-        """The events of a stream, behind the one of this id, for the block; each has `largest`
-        bytes at most. They end, or the connection is lost, also after `silence` in seconds."""
+        """Yield the events of a stream behind the one with this id, for the block; each has at most
+        `largest` bytes. They end, or the connection is lost, also after `silence` in seconds."""
         headers = {"Accept": "text/event-stream"} | ({"Last-Event-ID": after} if after else {})
         timeout = httpx2.Timeout(self._route.seconds, read=silence, pool=None)
         url = f"{self.origin}{path}"
@@ -271,12 +272,12 @@ class ServerPages:
             raise ConnectionLostError(f"{self.origin} cannot be reached: {why(exc)}") from None
 
     def listed(self, text: str) -> list[FarSession]:
-        """The sessions of a snapshot of the list."""
+        """Return the sessions of a snapshot of the list."""
         return [self._session(raw) for raw in self._read(Raw(text.encode()), _Rows).sessions]
 
     def changed(self, text: str) -> FarSession | str | None:
-        """What a change of the list is about: a session as it is now, or the id of one that is
-        gone."""
+        """Return the subject of a change of the list: a session as it is now, or the id of a
+        removed one."""
         change = self._read(Raw(text.encode()), _Change)
         return self._session(change.session) if bytes(change.session) else change.gone
 
@@ -315,7 +316,7 @@ class ServerPages:
 
 
 def _line(raw: Raw) -> str:
-    """On one line: in JSON a line break stands between two tokens alone."""
+    """Return it on one line: in JSON a line break only stands between two tokens."""
     return bytes(raw).decode().replace("\n", " ").replace("\r", " ")
 
 
@@ -329,7 +330,7 @@ def _row(row: _Row) -> SessionRow:
         created_at=milliseconds(row.created_at),
         updated_at=milliseconds(row.updated_at),
         message_count=row.message_count,
-        prompted=True,  # the server has left out the others, if they were not wanted
+        prompted=True,  # the server has left out the others, unless they were wanted
         last_seq=0,
         archived=row.archived,
         origins=row.origins,

@@ -1,4 +1,4 @@
-"""What comes from the agent for one session, handed to all who take it in.
+"""The agent's updates for one session, handed to all their consumers.
 
 Those are the state, the replay of a session that is being loaded, the turn, and the readers.
 """
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from acphold.history.timeline import ToolCall
 
 UNCLAIMED_BYTES = 256 * 1024
-"""What is kept for the first reader of a session's updates, from its opening on."""
+"""Most bytes kept for the first reader of a session's updates, from its opening on."""
 
 NO_LIMIT = 1 << 62
 
 
 class SessionFeed:
     """See the module. `roots` are the session's folders, absolute, its `cwd` first. `introduction`
-    is that of the session's own agent, where there are several behind one connection."""
+    is that of the session's own agent, if there are several behind one connection."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class SessionFeed:
         self._turn: TurnFeed | None = None
         self._replaying: list[bytes] | None = None
         self._is_known = False
-        # A reader that is gone must hold nobody up: nothing here keeps it.
+        # Weak: a reader that is gone must hold nobody up.
         self._readers: WeakKeyDictionary[UpdateStream, Inbox] = WeakKeyDictionary()
         self._unclaimed: Inbox | None = Inbox(uplink.flow, NO_LIMIT)
         self._is_over = False
@@ -63,12 +63,12 @@ class SessionFeed:
 
     @property
     def turn(self) -> TurnFeed | None:
-        """The turn that the agent is at; None when there is none."""
+        """The turn that the agent works on; None if there is none."""
         return None if self._turn is None or self._turn.is_free else self._turn
 
     @property
     def is_cancelling(self) -> bool:
-        """Whether its turn was cancelled and is not over yet."""
+        """True while its cancelled turn is not over."""
         return self.turn is not None and self.turn.stage is Stage.CANCELLING
 
     @property
@@ -77,7 +77,7 @@ class SessionFeed:
         return self._uplink.tells_begun and (self.turn is None or not self.turn.has_begun)
 
     def begin(self, prompt: bytes) -> TurnFeed:
-        """A turn with these content blocks; AgentBusyError while there is another."""
+        """Begin a turn with these content blocks; AgentBusyError while there is another."""
         if self.turn is not None:
             doing = "is cancelled, but not over" if self.turn.is_over else "is running"
             raise AgentBusyError(f"a turn of session {self.id!r} {doing}; await it, or cancel it")
@@ -97,7 +97,8 @@ class SessionFeed:
     # -- readers --------------------------------------------------------------------------
 
     def stream(self) -> UpdateStream:
-        """A reader of all that comes; the first one gets what came since the opening, too."""
+        """Return a reader of everything that comes; the first one also gets what came since the
+        opening."""
         inbox, self._unclaimed = self._unclaimed, None
         if inbox is None:
             inbox = Inbox(self._uplink.flow)
@@ -111,9 +112,9 @@ class SessionFeed:
     # -- what the connection tells --------------------------------------------------------
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Updates came; called in the inbound lane.
+        """Take updates; called in the inbound lane.
 
-        What sub-agents say, as `child` entries, is in the state alone.
+        Updates of sub-agents, as `child` entries, only change the state.
         """
         if kind == CHILD:
             if self._replaying is None or not self._is_known:
@@ -145,42 +146,42 @@ class SessionFeed:
                 self._unclaimed = None
 
     def replay_begins(self) -> None:
-        """What comes now is the replay."""
+        """Take the following updates as the replay."""
         self._replaying = []
 
     def replay_ended(self, answer: bytes) -> None:
-        """The load was answered: what comes from now on is live."""
+        """End the replay: the load was answered, and further updates are live."""
         self.replay, self._replaying = Replay(self._replaying or ()), None
         self.opened(answer)
 
     def opened(self, answer: bytes) -> None:
-        """The agent has the session open; `answer` has its modes and options."""
+        """Note that the agent has the session open; `answer` has its modes and options."""
         self._is_known = True
         self.live.opened(answer)
-        with suppress(InvalidParamsError):  # then what holds for all agents holds here
+        with suppress(InvalidParamsError):  # then the connection's introduction holds here
             said = members(answer).get("_meta", b"{}")
             if (raw := members(said).get(INTRODUCTION)) is not None:
                 self.introduction = decode(InitializeResponse, raw).value
 
     def tool(self, tool_call_id: str) -> ToolCall | None:
-        """A tool call as it stands."""
+        """Return a tool call as it stands."""
         return self.live.tool(tool_call_id)
 
     async def reopen(self, *, anew: bool) -> None:
-        """The agent is back: open the session there again; see `Hearing`."""
+        """Open the session again: the agent is back; see `Hearing`."""
         if anew:
             self.live, self._is_known = LiveState(), False
         await self._reopen(self)
 
     def lost(self, error: AcpholdError) -> None:
-        """The agent has gone for good."""
+        """End it: the agent has gone for good."""
         self._loss = error
         if self._turn is not None:
             self._turn.lost(error)
         self._end()
 
     def closed(self) -> None:
-        """The agent has closed the session."""
+        """End it: the agent has closed the session."""
         if self._turn is not None:
             self._turn.closed()
         self._end()

@@ -1,11 +1,11 @@
-"""One turn on the way: its prompt is sent, its updates are gathered, its end is noted.
+"""One turn under way: its prompt is sent, its updates are collected, its end is noted.
 
 | stage | | becomes |
 |---|---|---|
-| WAITING | the agent has gone, and is started again before the prompt is sent | QUEUED, OVER |
+| WAITING | the agent has gone, and is restarted before the prompt is sent | QUEUED, OVER |
 | QUEUED | sent to acphold, where turns of others may run before | RUNNING, CANCELLING, OVER |
-| RUNNING | the agent is at it | CANCELLING, OVER |
-| CANCELLING | it was told to stop, and what it still reports is taken | OVER |
+| RUNNING | the agent works on it | CANCELLING, OVER |
+| CANCELLING | it was told to stop, and its further updates are taken | OVER |
 | OVER | answered, or given up | |
 """
 
@@ -52,7 +52,7 @@ class Stage(enum.Enum):
 class TurnFeed:
     """See the module.
 
-    `holds_agent` is true from the prompt until its answer: also when the turn was given up before,
+    `holds_agent` is true from the prompt until its answer: also if the turn was given up before,
     for the agent would lose a second prompt. `cancel` cancels what runs in the session.
     """
 
@@ -71,23 +71,23 @@ class TurnFeed:
         self.error: AcpholdError | None = None
         self._uplink = uplink
         self._live = live
-        self._state: LiveState | None = None  # from when it has begun
+        self._state: LiveState | None = None  # once it has begun
         self._session_id = session_id
         self._prompt = prompt
         self._cancel_all = cancel
         self._first = 0
         self._behind: int | None = None
-        self._overdue: AcpholdError | None = None  # why it was cancelled, if that was our doing
+        self._overdue: AcpholdError | None = None  # why we cancelled it, if we did
         self._timers: dict[str, asyncio.TimerHandle] = {}
 
     @property
     def is_over(self) -> bool:
-        """Whether it has ended; there may be updates that were not taken yet."""
+        """True if it has ended; there may be updates that were not taken yet."""
         return self.stage is Stage.OVER
 
     @property
     def is_free(self) -> bool:
-        """Whether another prompt may follow."""
+        """True if another prompt may follow."""
         return self.is_over and not self.holds_agent
 
     @property
@@ -98,7 +98,7 @@ class TurnFeed:
     # -- sending --------------------------------------------------------------------------
 
     def send(self) -> None:
-        """Send the prompt; raises ConnectionLostError when there is no agent now."""
+        """Send the prompt; raises ConnectionLostError if there is no agent now."""
         if not self._uplink.is_open:
             raise ConnectionLostError(f"{self._uplink.name} has gone")
         session = msgspec.json.encode(self._session_id)
@@ -112,18 +112,18 @@ class TurnFeed:
 
     @property
     def has_begun(self) -> bool:
-        """Whether what comes is its own."""
+        """True once incoming updates are its own."""
         return self._state is not None
 
     def begun(self) -> None:
-        """What comes from now on is its own."""
+        """Begin it: incoming updates are its own from now on."""
         self._state = self._live()
         self._first = self._state.prompted(self._prompt)
         if self.stage is Stage.QUEUED:
             self.stage = Stage.RUNNING
 
     async def sent(self) -> None:
-        """Return when the prompt was sent, by an agent that was started again if need be."""
+        """Return once the prompt was sent, restarting the agent if need be."""
         if self.stage is not Stage.WAITING:
             return
         try:
@@ -138,20 +138,20 @@ class TurnFeed:
     # -- what becomes of it ---------------------------------------------------------------
 
     def put(self, raws: Sequence[bytes]) -> None:
-        """Updates of it came; called in the inbound lane."""
+        """Take its updates; called in the inbound lane."""
         self.inbox.put(raws)
 
     def stop(self) -> None:
-        """Nobody waits for it any more: it is cancelled, if it is not over."""
+        """Cancel it if it is not over: nobody waits for it any more."""
         if not self.is_over:
             self._cancel_all()
 
     def limit(self, seconds: float) -> None:
-        """It is cancelled when it takes longer than this, which is its error then."""
+        """Cancel it if it takes longer than this; its error is AgentTimeoutError then."""
         self._later("limit", seconds, self._give_up, AgentTimeoutError(PROMPT.name, seconds))
 
     def _listen(self, silence: float, looks: int, before: int) -> None:
-        """The same when the agent says nothing at all for so long, in steps: see `PendingCall`."""
+        """Cancel it if the agent is silent for so long, checked in steps: see `PendingCall`."""
         now = self._uplink.signs_of_life()
         looks = 0 if now != before else looks + 1
         if looks > LOOKS:
@@ -167,7 +167,7 @@ class TurnFeed:
         self._timers[what] = asyncio.get_running_loop().call_later(seconds, do, *args)
 
     def cancel(self, grace: float) -> None:
-        """The agent has been told to stop; it has `grace` seconds to answer."""
+        """Give the agent, which was told to stop, `grace` seconds to answer."""
         if self.stage is Stage.WAITING:
             self._end("cancelled", None)
         elif self.stage in (Stage.QUEUED, Stage.RUNNING):
@@ -175,12 +175,12 @@ class TurnFeed:
             self._later("grace", grace, self._end, "cancelled", None)
 
     def lost(self, error: AcpholdError) -> None:
-        """The agent has gone, and nothing more will come."""
+        """End it: the agent has gone, and nothing more will come."""
         self.holds_agent = False
         self._end(None, error)
 
     def closed(self) -> None:
-        """The session was closed, which cancels its turn."""
+        """End it as cancelled: the session was closed."""
         self.holds_agent = False
         self._end("cancelled", None)
 
@@ -190,7 +190,7 @@ class TurnFeed:
         if isinstance(told, AcpholdError):
             self._end(None, told)
         else:
-            # Not decoded strictly: a reason newer than this release ends a turn just as well.
+            # Not decoded strictly: a reason newer than this release ends a turn, too.
             self._end(string(members(told).get("stopReason")) or "end_turn", None)
 
     def _end(self, stop_reason: str | None, error: AcpholdError | None) -> None:
@@ -200,7 +200,7 @@ class TurnFeed:
             timer.cancel()
         error = error or self._overdue
         if self._state is not None:
-            # As a journal has it.
+            # As in a journal.
             end: object = {"stopReason": stop_reason}
             if error is not None:
                 end = {"error": {"code": error.code, "message": str(error)}}
@@ -210,7 +210,7 @@ class TurnFeed:
 
 
 def typed(raw: bytes) -> Update:
-    """An update by its type; one that breaks the schema is handed on as it came."""
+    """Return an update by its type; one that breaks the schema is returned as it came."""
     try:
         return decode_update(raw).value
     except InvalidParamsError:

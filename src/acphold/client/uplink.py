@@ -1,10 +1,10 @@
-"""Our connection to one agent: made, introduced, read in order, made again after a loss, ended.
+"""Our connection to one agent: opened, introduced, read in order, reopened after a loss, ended.
 
 | state | | becomes |
 |---|---|---|
 | CLOSED | nothing was started, or all was ended | OPEN |
 | OPEN | the agent has answered `initialize` | LOST, CLOSED |
-| LOST | it has gone; `loss` says how | OPEN with the next request, where it can be reached again |
+| LOST | it has gone; `loss` says how | OPEN with the next request, if it can be reached again |
 """
 
 from __future__ import annotations
@@ -66,20 +66,20 @@ START_TIMEOUT = 60.0
 """Seconds for the answer to `initialize`; programs that download themselves first are slow."""
 
 SILENCE = 120.0
-"""Seconds without any word from the agent after which a request that waits is given up.
+"""Seconds without any message from the agent after which a waiting request is given up.
 
 A session with many MCP servers or a long replay takes its time, but not in silence. A turn does,
-while a model thinks or a command runs: its silence has a bound only where one is given.
+while a model thinks or a command runs: its silence is limited only if a limit is given.
 """
 
 SIGN_IN_SECONDS = 1800.0
-"""The same for a sign-in: a person has a browser open, maybe, and looks for a second factor."""
+"""The same for a sign-in: a person may have a browser open, and look for a second factor."""
 
 CHILDREN = 4096
-"""How many sub-agents are known at once, of all sessions."""
+"""Most sub-agents known at once, of all sessions."""
 
 EARLY_BYTES = 1024 * 1024
-"""What is kept of updates for a session that is being made, and whose id we do not know yet."""
+"""Most bytes of updates kept for a session that is being made, and whose id is not known yet."""
 
 
 class State(enum.Enum):
@@ -94,16 +94,16 @@ class Hearing(Asking, Protocol):
     """A session, as the connection knows it."""
 
     def hear(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Updates came, as `agents.runs` sorts them, or `child` entries for those of its
+        """Take updates, as `agents.runs` sorts them, or `child` entries for those of its
         sub-agents; called in the inbound lane."""
 
     def lost(self, error: AcpholdError) -> None:
-        """The agent has gone for good."""
+        """End it: the agent has gone for good."""
 
     async def reopen(self, *, anew: bool) -> None:
-        """The agent is back: open the session there again.
+        """Open the session again: the agent is back.
 
-        With `anew` its replay is all that there is; else we may have seen more than it kept.
+        With `anew` its replay is the whole conversation; else we may have seen more than it kept.
         """
 
 
@@ -111,36 +111,36 @@ class Endpoint(Protocol):
     """The far end of a connection."""
 
     name: str
-    """What it is called in messages."""
+    """Its name in messages."""
 
     cwd: str | None
-    """Where its sessions are, if nothing else is said; known once it was opened."""
+    """The default folder of its sessions; known once it was opened."""
 
     is_acphold: bool
-    """Whether acphold answers there, for an agent: its errors say what is to be said."""
+    """True if acphold answers there, for an agent: its errors need no further words."""
 
     is_repeatable: bool
-    """Whether it can be opened again once it is lost."""
+    """True if it can be opened again once it is lost."""
 
     async def open(self) -> Transport:
-        """Reach it; raises AgentStartError, or what else stands in the way."""
+        """Reach it; raises AgentStartError, or another reason why it cannot be reached."""
 
     async def follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
         """Return when it has gone; `pump` is the task of `peer`, which reads from it."""
 
     async def how_it_ended(self) -> AcpholdError:
-        """Why it has gone."""
+        """Return the reason why it has gone."""
 
     async def aclose(self) -> None:
         """End it, if it is ours to end; may be called again."""
 
 
 CANCEL_GRACE = 10.0
-"""What an agent has to end a turn that was cancelled; then it is over without its answer."""
+"""Seconds an agent has to end a turn that was cancelled; then it is over without its answer."""
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a connection is kept; see `acphold.connect`. Times in seconds."""
+    """The settings of a connection; see `acphold.connect`. Times in seconds."""
 
     client_info: Implementation
     capabilities: ClientCapabilities
@@ -155,7 +155,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Uplink:
-    """See the module. `hello` is the agent's answer to `initialize`, `loss` how it went."""
+    """See the module. `hello` is the agent's answer to `initialize`, `loss` the reason of its
+    loss."""
 
     def __init__(self, endpoint: Endpoint, duties: Duties, settings: Settings) -> None:
         self.hello: InitializeResponse
@@ -169,7 +170,7 @@ class Uplink:
         self._tasks: list[asyncio.Task[None]] = []
         self._starting = asyncio.Lock()
         self._sessions: dict[str, Hearing] = {}
-        self._children: dict[str, str] = {}  # sub-agents, by their ids, to the sessions they are of
+        self._children: dict[str, str] = {}  # the session of each sub-agent, by their ids
         self._early: list[Updates] = []
         self._making = 0
         self._answering = 0
@@ -177,13 +178,13 @@ class Uplink:
 
     @property
     def name(self) -> str:
-        """What the agent is called in messages."""
+        """The agent's name in messages."""
         return self._endpoint.name
 
     @property
     def tells_begun(self) -> bool:
-        """Whether PROMPT_BEGUN tells when the turns of our prompts begin: several clients may be
-        there."""
+        """True if PROMPT_BEGUN tells when the turns of our prompts begin: there may be other
+        clients."""
         return (self.hello.agent_capabilities.meta or {}).get(BEGUN) is True
 
     # -- starting and ending --------------------------------------------------------------
@@ -208,7 +209,7 @@ class Uplink:
         self.state = State.OPEN
 
     async def aclose(self) -> None:
-        """End the connection, what runs for the agent here, and the agent; may be called again."""
+        """End the connection, all work for the agent here, and the agent; may be called again."""
         self.state = State.CLOSED
         self.loss = self.loss or ConnectionLostError(f"the connection to {self.name} was closed")
         for session in list(self._sessions.values()):
@@ -231,7 +232,7 @@ class Uplink:
         can = self.settings.capabilities
         request = InitializeRequest(
             protocol_version=PROTOCOL_VERSION,
-            # With what we ask of acphold at the other end; nobody else knows it.
+            # With our requests to an acphold at the other end; other agents ignore them.
             client_capabilities=msgspec.structs.replace(
                 can, meta={**(can.meta or {}), BEGUN: True}
             ),
@@ -258,7 +259,7 @@ class Uplink:
         raise error
 
     async def _follow(self, peer: Peer, pump: asyncio.Task[None]) -> None:
-        """See the agent go."""
+        """Wait for the agent to go, and note its loss."""
         await self._endpoint.follow(peer, pump)
         if self.state is not State.OPEN:
             return
@@ -269,16 +270,16 @@ class Uplink:
 
     @property
     def is_open(self) -> bool:
-        """Whether the agent is there and has all sessions open."""
+        """True if the agent is there and has all sessions open."""
         return self.state is State.OPEN and self._peer is not None and not self._peer.is_lost
 
     @property
     def comes_back(self) -> bool:
-        """Whether a lost agent is started again."""
+        """True if a lost agent is started again."""
         return self.settings.reconnect and self._endpoint.is_repeatable
 
     async def ready(self) -> None:
-        """Return when the agent is there; start it again if it went. Raises what became of it."""
+        """Return when the agent is there; restart it if it went. Raises the reason of its loss."""
         peer = self._peer
         if self.is_open:
             return
@@ -290,7 +291,7 @@ class Uplink:
                 await self.start()
 
     async def lost_error(self) -> AcpholdError:
-        """Why there is no agent any more."""
+        """Return the reason why there is no agent any more."""
         if self.loss is None:
             error = await self._endpoint.how_it_ended()
             self.loss = self.loss or error
@@ -299,7 +300,7 @@ class Uplink:
     # -- asking ---------------------------------------------------------------------------
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        """Any request, typed; RemoteError when it is refused."""
+        """Send any request, typed; RemoteError if it is refused."""
         raw = await self.ask_raw(method.name, encode(params))
         return decode(method.result, raw).value
 
@@ -311,10 +312,10 @@ class Uplink:
         on_result: Callable[[bytes], object] = bool,
         again: bool = True,
     ) -> bytes:
-        """Any request, JSON bytes in and out.
+        """Send any request, JSON bytes in and out.
 
-        `on_result` is called with the result in the inbound lane: before what came behind it. With
-        `again` false, an agent that went is not waited for.
+        `on_result` is called with the result in the inbound lane, before anything that came behind
+        it. With `again` false, an agent that went is not restarted.
         """
         if again:
             await self.ready()
@@ -342,19 +343,19 @@ class Uplink:
     ) -> int:
         """Send a request now; `on_answer` is called in the inbound lane.
 
-        Raises ConnectionLostError when the agent has gone; `lost_error` says more.
+        Raises ConnectionLostError if the agent has gone; `lost_error` says more.
         """
         if self._peer is None:
             raise ConnectionLostError(f"{self.name} has gone")
         return self._peer.begin(method, params, on_answer)
 
     def tell(self, method: str, params: bytes) -> None:
-        """Any notification; dropped when the agent has gone."""
+        """Send any notification; dropped if the agent has gone."""
         if self._peer is not None:
             self._peer.tell(method, params)
 
     async def told(self, answer: Answer, method: str) -> bytes | AcpholdError:
-        """An answer in the words of this library."""
+        """Return an answer with the exceptions of this library."""
         if isinstance(answer, ConnectionLostError):
             return await self.lost_error()
         if isinstance(answer, RemoteError):
@@ -364,7 +365,7 @@ class Uplink:
     # -- hearing --------------------------------------------------------------------------
 
     def adopt(self, session_id: str, session: Hearing) -> None:
-        """What comes for this session goes to it from now on, and what came before it was known."""
+        """Route this session's updates to it, and those that came before it was known."""
         self._sessions[session_id] = session
         early, self._early = self._early, []
         for updates in early:
@@ -374,19 +375,19 @@ class Uplink:
                 self._early.append(updates)
 
     def drop(self, session_id: str, session: Hearing) -> None:
-        """The session is not open any more."""
+        """Forget a session that is no longer open."""
         if self._sessions.get(session_id) is session:
             del self._sessions[session_id]
             for child in [key for key, it in self._children.items() if it == session_id]:
                 del self._children[child]
 
     def session(self, session_id: str) -> Hearing | None:
-        """The session of this id that is open here."""
+        """Return the open session with this id."""
         return self._sessions.get(session_id)
 
     @contextmanager
     def making(self) -> Iterator[None]:
-        """For the block, a session is being made: updates may come before its id is known."""
+        """Make a session during the block: its updates may come before its id is known."""
         self._making += 1
         try:
             yield
@@ -396,7 +397,7 @@ class Uplink:
                 self._early.clear()
 
     async def on_notifications(self, batch: list[NotificationReceived]) -> None:
-        """Called by the Peer."""
+        """Handle notifications; called by the Peer."""
         self._signs += 1
         for event in runs(batch):
             if isinstance(event, Updates):
@@ -408,14 +409,14 @@ class Uplink:
                     self.settings.on_notification(
                         event.method, msgspec.json.decode(event.params or b"null")
                     )
-                except Exception:  # the program's own: what came behind must be heard all the same
+                except Exception:  # the program's own error: later messages must still be handled
                     log.exception("the notification %s could not be handled", event.method)
         await self.flow.room()
 
     def _on_cut(self, cut: Cut) -> None:
-        """An update is over the limit: a notice stands in its place."""
+        """Put a notice in place of an update that is over the limit."""
         if (session_id := session_of(cut)) is not None:
-            from acphold.hub.annotations import left_out  # rare, and it takes its time
+            from acphold.hub.annotations import left_out  # rare, and slow to import
 
             event = Updates(session_id, "update", [left_out(cut.problem)])
             if self.settings.on_update is not None:
@@ -445,7 +446,7 @@ class Uplink:
             log.debug("updates of a session that is not open here: %s", event.session_id)
 
     def _look_for_children(self, session_id: str, event: Updates) -> None:
-        """What is announced in this session, or in a sub-agent of it, belongs to it."""
+        """Note sub-agents announced in this session, or in a sub-agent of it: they belong to it."""
         for raw in event.raws:
             if b'"subagent_' in raw and len(self._children) < CHILDREN:
                 update = update_of(event.kind, raw)
@@ -453,7 +454,7 @@ class Uplink:
                     self._children.setdefault(child, session_id)
 
     async def on_request(self, request: Request) -> bytes:
-        """Called by the Peer; what a sub-agent asks is asked by its session."""
+        """Answer a request; called by the Peer. A sub-agent's request counts as its session's."""
         self._signs += 1
         asking = session_id_in(request.params) or ""
         session = self._sessions.get(asking)
@@ -466,20 +467,20 @@ class Uplink:
             self._answering -= 1
 
     def signs_of_life(self) -> int:
-        """Another number than before, unless the agent is silent, and does not wait for us either:
-        for an answer, or to be read on."""
+        """Return a new number, unless the agent is silent and does not wait for us: for an answer,
+        or to be read on."""
         self._signs += bool(self._answering) or self.flow.is_stopped
         return self._signs
 
     def cancel_questions(self, session_id: str) -> None:
-        """The turn was cancelled: what it has asked is answered so."""
+        """Answer the open questions of a session as cancelled: its turn was cancelled."""
         self._duties.cancel(session_id)
 
     async def forget(self, session_id: str) -> None:
-        """The session was closed: end its terminals."""
+        """End the session's terminals: it was closed."""
         await self._duties.forget(session_id)
 
 
 def update_of(kind: str, raw: bytes) -> bytes:
-    """The update in what `agents.runs` sorts as this kind."""
+    """Return the update in an item that `agents.runs` sorts as this kind."""
     return raw if kind == "update" else members(raw)["update"]

@@ -1,4 +1,4 @@
-"""The rules of ACP as runnable cases: what an agent keeps of the protocol, and what not."""
+"""The rules of ACP as runnable cases that show which of them an agent keeps."""
 
 from acphold.conformance.inspection import Report, chosen, inspect
 from acphold.conformance.rules import CHECKS

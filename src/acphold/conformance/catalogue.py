@@ -1,4 +1,4 @@
-"""How rules are declared: by a case that plays something, or by an observer of all that was said.
+"""Declaring rules: by a case that plays something, or by an observer of the whole record.
 
     RULES = Rules()
 
@@ -11,9 +11,9 @@
     @RULES.observer("tool.absolute", "Paths of tool calls are absolute.", MUST, SOURCE, unless="…")
     def absolute(records: Sequence[Record], witness: Witness) -> None: ...
 
-A case raises a signal, see `verdicts`. An observer tells its witness each thing that it looked at
-and each that was wrong; it runs when all cases are over. `RULES.unseen` is for what no behaviour
-can show.
+A case raises a signal, see `verdicts`. An observer reports to its witness each thing it looked at
+and each that was wrong; it runs when all cases are over. `RULES.unseen` declares a rule that no
+behaviour can show.
 """
 
 from __future__ import annotations
@@ -33,22 +33,22 @@ Case = Callable[[Stage], Awaitable[None]]
 
 
 class Witness:
-    """What an observer has seen."""
+    """Collects what an observer has seen."""
 
     def __init__(self) -> None:
         self.seen = 0
         self.wrong: list[tuple[str, tuple[Line, ...]]] = []
 
     def saw(self) -> None:
-        """One thing that the rule is about."""
+        """Count one thing that the rule is about."""
         self.seen += 1
 
     def accuse(self, why: str, *lines: Line) -> None:
-        """One thing that breaks the rule."""
+        """Report one thing that breaks the rule."""
         self.wrong.append((why, lines))
 
     def judge(self, unless: str) -> None:
-        """Raise what it comes to; `unless` says why nothing may have been seen."""
+        """Raise the resulting signal; `unless` says why nothing may have been seen."""
         if self.wrong:
             why, lines = self.wrong[0]
             again = len(self.wrong) - 1
@@ -61,11 +61,11 @@ Observer = Callable[[Sequence[Record], Witness], None]
 
 
 class Check(Struct, frozen=True):
-    """A rule and how it is looked at: by one of `case`, `observer` and `unseen`, or by a case and,
-    when that went well, an observer of all that was said.
+    """A rule and its test: one of `case`, `observer` and `unseen`, or a case followed by an
+    observer.
 
-    `last`: it ends the process of the other cases, or may, and is played behind them.
-    `destructive`: only played when it is asked for by name.
+    `last`: it ends the process of the other cases, or may, and is played after them. `destructive`:
+    only played when asked for by name.
     """
 
     rule: Rule
@@ -95,7 +95,7 @@ class Rules:
         only: Reach | None = None,
         destructive: bool = False,
     ) -> Callable[[Case], Case]:
-        """The decorated coroutine plays the rule; `needs` are names of CAPABILITIES."""
+        """Register the decorated coroutine as a rule's case; `needs` are names of CAPABILITIES."""
 
         def declare(case: Case) -> Case:
             rule = Rule(id, says, level, source, needs, only)
@@ -114,7 +114,7 @@ class Rules:
         unless: str,
         only: Reach | None = None,
     ) -> Callable[[Observer], Observer]:
-        """The decorated function looks at all records; `unless` is why it may see nothing."""
+        """Register the decorated function as an observer; `unless` is why it may see nothing."""
 
         def declare(observer: Observer) -> Observer:
             rule = Rule(id, says, level, source, needs, only)
@@ -124,7 +124,7 @@ class Rules:
         return declare
 
     def also(self, id: str) -> Callable[[Observer], Observer]:
-        """The decorated function looks at all records besides the case of this rule."""
+        """Register the decorated function as an observer beside the case of this rule."""
 
         def declare(observer: Observer) -> Observer:
             index = next(n for n, it in enumerate(self._checks) if it.rule.id == id)
@@ -134,5 +134,5 @@ class Rules:
         return declare
 
     def unseen(self, id: str, says: str, level: Level, source: Source, why: str) -> None:
-        """A rule that no behaviour can show; `why` is a sentence."""
+        """Register a rule that no behaviour can show; `why` is a sentence."""
         self._checks.append(Check(Rule(id, says, level, source), unseen=why))

@@ -1,7 +1,7 @@
-"""The checker's end of one connection: asks, tells, waits for a bounded time, records all of it.
+"""The checker's end of a connection: sends, waits for a bounded time, and records everything.
 
-It is no `rpc.Peer`, for a Peer forgives and hides what is to be seen here: an id of another type,
-two answers, a line that is no message.
+It is no `rpc.Peer`, because a Peer forgives and hides the faults to be seen here: an id of another
+type, two answers, a line that is no message.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from acphold.schema import decode
 T = TypeVar("T")
 
 MAX_LINE = 64 << 20
-"""Bytes that are kept of a line which does not end."""
+"""Bytes kept of a line that does not end."""
 
 
 class Silence(Violation):
-    """An answer that did not come in time."""
+    """An answer did not come in time."""
 
 
 class Gone(Violation):
@@ -35,7 +35,7 @@ class Gone(Violation):
 
 
 class Answer:
-    """How a request was answered: `asked` and `line` are the two lines."""
+    """The answer to a request: `asked` and `line` are the two lines."""
 
     def __init__(self, asked: Line, line: Line) -> None:
         self.asked = asked
@@ -55,7 +55,7 @@ class Answer:
 
     @property
     def stop_reason(self) -> object:
-        """How the turn ended, for a prompt; None for an error."""
+        """The stop reason of a prompt's turn; None for an error."""
         return self.result.get("stopReason")
 
     def refused(self, unless: str) -> None:
@@ -64,9 +64,10 @@ class Answer:
             raise Violation(unless, *self.lines)
 
     def fitting(self, kind: type[T]) -> T:
-        """The result as its type; Violation for an error and for what does not fit it.
+        """Return the result as its type; raises Violation for an error or a result that does not
+        fit.
 
-        SignInNeeded where the agent says so.
+        Raises SignInNeeded if the error says so.
         """
         self.succeeded()
         try:
@@ -83,7 +84,7 @@ class Answer:
 
 
 class Call:
-    """A request that was sent; `answer` is set when it was answered."""
+    """A request that was sent; `answer` is set once it is answered."""
 
     def __init__(self, asked: Line) -> None:
         self.asked = asked
@@ -91,7 +92,7 @@ class Call:
 
 
 class Dialogue:
-    """See the module. Run by `listening`; `timeout`, `quiet` and `late` are seconds."""
+    """One connection; run it with `listening`. `timeout`, `quiet` and `late` are seconds."""
 
     def __init__(
         self,
@@ -120,18 +121,18 @@ class Dialogue:
         self._has_fences = True
         self._leaving = False
 
-    # -- what is said -----------------------------------------------------------------------
+    # -- sending --------------------------------------------------------------------------------
 
     async def ask(
         self, method: str, params: object = msgspec.UNSET, *, seconds: float | None = None
     ) -> Answer:
-        """Ask and wait; Silence when no answer comes within `seconds`, Gone when none can."""
+        """Send a request and wait; raises Silence after `seconds`, Gone if the agent has ended."""
         return await self.answered(self.begin(method, params), seconds)
 
     def begin(
         self, method: str, params: object = msgspec.UNSET, *, id: int | str | None = None
     ) -> Call:
-        """Send a request; with `id`, under this one."""
+        """Send a request, with this `id` if one is given."""
         if id is None:
             self._last_id += 1
             id = self._last_id
@@ -141,7 +142,7 @@ class Dialogue:
         return self.expect(self._say(message))
 
     async def answered(self, call: Call, seconds: float | None = None) -> Answer:
-        """The answer to a request; Silence and Gone as with `ask`."""
+        """Wait for the answer to a request; raises Silence and Gone as `ask` does."""
         limit = self.timeout if seconds is None else seconds
         try:
             return await self.until(lambda: call.answer, limit)
@@ -156,22 +157,22 @@ class Dialogue:
         return self._say({"jsonrpc": "2.0", "method": method, "params": params})
 
     def write(self, raw: bytes) -> Line:
-        """Send a line as it is; it need be no message."""
+        """Send a line unchanged; it need not be a message."""
         self.record.broken = True
         self.running.transport.send(raw + b"\n")
         return self.record.add(self._now(), "client", raw)
 
     def send_pieces(self, *pieces: bytes) -> None:
-        """Send bytes that are no line by themselves; unrecorded."""
+        """Send bytes that are no line by themselves; they are not recorded."""
         for piece in pieces:
             self.running.transport.send(piece)
 
     def note(self, raw: bytes) -> Line:
-        """Record a line whose bytes go out by `send_pieces`."""
+        """Record a line whose bytes are sent by `send_pieces`."""
         return self.record.add(self._now(), "client", raw)
 
     def expect(self, asked: Line) -> Call:
-        """Wait from now on for the answer to a request that was sent."""
+        """Return a call that waits for the answer to a line already sent."""
         call = self._calls[likeness(asked)] = Call(asked)
         return call
 
@@ -183,8 +184,10 @@ class Dialogue:
     # -- waiting ----------------------------------------------------------------------------
 
     async def until(self, found: Callable[[], T | None], seconds: float | None = None) -> T:
-        """Wait until `found()` is not None, looked at with each line, and with each permission
-        that the host holds; Silence, Gone."""
+        """Wait until `found()` is not None; raises Silence or Gone.
+
+        It is checked with each line, and with each permission that the host holds.
+        """
         limit = self.timeout if seconds is None else seconds
         try:
             async with asyncio.timeout(limit):
@@ -198,7 +201,7 @@ class Dialogue:
             raise Silence(f"nothing came within {limit:g} s") from None
 
     async def is_alive(self) -> bool:
-        """Whether it answers anything: one that does not may be slow, which breaks no rule."""
+        """Return True if the agent answers any request: being slow breaks no rule."""
         try:
             await self.ask("check/no_such_method", {})
         except (Silence, Gone):
@@ -206,9 +209,9 @@ class Dialogue:
         return True
 
     async def caught_up(self) -> None:
-        """Return when the agent has read all that was said, and has been quiet for a moment.
+        """Return when the agent has read everything sent, and has been quiet for a moment.
 
-        It answers a request that it cannot know, and by then it has read what stands before it.
+        It answers an unknown request, by which time it has read everything before it.
         """
         if self._has_fences and not self.ended:
             try:
@@ -218,12 +221,12 @@ class Dialogue:
         await self.hush()
 
     async def settled(self) -> None:
-        """Return when the agent has caught up, and what it would say too late has had its time."""
+        """Return when the agent has caught up, and the time for late messages has passed."""
         await self.caught_up()
         await asyncio.sleep(self.late)
 
     async def hush(self) -> None:
-        """Wait until nothing has come for `quiet` seconds; for 8 times as long at most."""
+        """Wait until nothing has arrived for `quiet` seconds; at most 8 times as long."""
         for _ in range(8):
             before = len(self.record.lines)
             await asyncio.sleep(self.quiet)
@@ -231,11 +234,11 @@ class Dialogue:
                 return
 
     async def hush_briefly(self) -> None:
-        """Wait for `quiet` seconds: what was written before has been seen by itself."""
+        """Wait for `quiet` seconds: `listen` takes in earlier output meanwhile."""
         await asyncio.sleep(self.quiet)
 
     def stop_reading(self) -> None:
-        """Read nothing more: what the agent writes stays in the pipe."""
+        """Stop reading: the agent's output stays in the pipe."""
         self._may_read.clear()
 
     def go_on_reading(self) -> None:
@@ -243,13 +246,13 @@ class Dialogue:
         self._may_read.set()
 
     async def hang_up(self, seconds: float) -> str | None:
-        """Close the agent's stdin; how it ended within so many seconds, None if it did not."""
+        """Close the agent's stdin; return how it ended in time, None if it did not."""
         self._leaving = True
         await self.running.hang_up()
         return await self.running.ended(seconds)
 
     async def kill(self) -> None:
-        """End it as `kill -9` does."""
+        """End the agent as `kill -9` does."""
         self._leaving = True
         await self.running.kill()
 
@@ -261,10 +264,10 @@ class Dialogue:
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
-    # -- what comes -------------------------------------------------------------------------
+    # -- receiving ------------------------------------------------------------------------------
 
     async def listen(self) -> None:
-        """Take in what the agent writes, until it ends."""
+        """Read the agent's output until it ends."""
         # Not `rpc.framing`, which forgives blank lines.
         held = bytearray()
         try:
@@ -295,7 +298,7 @@ class Dialogue:
             self._answering.add(task)
             task.add_done_callback(self._answering.discard)
         elif line.is_response:
-            # By what it looks like: an id of another type is judged elsewhere, and is an answer.
+            # Ids match loosely: one of another type is still an answer, and another rule judges it.
             call = self._calls.get(likeness(line))
             if call is not None and call.answer is None:
                 call.answer = Answer(call.asked, line)
@@ -310,7 +313,7 @@ class Dialogue:
             self._say(reply)
 
     async def aclose(self) -> None:
-        """Stop serving, and end the agent."""
+        """Stop serving and end the agent."""
         self._leaving = True
         for task in [*self._answering]:
             task.cancel()
@@ -322,7 +325,7 @@ class Dialogue:
 
 @asynccontextmanager
 async def listening(dialogue: Dialogue) -> AsyncIterator[Dialogue]:
-    """Run `dialogue` for the block, at whose end the agent is ended."""
+    """Run `dialogue` for the block, then end the agent."""
     task = asyncio.create_task(dialogue.listen(), name="checker listens")
     try:
         yield dialogue
@@ -333,5 +336,5 @@ async def listening(dialogue: Dialogue) -> AsyncIterator[Dialogue]:
 
 
 def unobservable(signal: Violation) -> NotObservable:
-    """What it means for other checks that something they need went wrong."""
+    """Return the signal for checks that need something which went wrong."""
     return NotObservable(signal.why, *signal.lines)

@@ -1,4 +1,4 @@
-"""What the checker asks an agent to do: sentences that a model understands, and a program finds.
+"""Tasks for an agent under test: sentences that a model understands and a program can find.
 
 The same sentences steer the stand-in model and the bundled agents.
 """
@@ -14,7 +14,7 @@ Task = Literal["greet", "count", "read", "write", "run", "call", "remember", "re
 
 
 class Errand(Struct, frozen=True):
-    """One thing to do; `what` is the path, the command, the tool or the word it is about."""
+    """One task; `what` is the path, command, tool or word it is about."""
 
     task: Task
     what: str = ""
@@ -49,13 +49,13 @@ _PATTERNS: dict[Task, re.Pattern[str]] = {
 
 
 def errand(words: str) -> Errand | None:
-    """The last errand in a text; None when there is none."""
+    """Return the last errand in a text, or None."""
     found = errands(words)
     return found[-1] if found else None
 
 
 def errands(words: str) -> list[Errand]:
-    """All errands in a text, in order."""
+    """Return all errands in a text, in order."""
     found = [
         (match.start(), Errand(task, **match.groupdict()))
         for task, pattern in _PATTERNS.items()

@@ -1,7 +1,7 @@
-"""An agent that keeps every rule: what a faulty one is made of, and what watches clients.
+"""An agent that keeps every rule: the base of the faulty ones, and of the watcher of clients.
 
-It has no model. The errands of the checker steer it, see `errands`; any other prompt gets a short
-answer. It remembers its sessions in a `Memory`, which outlives it.
+It has no model. The checker's errands steer it, see `errands`; any other prompt gets a short
+answer. It keeps its sessions in a `Memory`, which outlives it.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ PAGE_SIZE = 10
 """Sessions on a page of the list."""
 
 ANSWER_SECONDS = 60.0
-"""What a client gets to answer a question that it answers by itself."""
+"""Seconds for a client to answer a question without a person."""
 
 PERSON_SECONDS = 1800.0
-"""What it gets for one that a person answers, who may have gone for a while."""
+"""Seconds for a question to a person, who may be away for a while."""
 
 MODES = [{"id": "ask", "name": "Ask"}, {"id": "code", "name": "Code", "description": "Writes"}]
 MODELS = [{"value": "small", "name": "Small"}, {"value": "large", "name": "Large"}]
@@ -64,12 +64,12 @@ class RefusedError(Exception):
 
 
 class Exemplar:
-    """See the module. Everything that a fault changes is a method of its own."""
+    """The agent; see the module. Everything a fault changes is a method of its own."""
 
     script_type = Script
     sign_in_wanted = False
     connect_seconds = 2.0
-    """What an MCP server gets to be ready; then the session goes on without it."""
+    """Seconds for an MCP server to be ready; after that the session goes on without it."""
 
     def __init__(self, transport: Transport, memory: Memory) -> None:
         self.memory = memory
@@ -84,7 +84,7 @@ class Exemplar:
     # -- lines ------------------------------------------------------------------------------
 
     async def serve(self) -> None:
-        """Answer until the client leaves."""
+        """Serve until the client leaves."""
         lines = LineBuffer(64 << 20)
         try:
             while chunk := await self._transport.receive():
@@ -101,7 +101,7 @@ class Exemplar:
             await self._transport.aclose()
 
     async def take(self, raw: bytes) -> None:
-        """One line of the client."""
+        """Handle one line of the client."""
         try:
             message = msgspec.json.decode(raw)
         except (ValueError, RecursionError):  # of JSON, or of UTF-8
@@ -115,16 +115,16 @@ class Exemplar:
             self.hear(message)
         else:
             self.start(self.answer(message))
-            await asyncio.sleep(0)  # requests begin in the order in which they came
+            await asyncio.sleep(0)  # requests begin in the order of arrival
 
     def start(self, work: Awaitable[None]) -> None:
-        """Go on with this beside everything else."""
+        """Run this as a task."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
     def send(self, message: Json) -> None:
-        """Write a message, after what was remembered."""
+        """Save the sessions, then write a message."""
         self.memory.save()
         self.write(msgspec.json.encode({"jsonrpc": "2.0", **message}))
 
@@ -133,20 +133,20 @@ class Exemplar:
         self._transport.send(line + b"\n")
 
     async def drained(self) -> None:
-        """Wait while the client reads nothing."""
+        """Wait until the client reads again."""
         await self._transport.drain()
 
-    # -- what the client says ---------------------------------------------------------------
+    # -- the client's messages ----------------------------------------------------------------
 
     def hear_answer(self, message: Json) -> None:
-        """An answer of the client."""
+        """Take a response of the client."""
         id = message.get("id")
         asked = self._asked.get(id) if isinstance(id, int) else None
         if asked is not None and not asked.done():
             asked.set_result(message)
 
     def hear(self, message: Json) -> None:
-        """A notification."""
+        """Handle a notification."""
         params = message.get("params")
         params = params if isinstance(params, dict) else {}
         if message["method"] == "session/cancel":
@@ -155,13 +155,13 @@ class Exemplar:
             self.cancel_request(params.get("requestId"))
 
     def cancel(self, session_id: str) -> None:
-        """The turn of a session is to end."""
+        """Cancel the turn of a session."""
         turn = self.turns.get(session_id)
         if turn is not None:
             turn.cancel()
 
     def cancel_request(self, request_id: object) -> None:
-        """The turn that answers this request is to end."""
+        """Cancel the turn that answers this request."""
         for turn in self.turns.values():
             if turn.request["id"] == request_id:
                 self.cancel(turn.session_id)
@@ -186,7 +186,7 @@ class Exemplar:
         self.send({"id": request["id"], "error": {"code": code, "message": message}})
 
     async def result(self, method: str, request: Json) -> object:
-        """The result of a request; RefusedError."""
+        """Return the result of a request; raises RefusedError."""
         params = request.get("params")
         params = params if isinstance(params, dict) else {}
         answers: dict[str, Callable[[Json], Awaitable[object]]] = {
@@ -281,7 +281,7 @@ class Exemplar:
         return f"session-{self.memory.numbers}"
 
     async def tell_commands(self, session_id: str) -> None:
-        """Behind the answer that tells the session."""
+        """Send the commands, after the answer that names the session."""
         await asyncio.sleep(0)
         self.update(session_id, self.commands(), remembered=False)
 
@@ -294,7 +294,7 @@ class Exemplar:
         self.links[session_id] = [link for link in found if link is not None]
 
     async def call_tool(self, session_id: str, tool: str) -> str:
-        """What a tool of the session's MCP servers answers."""
+        """Return the answer of a tool of the session's MCP servers."""
         links = self.links.get(session_id)
         return await tool_text(links[0], tool) if links else f"no tool {tool}"
 
@@ -329,7 +329,7 @@ class Exemplar:
         return (session.get("configOptions") or {}).get("boolean") is not None
 
     def kept(self, session_id: str) -> Kept:
-        """A session; RefusedError for one that does not exist."""
+        """Return a session; raises RefusedError if it does not exist."""
         found = self.memory.sessions.get(session_id)
         if found is None:
             raise RefusedError(RESOURCE_NOT_FOUND, f"no session {session_id}")
@@ -345,7 +345,7 @@ class Exemplar:
         return self.settings(session_id)
 
     def replayed(self, kept: Kept) -> list[Json]:
-        """What a load tells."""
+        """Return the updates that a load replays."""
         return [*kept.history]
 
     async def resume_session(self, params: Json) -> Json:
@@ -444,17 +444,18 @@ class Exemplar:
             kept.history.append({"sessionUpdate": "user_message_chunk", "content": block})
 
     def script(self, turn: Turn, blocks: list[Json]) -> Script:
-        # Whoever hands over an earlier conversation puts it behind the person's own words.
-        words = next((str(block["text"]) for block in blocks if block["type"] == "text"), "")
+        # An earlier conversation is handed over before the person's own words.
+        texts = [str(block["text"]) for block in blocks if block["type"] == "text"]
+        words = texts[-1] if texts else ""
         return self.script_type(self, turn.session_id, words, lambda: turn.cancelled)
 
     def end_of(self, turn: Turn) -> Json:
         return {"stopReason": "cancelled" if turn.cancelled else "end_turn"}
 
-    # -- towards the client -----------------------------------------------------------------
+    # -- to the client --------------------------------------------------------------------------
 
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None:
-        """Tell an update of a session."""
+        """Send an update of a session."""
         kept = self.memory.sessions.get(session_id)
         if remembered and kept is not None:
             kept.history.append(update)
@@ -465,7 +466,10 @@ class Exemplar:
         self.send({"method": method, "params": params})
 
     async def ask(self, method: str, params: Json) -> Json:
-        """Ask the client; its result, empty for null. InVainError for an error and for none."""
+        """Ask the client and return its result, empty for null.
+
+        Raises InVainError for an error, and if there is no answer.
+        """
         turn = self.turns.get(params.get("sessionId", ""))
         waits: set[asyncio.Timeout] = set() if turn is None else turn.waits
         is_cancelled = turn is not None and turn.cancelled
@@ -493,7 +497,7 @@ class Exemplar:
 
 
 def _is_message(message: object) -> bool:
-    """Whether this is a request, a notification or an answer."""
+    """Return True for a request, a notification or a response."""
     if not isinstance(message, dict):
         return False
     if "method" in message:
@@ -502,6 +506,6 @@ def _is_message(message: object) -> bool:
 
 
 def _words(error: object) -> str:
-    """What an error says, on one line."""
+    """Return the message of an error, on one line."""
     said = error.get("message") if isinstance(error, dict) else error
     return " ".join(str(said).split())

@@ -1,6 +1,6 @@
-"""How the exemplar uses the MCP servers of its sessions: as little as a rule can see.
+"""The exemplar's MCP client: only as much as a rule can see.
 
-No MCP SDK: it takes a second to import, and the exemplar is started a hundred times.
+It uses no MCP SDK: that takes a second to import, and the exemplar is started a hundred times.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ class Link(Protocol):
     """A connection to one server."""
 
     async def call(self, method: str, params: Json) -> Json:
-        """The result of a request; OSError, ValueError or TimeoutError when there is none."""
+        """Return the result of a request; raises OSError, ValueError or TimeoutError."""
 
     async def aclose(self) -> None:
-        """End it."""
+        """Close the connection."""
 
 
 class StdioLink:
-    """A server that was started."""
+    """A server started as a program."""
 
     def __init__(self, process: Process) -> None:
         self._process = process
@@ -69,7 +69,7 @@ class StdioLink:
 
 
 class HttpLink:
-    """A server at a URL that takes each message in a request of its own."""
+    """A server at a URL that takes each message in its own request."""
 
     def __init__(self, url: str, headers: Json) -> None:
         self.url = url
@@ -81,7 +81,7 @@ class HttpLink:
         return _result(await self.post(_request(next(self._ids), method, params)))
 
     async def post(self, message: Json) -> bytes:
-        """Send a message; the body of the answer."""
+        """Send a message and return the body of the answer."""
         body = json.dumps(message).encode()
         reader, writer = await _opened(self.url, "POST", self.headers, body)
         try:
@@ -106,7 +106,7 @@ class SseLink:
 
     @classmethod
     async def to(cls, server: Json) -> SseLink:
-        """Open the stream of a server, which names where to post."""
+        """Open the stream of a server, which names the address to post to."""
         headers = _headers(server)
         reader, writer = await _opened(server["url"], "GET", headers)
         path = (await _data(reader)).decode()
@@ -143,7 +143,7 @@ async def _opened(
 
 
 async def _data(reader: asyncio.StreamReader) -> bytes:
-    """The data of the next event of a stream."""
+    """Return the data of the next event of a stream."""
     while line := await reader.readline():
         if line.startswith(b"data: "):
             return line[6:].strip()
@@ -164,7 +164,7 @@ def _result(raw: bytes) -> Json:
 
 
 async def connected(server: Json, seconds: float) -> Link | None:
-    """A server that has introduced itself and told its tools in time; None for another."""
+    """Return a server that was initialized and listed its tools in time, or None."""
     link: Link | None = None
     try:
         async with asyncio.timeout(seconds):
@@ -188,6 +188,6 @@ async def _linked(server: Json) -> Link:
 
 
 async def tool_text(link: Link, tool: str) -> str:
-    """What a tool answers."""
+    """Return the text a tool answers."""
     result = await link.call("tools/call", {"name": tool, "arguments": {}})
     return "".join(str(it.get("text", "")) for it in result.get("content", ()))

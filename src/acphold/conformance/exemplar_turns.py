@@ -1,4 +1,4 @@
-"""What the exemplar does in a turn: the errands of the checker, without a model."""
+"""The exemplar's turns: the checker's errands, carried out without a model."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from acphold.conformance.errands import Errand, errand, errands
 from acphold.conformance.record import Json
 
 PAUSE_SECONDS = 0.03
-"""Between two numbers that are counted: a turn that can be cancelled."""
+"""Seconds between two counted numbers: makes a turn long enough to cancel."""
 
 
 class Kept(msgspec.Struct):
-    """A session as it is remembered: `history` are its updates, in order."""
+    """A stored session: `history` holds its updates, in order."""
 
     cwd: str
     directories: list[str]
@@ -32,9 +32,9 @@ class Kept(msgspec.Struct):
 
 
 class Memory(msgspec.Struct):
-    """All sessions by id. Shared by all processes of an agent, one after the other.
+    """All sessions by id, shared by an agent's successive processes.
 
-    With a `path` it is kept in this file, whole at any time.
+    With a `path` it is kept in this file, which is complete at any time.
     """
 
     sessions: dict[str, Kept] = msgspec.field(default_factory=dict)
@@ -43,14 +43,14 @@ class Memory(msgspec.Struct):
 
     @classmethod
     def at(cls, path: str) -> Memory:
-        """What is kept in this file; nothing yet when there is none."""
+        """Return the memory stored in this file; empty if there is none."""
         try:
             return msgspec.json.decode(Path(path).read_bytes(), type=cls)
         except FileNotFoundError:
             return cls(path=path)
 
     def save(self) -> None:
-        """Write it down."""
+        """Save it."""
         if self.path:
             new = f"{self.path}.{os.getpid()}"
             Path(new).write_bytes(msgspec.json.encode(self))
@@ -58,11 +58,11 @@ class Memory(msgspec.Struct):
 
 
 CANCEL_SECONDS = 5.0
-"""What a client gets for its answers once it has cancelled the turn."""
+"""Seconds for a client's answers once it has cancelled the turn."""
 
 
 class Turn:
-    """A prompt that runs; `waits` are those for answers of the client."""
+    """A running prompt; `waits` are its open requests to the client."""
 
     def __init__(self, session_id: str, request: Json) -> None:
         self.session_id = session_id
@@ -72,7 +72,7 @@ class Turn:
         self.over = asyncio.Event()
 
     def cancel(self) -> None:
-        """It is to end, and what it waits for is not waited for much longer."""
+        """Cancel the turn, and stop waiting for its requests soon."""
         self.cancelled = True
         soon = asyncio.get_running_loop().time() + CANCEL_SECONDS
         for wait in self.waits:
@@ -81,11 +81,11 @@ class Turn:
 
 
 class InVainError(Exception):
-    """What a turn wanted did not come about; says why, in a sentence without its full stop."""
+    """A turn could not get what it wanted; says why, in a sentence without its full stop."""
 
 
 class Speaker(Protocol):
-    """What a turn needs of its agent."""
+    """The parts of an agent that a turn needs."""
 
     client: Json
 
@@ -94,7 +94,7 @@ class Speaker(Protocol):
     def update(self, session_id: str, update: Json, *, remembered: bool = True) -> None: ...
 
     async def ask(self, method: str, params: Json) -> Json:
-        """The client's result; InVainError."""
+        """Return the client's result; raises InVainError."""
 
     async def drained(self) -> None: ...
 
@@ -102,7 +102,7 @@ class Speaker(Protocol):
 
 
 class Script:
-    """One turn. `agent` speaks to the client, `is_cancelled` tells when to stop."""
+    """One turn. `agent` talks to the client, `is_cancelled` tells when to stop."""
 
     calls_named = "call"
 
@@ -117,7 +117,7 @@ class Script:
         self._calls = sum("toolCallId" in update for update in self.kept.history)
 
     async def run(self) -> None:
-        """Do what the words ask for."""
+        """Carry out the prompt."""
         todo = errand(self.words) or Errand("greet")
         match todo.task:
             case "count":
@@ -176,7 +176,7 @@ class Script:
         self.say("That is all.")
 
     def recalled(self) -> str:
-        """The code word that was told in this session."""
+        """Return the code word given earlier in this session."""
         for update in reversed(self.kept.history):
             if update["sessionUpdate"] == "user_message_chunk":
                 for todo in reversed(errands(str(update["content"].get("text", "")))):
@@ -231,7 +231,7 @@ class Script:
             self.say(f"It printed: {printed}")
 
     async def in_terminal(self, call: str, command: str) -> str:
-        """What a command printed; it is a line for a shell, which a `command` is not."""
+        """Return a command's output; it is a line for a shell, which a `command` is not."""
         params = {"command": "sh", "args": ["-c", command], "cwd": self.kept.cwd}
         made = await self.ask("terminal/create", {**params, "outputByteLimit": 10_000})
         terminal_id = made.get("terminalId")
@@ -244,7 +244,7 @@ class Script:
             await self.ask("terminal/wait_for_exit", at)
             output = await self.ask("terminal/output", at)
         except InVainError:
-            with suppress(InVainError):  # why it came to nothing is told already
+            with suppress(InVainError):  # the reason is reported already
                 await self.ask("terminal/release", at)
             raise
         await self.ask("terminal/release", at)
@@ -257,7 +257,7 @@ class Script:
         self.say(f"It answered: {text}")
 
     async def permitted(self, call: str) -> bool:
-        """Whether the person allows a call."""
+        """Ask for permission for a call; return True if it is given."""
         options = [
             {"optionId": "yes", "name": "Allow", "kind": "allow_once"},
             {"optionId": "no", "name": "Reject", "kind": "reject_once"},
@@ -275,7 +275,7 @@ class Script:
             found = found.get(name) if isinstance(found, dict) else None
         return bool(found)
 
-    # -- what is said -----------------------------------------------------------------------
+    # -- messages -------------------------------------------------------------------------------
 
     def say(self, text: str) -> None:
         chunk = {"sessionUpdate": "agent_message_chunk", **self.chunk(text)}
@@ -292,7 +292,7 @@ class Script:
         }
 
     def _said(self) -> int:
-        """How many chunks of this message stand at the end of the history."""
+        """Return the number of chunks of this message at the end of the history."""
         number = 0
         for update in reversed(self.kept.history):
             if update["sessionUpdate"] != "agent_message_chunk":
@@ -301,7 +301,7 @@ class Script:
         return number
 
     def tool(self, title: str, kind: str, status: str = "in_progress", **more: object) -> str:
-        """Report a new call; its id."""
+        """Report a new call and return its id."""
         self._calls += 1
         call = f"{self.calls_named}-{self._calls}"
         fields = {"toolCallId": call, "title": title, "kind": kind, "status": status, **more}
@@ -309,13 +309,13 @@ class Script:
         return call
 
     def change(self, call: str, **fields: object) -> None:
-        """Report how a call goes on."""
+        """Report the progress of a call."""
         update = {"sessionUpdate": "tool_call_update", "toolCallId": call, **fields}
         self.agent.update(self.session_id, update)
 
     @contextmanager
     def failing(self, call: str) -> Iterator[None]:
-        """What comes to nothing in this block is how the call ended, and is said."""
+        """Mark the call as failed, and say so, if the block raises InVainError."""
         try:
             yield
         except InVainError as error:
@@ -323,7 +323,7 @@ class Script:
             self.say(f"It came to nothing: {error}.")
 
     async def ask(self, method: str, params: Json) -> Json:
-        """Ask the client something about this session; InVainError."""
+        """Send the client a request about this session; raises InVainError."""
         return await self.agent.ask(method, {"sessionId": self.session_id, **params})
 
 
@@ -342,5 +342,5 @@ def _write(path: str, text: str) -> None:
 
 
 def content(text: str) -> Json:
-    """A text as the content of a tool call."""
+    """Return a text as the content of a tool call."""
     return {"type": "content", "content": {"type": "text", "text": text}}

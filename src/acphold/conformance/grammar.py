@@ -1,4 +1,4 @@
-"""Whether a message fits the schema: what is missing, has another type, or is unknown.
+"""Comparison of messages with the schema: missing, mistyped and unknown members.
 
 The types of `acphold.schema` are the schema of ACP version 1; a test compares the two.
 """
@@ -46,11 +46,11 @@ DRAFTED: dict[type, set[str]] = {
     LoadSessionResponse: {"models"},
     ResumeSessionResponse: {"models"},
 }
-"""Members of the protocol's own drafts, past and present: they are not the agent's invention."""
+"""Members from the protocol's own drafts, past and present: not inventions of the agent."""
 
 
 class Message(msgspec.Struct, frozen=True):
-    """What a line carries, and its type: the params of `method`, or the result of one."""
+    """The value in a line and its type: the params of `method`, or the result of one."""
 
     line: Line
     method: str
@@ -63,12 +63,12 @@ class Message(msgspec.Struct, frozen=True):
 
 
 def said(record: Record) -> Iterator[Message]:
-    """All that the agent said in a record and the schema knows."""
+    """Yield the agent's messages in a record that the schema knows."""
     return spoken(record, "agent")
 
 
 def spoken(record: Record, side: Side) -> Iterator[Message]:
-    """All that one side said in a record and the schema knows."""
+    """Yield one side's messages in a record that the schema knows."""
     own, others = CLIENT_METHODS, AGENT_METHODS
     if side == "client":
         own, others = others, own
@@ -86,7 +86,7 @@ def spoken(record: Record, side: Side) -> Iterator[Message]:
 
 
 def odd_kind(line: Line) -> str:
-    """What is wrong with a request that is sent as a notification, or the other way round."""
+    """Say what is wrong if a request is sent as a notification, or the other way round; else ""."""
     own = CLIENT_METHODS if line.by == "agent" else AGENT_METHODS
     known = own.get(line.method or "") or PROTOCOL_METHODS.get(line.method or "")
     if isinstance(known, Method) and not line.is_request:
@@ -97,7 +97,7 @@ def odd_kind(line: Line) -> str:
 
 
 def problem(message: Message) -> str:
-    """What does not fit the schema, "" for nothing; an empty result may be null here."""
+    """Return what does not fit the schema, "" for nothing; an empty result may be null here."""
     value = {} if message.value is None else message.value
     try:
         decoded: Decoded[object] = decode(message.kind, msgspec.json.encode(value))
@@ -110,7 +110,7 @@ def problem(message: Message) -> str:
 
 
 def variants(value: object, path: str) -> Iterator[tuple[str, UnknownVariant]]:
-    """Every part of a value that is a variant which the schema does not have."""
+    """Yield every part of a value that is a variant unknown to the schema."""
     if isinstance(value, UnknownVariant):
         yield path, value
     elif isinstance(value, msgspec.Struct):
@@ -122,13 +122,13 @@ def variants(value: object, path: str) -> Iterator[tuple[str, UnknownVariant]]:
 
 
 def names(value: msgspec.Struct) -> Iterator[tuple[str, str]]:
-    """The fields of a value: name, and name on the wire."""
-    # Not `msgspec.structs.fields`, which looks up every type anew.
+    """Yield a value's fields: their names, and their names on the wire."""
+    # Not `msgspec.structs.fields`, which looks up every type again.
     return zip(value.__struct_fields__, value.__struct_encode_fields__, strict=True)
 
 
 def custom_member(message: Message) -> str:
-    """The path of a member that is no part of the protocol, "" for none."""
+    """Return the path of a member that is not part of the protocol, "" for none."""
     if not isinstance(message.value, dict):
         return ""
     try:
@@ -139,7 +139,7 @@ def custom_member(message: Message) -> str:
 
 
 def strangers(value: object, raw: object, path: str) -> Iterator[str]:
-    """Every member of `raw` that the type of `value` does not have."""
+    """Yield the paths of members of `raw` that the type of `value` does not have."""
     if isinstance(value, msgspec.Struct) and isinstance(raw, dict):
         yield from _strange_members(value, raw, path)
     elif isinstance(value, tuple) and isinstance(raw, list) and len(value) == len(raw):

@@ -1,6 +1,6 @@
-"""What the checker serves to an agent: answers to permissions, files, terminals and forms.
+"""The checker's services for an agent: permissions, files, terminals and forms.
 
-Only what was offered is served; the rest is refused with -32601, as any client would.
+Only offered services are available; the rest is refused with -32601, as any client would.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ EQUIPPED: Json = {
     "elicitation": {"form": {}, "url": {}},
     "auth": {"terminal": True},
 }
-"""Client capabilities of an editor that offers all there is."""
+"""Client capabilities of an editor that offers everything."""
 
 Decision = Literal["allow", "reject", "hold"]
-"""How a person answers permissions: `hold` is one who does not answer until the turn is over."""
+"""Answers to permissions: `hold` gives none until the turn is over."""
 
 
 class Refused(Exception):
@@ -50,24 +50,25 @@ class Refused(Exception):
 
 
 class Shell(Protocol):
-    """Runs the commands of terminals; `workspace.Terminals`, and a play of it in tests."""
+    """Runs terminal commands; like `workspace.Terminals`, with a fake in tests."""
 
     async def call(self, method: str, params: Json) -> Json:
-        """The result of a `terminal/…` method; AcpholdError when it is refused."""
+        """Return the result of a `terminal/…` method; raises AcpholdError if it is refused."""
 
     async def aclose(self) -> None:
-        """End what runs."""
+        """End the running commands."""
 
 
 class Host:
-    """Answers what an agent asks. `decision` may be changed at any time; `on_hold` is called when
-    a permission begins to wait.
+    """Answers an agent's requests.
+
+    `decision` may be changed at any time; `on_hold` is called when a permission begins to wait.
     """
 
     def __init__(self, offers: Json, shell: Callable[[], Shell]) -> None:
         self.decision: Decision = "allow"
         self.is_broken = False
-        """Whether files and terminals fail, as on a disk that is full."""
+        """True if files and terminals fail, as on a full disk."""
         self.on_hold: Callable[[], None] = lambda: None
         self._offers = offers
         self._new_shell = shell
@@ -75,7 +76,7 @@ class Host:
         self._held: list[asyncio.Future[Json]] = []
 
     async def answer(self, method: str, params: Json) -> Json:
-        """The result; Refused for an error."""
+        """Return the result; raises Refused for an error."""
         match method:
             case "session/request_permission":
                 if self.decision == "hold":
@@ -106,11 +107,11 @@ class Host:
         raise Refused(METHOD_NOT_FOUND, f"this client has no {method}")
 
     def offers(self, *path: str) -> bool:
-        """Whether this was offered: it is there, and neither null nor false."""
+        """Return True if this was offered: present, and neither null nor false."""
         return offered(self._offers, *path)
 
     def release(self) -> None:
-        """The turn is cancelled: every permission that is held is answered so."""
+        """Answer every held permission as cancelled, because the turn is."""
         held, self._held = self._held, []
         for question in held:
             if not question.done():
@@ -118,18 +119,18 @@ class Host:
 
     @property
     def holds(self) -> bool:
-        """Whether a permission waits for an answer."""
+        """True if a permission waits for an answer."""
         return bool(self._held)
 
     async def aclose(self) -> None:
-        """End the commands that still run."""
+        """End the commands that are still running."""
         self.release()
         if self._shell is not None:
             await self._shell.aclose()
 
 
 def read(params: Json) -> Json:
-    """The result of `fs/read_text_file`; Refused."""
+    """Return the result of `fs/read_text_file`; raises Refused."""
     try:
         lines = _path(params).read_text(encoding="utf-8").splitlines(keepends=True)
     except FileNotFoundError as error:
@@ -142,7 +143,7 @@ def read(params: Json) -> Json:
 
 
 def write(params: Json) -> Json:
-    """The result of `fs/write_text_file`; Refused."""
+    """Return the result of `fs/write_text_file`; raises Refused."""
     path = _path(params)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -194,7 +195,7 @@ class RealShell:
         return {}
 
     async def aclose(self) -> None:
-        """End what runs."""
+        """End the running commands."""
         await self._terminals.aclose()
 
 

@@ -1,4 +1,4 @@
-"""A whole check of one agent: every rule is tried in turn, and each gets a verdict."""
+"""A whole check of one agent: tries every rule in turn and gives each a verdict."""
 
 from __future__ import annotations
 
@@ -27,12 +27,14 @@ from acphold.errors import AgentStartError
 from acphold.schema import Implementation
 
 CASE_TIMEOUTS = 12
-"""A case may take so many times what one answer may. Each of its waits is bounded by itself; this
-is for an agent that uses up every one of them."""
+"""Longest time for a case, in answer timeouts.
+
+Each of its waits has its own limit; this is for an agent that uses up all of them.
+"""
 
 
 class Report(Struct):
-    """What a check came to. `agent` is what it calls itself; `seconds` is how long it took."""
+    """The result of a check. `agent` is its name for itself; `seconds` is the duration."""
 
     subject: str
     agent: Implementation | None
@@ -40,7 +42,7 @@ class Report(Struct):
     seconds: float
 
     def of(self, verdict: Verdict) -> list[Finding]:
-        """The findings with this verdict."""
+        """Return the findings with this verdict."""
         return [finding for finding in self.findings if finding.verdict is verdict]
 
 
@@ -49,7 +51,7 @@ OnCheck = Callable[[Check], None]
 
 
 def chosen(checks: Iterable[Check], patterns: Sequence[str]) -> list[Check]:
-    """The checks whose id or group fits one of the patterns, as in file names; all without one."""
+    """Return the checks whose id or group matches a glob pattern; all if there is none."""
     return [
         check
         for check in checks
@@ -71,9 +73,9 @@ async def inspect(
     on_check: OnCheck = lambda _: None,
     on_finding: OnFinding = lambda _: None,
 ) -> Report:
-    """Check `subject`; the callbacks hear of each check when it begins and when its finding stands.
+    """Check `subject`; the callbacks are told when a check begins and when its finding is final.
 
-    Observers come last, for they look at everything. Raises AgentStartError when the agent cannot
+    Observers come last, because they look at everything. Raises AgentStartError if the agent cannot
     be started at all.
     """
     loop = asyncio.get_running_loop()
@@ -96,7 +98,7 @@ async def inspect(
             agent = None
             with suppress(Signal, AgentStartError):
                 agent = (await stage.hello()).agent_info
-            # The sessions that were made are nobody's conversations.
+            # The sessions that were made are nobody's conversations: delete them.
             with suppress(Signal, AgentStartError):
                 await stage.needs("delete")
                 dialogue = await stage.main()
@@ -113,7 +115,7 @@ OTHERS = {
     Reach.PROGRAM: "it is about a server, and this is a program that the check starts",
     Reach.SERVER: "it is about a program that the check starts, and this is a server",
 }
-"""Why a rule is not applied to what is reached in this way."""
+"""Reasons why a rule does not apply to an agent reached in this way."""
 
 
 async def _found(

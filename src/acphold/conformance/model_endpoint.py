@@ -1,6 +1,6 @@
 """A stand-in for a model vendor: OpenAI's chat completions and responses, streamed, offline.
 
-What it answers is somebody else's to say, see `Mind`. `model_errands` is the mind for `check`.
+A `Mind` decides what it answers. `model_errands` is the mind for `check`.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from acphold.conformance.record import Json
 ADDED_BY_AGENTS = re.compile(
     r"<(system-reminder|environment_context|turn-context)>.*?</\1>", re.DOTALL
 )
-"""What agents put beside the person's words, for the model alone."""
+"""Text that agents add to the person's words, for the model alone."""
 
 
 NAMESPACE = "::"
-"""Between the namespace of a tool, which agents give to those of an MCP server, and its name."""
+"""Separates an MCP server's namespace, which agents add, from the tool's name."""
 
 
 class Asked(Struct, frozen=True):
-    """A request in the words that both interfaces share.
+    """A request, reduced to what both interfaces share.
 
-    `user` is what the person said last, `earlier` all that was said before, one text for each
-    message; `tools` are the parameters of each tool that is offered, by name; `tool_said` is what
-    a tool answered just now, None if none did.
+    `user` is the person's last message, `earlier` all messages before, one text each; `tools` are
+    the parameters of each offered tool, by name; `tool_said` is the result of the tool just called,
+    None if there is none.
     """
 
     user: str
@@ -51,7 +51,7 @@ class ToolUse(Struct, frozen=True):
 
 
 class Words(Struct, frozen=True):
-    """The model says something; `pieces` are streamed as they come."""
+    """The model writes text; `pieces` are streamed as they come."""
 
     pieces: Iterable[str]
 
@@ -64,26 +64,26 @@ class Failure(Struct, frozen=True):
 
 Reply: TypeAlias = ToolUse | Words | Failure
 Mind = Callable[[Asked], Reply]
-"""Says what the model answers."""
+"""Returns the model's reply."""
 
 
 class ModelEndpoint:
-    """`url` is what agents take as the base URL; `requests` are the bodies that came, in order."""
+    """`url` is the base URL for agents; `requests` are the received bodies, in order."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.requests: list[str] = []
 
     def given_since(self, number: int) -> str:
-        """All that the model was given after the first `number` requests."""
+        """Return all that the model was given after the first `number` requests."""
         return "\n".join(self.requests[number:])
 
 
 @contextmanager
 def endpoint(mind: Mind, port: int = 0) -> Iterator[ModelEndpoint]:
-    """An endpoint on this machine for the block; on a free port if none is named.
+    """Run an endpoint on this machine for the block; on a free port if none is named.
 
-    Raises OSError when the port is taken.
+    Raises OSError if the port is taken.
     """
     server = _Server(("127.0.0.1", port), _Handler)
     server.mind = mind
@@ -102,7 +102,7 @@ class _Server(ThreadingHTTPServer):
     endpoint: ModelEndpoint
     mind: Mind
     daemon_threads = True
-    block_on_close = False  # who was killed in a slow answer leaves a thread that notices later
+    block_on_close = False  # a killed client leaves a thread that notices later
 
 
 class _Handler(BaseHTTPRequestHandler):
@@ -218,7 +218,7 @@ def _message(reply: Words, say: Callable[..., None]) -> Json:
 
 
 def _whole(reply: ToolUse | Words) -> Json:
-    """A reply as one message."""
+    """Return a reply as one message."""
     if isinstance(reply, ToolUse):
         return {"role": "assistant", "content": None, "tool_calls": [_tool_call(reply)]}
     return {"role": "assistant", "content": "".join(reply.pieces)}
@@ -249,7 +249,7 @@ def _id(kind: str) -> str:
     return f"{kind}_{uuid4().hex[:16]}"
 
 
-# -- what was asked -------------------------------------------------------------------------
+# -- requests ---------------------------------------------------------------------------------
 
 
 def _chat_asked(body: Json) -> Asked:
@@ -269,7 +269,7 @@ def _responses_asked(body: Json) -> Asked:
 
 
 def _functions(tools: list[Json], namespace: str = "") -> Iterator[Json]:
-    """Those that are functions, also of namespaces: these have `NAMESPACE::` before their names."""
+    """Yield the functions, with those of namespaces named `NAMESPACE::…`."""
     for tool in tools:
         if tool.get("type") == "function":
             yield {**tool, "name": namespace + tool["name"]}
@@ -287,7 +287,7 @@ def _asked(messages: list[Json], functions: list[Json], tool_said: str | None) -
 
 
 def _flat(content: object) -> str:
-    """The text of a content value, without what agents add for the model alone."""
+    """Return the text of a content value, without what agents add for the model alone."""
     if isinstance(content, list):
         content = "\n".join(part.get("text") or "" for part in content)
     return ADDED_BY_AGENTS.sub("", str(content or "")).strip()

@@ -1,4 +1,4 @@
-"""The mind of the stand-in model: the errands of the checker, done with the agent's own tools."""
+"""The mind of the stand-in model: carries out errands with the agent's own tools."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acphold.conformance.model_endpoint import Asked, Reply, ToolUse, Words
 from acphold.conformance.record import Json
 
 PAUSE_SECONDS = 0.02
-"""Between two numbers that are counted: a turn that can be cancelled."""
+"""Seconds between two counted numbers: makes a turn long enough to cancel."""
 
 TOOLS: dict[Task, tuple[str, ...]] = {
     "read": ("read_file", "read", "read_text_file", "view"),
@@ -19,11 +19,11 @@ TOOLS: dict[Task, tuple[str, ...]] = {
     "run": ("exec_command", "shell_command", "shell", "bash", "execute", "run_command", "run"),
     "plan": ("update_plan", "todowrite", "write_todos", "todo_write", "TodoWrite", "plan"),
 }
-"""What agents call the tools that an errand takes; the first that is offered is used."""
+"""Names that agents give the tools for an errand; the first one offered is used."""
 
 
 def answer(asked: Asked) -> Reply:
-    """What the model says to a request; the person's last errand counts."""
+    """Return the model's reply to a request; the person's last errand counts."""
     todo = errand(asked.user) or Errand("greet")
     if asked.tool_said is not None:
         return Words((f"It says: {asked.tool_said[:2000]}",))
@@ -55,7 +55,7 @@ def _said(asked: Asked, todo: Errand) -> Iterator[str]:
 
 
 def recalled(asked: Asked) -> str:
-    """The code word that was told in the conversation; also in one that was handed over."""
+    """Return the code word given in the conversation, or in one that was handed over."""
     for text in (asked.user, *reversed(asked.earlier)):
         for todo in reversed(errands(text)):
             if todo.task == "remember":
@@ -64,7 +64,7 @@ def recalled(asked: Asked) -> str:
 
 
 def _in_shell(todo: Errand) -> Errand:
-    """The same errand as a command, for agents that have but a shell."""
+    """Return the same errand as a command, for agents that only have a shell."""
     path = shlex.quote(todo.what)
     match todo.task:
         case "read":
@@ -78,7 +78,7 @@ def _in_shell(todo: Errand) -> Errand:
 
 
 def arguments(schema: Json, todo: Errand) -> Json:
-    """What a tool with these parameters is called with: all that it requires."""
+    """Return the arguments for a tool with these parameters: all required ones."""
     properties: Json = schema.get("properties") or {}
     return {
         name: _argument(name, properties.get(name) or {}, todo)
@@ -98,7 +98,7 @@ def _argument(name: str, schema: Json, todo: Errand) -> object:
 
 
 def _anything(schema: Json, todo: Errand) -> object:
-    """A value that a schema allows."""
+    """Return some value that a schema allows."""
     if schema.get("enum"):
         return schema["enum"][0]
     match schema.get("type"):

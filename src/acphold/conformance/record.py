@@ -1,6 +1,6 @@
-"""All that went over a connection, line by line in both directions, byte for byte.
+"""Everything sent over a connection, line by line in both directions, byte for byte.
 
-Cases and observers ask it what was said, when, and in answer to what.
+Cases and observers ask it who sent what, when, and in answer to what.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 import msgspec
 
 Json: TypeAlias = dict[str, Any]
-"""A JSON object as it came: what is checked may be anything, so no type stands for it."""
+"""A JSON object as received: a checked message may be anything, so it has no closer type."""
 
 Side: TypeAlias = Literal["client", "agent"]
 
@@ -21,10 +21,10 @@ NOT_UTF_8 = "it is not UTF-8"
 
 
 class Line(msgspec.Struct, frozen=True, eq=False):
-    """One line of a wire. `problem` says what is wrong with it; `message` is empty for no object,
-    `method` None for a response.
+    """One line of a connection.
 
-    `number` counts the lines of its record, `at` is the loop's time in seconds.
+    `problem` says what is wrong with it; `message` is empty if it is no object, `method` None for a
+    response. `number` counts the lines of its record, `at` is the loop's time in seconds.
     """
 
     number: int
@@ -45,7 +45,7 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def params(self) -> Json:
-        """Its params; empty when they are no object."""
+        """Its params; empty if they are no object."""
         params = self.message.get("params")
         return params if isinstance(params, dict) else {}
 
@@ -59,13 +59,13 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def update(self) -> Json:
-        """The `update` of a `session/update`; empty for all else."""
+        """The `update` of a `session/update`; empty for other messages."""
         update = self.params.get("update") if self.method == "session/update" else None
         return update if isinstance(update, dict) else {}
 
     @property
     def update_kind(self) -> str:
-        """The kind of its update, "" without one."""
+        """The kind of its update, "" if it has none."""
         return str(self.update.get("sessionUpdate", ""))
 
     @property
@@ -76,7 +76,7 @@ class Line(msgspec.Struct, frozen=True, eq=False):
 
 
 def line(number: int, at: float, by: Side, raw: bytes) -> Line:
-    """What these bytes are."""
+    """Return these bytes as a line."""
     text = raw.decode("utf-8", "replace")
     if not text.strip():
         return Line(number, at, by, raw, {}, problem="it is blank")
@@ -86,21 +86,21 @@ def line(number: int, at: float, by: Side, raw: bytes) -> Line:
         return Line(number, at, by, raw, {}, problem="it is not JSON")
     if not isinstance(message, dict):
         return Line(number, at, by, raw, {}, problem="it is no JSON object")
-    # What it says is taken all the same: the rest of the agent is to be looked at, too.
+    # It is decoded all the same, so that the rest of the agent can be checked too.
     method = message.get("method")
     known = method if isinstance(method, str) else None
     return Line(number, at, by, raw, message, known, "" if text.encode() == raw else NOT_UTF_8)
 
 
 class Exchange(msgspec.Struct, frozen=True):
-    """A request and its answer; None while there is none."""
+    """A request and its answer; None until there is one."""
 
     request: Line
     answer: Line | None
 
     @property
     def result(self) -> Json:
-        """The result; empty when it is no object, for an error and without an answer."""
+        """The result; empty if it is no object, for an error, and without an answer."""
         return result_of(self.answer) if self.answer else {}
 
     @property
@@ -109,10 +109,10 @@ class Exchange(msgspec.Struct, frozen=True):
 
 
 class Record:
-    """One connection from its first line on.
+    """One connection, from its first line on.
 
     `offers` are the client's capabilities; `ended` says how the agent ended by itself, "" while it
-    runs and when it was asked to; `broken` is set once something was said to it that is no message.
+    runs and if it was asked to; `broken` is set once it was sent something that is no message.
     """
 
     def __init__(self, name: str, offers: Json) -> None:
@@ -124,35 +124,35 @@ class Record:
         self._exchanges: dict[tuple[Side, tuple[str, ...], int], list[Exchange]] = {}
 
     def add(self, at: float, by: Side, raw: bytes) -> Line:
-        """Note a line, and return what it is."""
+        """Append a line and return it."""
         found = line(len(self.lines), at, by, raw)
         self.lines.append(found)
         return found
 
     def by(self, side: Side) -> Iterator[Line]:
-        """All lines of one side."""
+        """Yield all lines of one side."""
         return (line for line in self.lines if line.by == side)
 
     def updates(self, session_id: str | None = None, *, since: int = 0) -> Iterator[Line]:
-        """The agent's updates, of one session if asked for, from line `since` on."""
+        """Yield the agent's updates, of one session if given, from line `since` on."""
         for found in self.lines[since:]:
             is_update = found.by == "agent" and found.method == "session/update"
             if is_update and session_id in (None, found.session_id):
                 yield found
 
     def unasked(self, since: int) -> Line | None:
-        """The agent's first answer to nothing, from line `since` on."""
+        """Return the agent's first response to no request, from line `since` on."""
         return next(iter(self.all_unasked(since)), None)
 
     def all_unasked(self, since: int) -> list[Line]:
-        """All of these; what is wrong with the type of an id alone is an answer to its request."""
+        """Return all of these; a response whose id only has the wrong type is not among them."""
         asked = {likeness(line) for line in self.by("client") if line.is_request}
         answers = (it for it in self.lines[since:] if it.is_response and it.by == "agent")
         return [it for it in answers if likeness(it) not in asked]
 
     def exchanges(self, by: Side, *methods: str) -> list[Exchange]:
-        """The requests of one side, in order, each with its first answer."""
-        # Asked for by every rule, mostly when no more lines come.
+        """Return the requests of one side, in order, each with its first answer."""
+        # Every rule asks for these, mostly after the last line: so they are cached.
         key = by, methods, len(self.lines)
         found = self._exchanges.get(key)
         if found is None:
@@ -174,45 +174,45 @@ class Record:
 
 
 def id_of(line: Line) -> bytes:
-    """The id of a request or a response as JSON, b"" without one; 7, 7.0 and "7" are three."""
+    """Return the id as JSON, b"" without one; 7, 7.0 and "7" are three different ids."""
     id = line.message.get("id", msgspec.UNSET)
     return b"" if id is msgspec.UNSET else msgspec.json.encode(id)
 
 
 def likeness(line: Line) -> str:
-    """What the id of a line looks like: the same for 7, 7.0 and "7"."""
+    """Return a loose form of a line's id: the same for 7, 7.0 and "7"."""
     id = line.message.get("id")
     return str(int(id) if isinstance(id, float) and id.is_integer() else id)
 
 
 def result_of(answer: Line) -> Json:
-    """The result of a response; empty when it is no object, and for an error."""
+    """Return the result of a response; empty if it is no object, and for an error."""
     result = answer.message.get("result")
     return result if isinstance(result, dict) else {}
 
 
 def objects(value: object) -> list[Json]:
-    """The objects in an array; none when it is no array."""
+    """Return the objects in an array; none if it is no array."""
     return [it for it in value if isinstance(it, dict)] if isinstance(value, list) else []
 
 
 def twice(ids: Iterable[object]) -> object:
-    """The first that is there twice; None when each is there once."""
+    """Return the first value that occurs twice, or None."""
     return next((id for id, count in Counter(ids).items() if count > 1), None)
 
 
 def sessions_in(exchange: Exchange) -> list[Json]:
-    """The sessions that a `session/list` was answered with."""
+    """Return the sessions in the answer to a `session/list`."""
     return objects(exchange.result.get("sessions"))
 
 
 def said(records: Sequence[Record], by: Side) -> list[Line]:
-    """All lines of one side."""
+    """Return all lines of one side."""
     return [line for record in records for line in record.by(by)]
 
 
 def calls(records: Sequence[Record], by: Side, *methods: str) -> Iterator[tuple[Record, Line]]:
-    """Each request and notification of these methods."""
+    """Yield each request and notification of these methods."""
     for record in records:
         for line in record.by(by):
             if line.method in methods:

@@ -1,8 +1,8 @@
-"""Where the cases play: the agent's processes, and what several cases look at, played once.
+"""The stage of the cases: the agent's processes, and shared episodes, each played once.
 
-An *episode* is something that is done with the agent, like one whole turn. What it came to is kept:
-the case that judges it gets its violation, and every other case that needs it is told that it
-cannot be looked at. So an agent that hangs costs its time once.
+An *episode* is something done with the agent, like one whole turn. Its result is kept: the case
+that judges it gets its violation, and every other case that needs it gets NotObservable. So an
+agent that hangs costs its time only once.
 """
 
 from __future__ import annotations
@@ -37,12 +37,13 @@ Episode = Callable[["Stage"], Awaitable[T]]
 
 
 class Settings(Struct, frozen=True):
-    """How a check is made. Seconds: `timeout` for each answer, `quiet` for what must not come,
-    `late` for what would come too late, `patience` for an MCP server to be spoken to once its
-    session is there.
+    """Settings of a check.
 
-    `sign_in` is the id of the method to sign in with, `named` what was asked for by name. The
-    folders of sessions are made in `folder`, by default where temporary files are.
+    In seconds: `timeout` for each answer, `quiet` for unwanted messages, `late` for late ones,
+    `patience` until an MCP server is contacted once its session exists.
+
+    `sign_in` is the id of the sign-in method, `named` the patterns asked for by name. The folders
+    of sessions are made in `folder`, by default among the temporary files.
     """
 
     timeout: float = 10.0
@@ -55,7 +56,7 @@ class Settings(Struct, frozen=True):
 
 
 class Session(Struct, frozen=True):
-    """A session of the agent; `opened` is what it answered."""
+    """A session of the agent; `opened` is the answer that opened it."""
 
     id: str
     cwd: str
@@ -64,13 +65,13 @@ class Session(Struct, frozen=True):
 
     @classmethod
     def of(cls, answer: Answer, cwd: str) -> Session:
-        """The session that `session/new` was answered with; Violation when there is none."""
+        """Return the session from an answer to `session/new`; raises Violation if there is none."""
         opened = answer.fitting(NewSessionResponse)
         return cls(opened.session_id, cwd, opened, answer)
 
 
 class Turn(Struct, frozen=True):
-    """A prompt and its answer; `updates` are those of its session in between."""
+    """A prompt and its answer; `updates` are its session's in between."""
 
     session: Session
     asked: Line
@@ -79,12 +80,12 @@ class Turn(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All that the agent said in it."""
+        """All text of the agent in this turn."""
         return "".join(chunk_text(line) for line in self.updates if _is_said(line))
 
 
 def chunk_text(line: Line) -> str:
-    """The text of a chunk; "" of any other update."""
+    """Return the text of a chunk; "" for any other update."""
     content = line.update.get("content")
     return str(content.get("text", "")) if isinstance(content, dict) else ""
 
@@ -94,7 +95,7 @@ def _is_said(line: Line) -> bool:
 
 
 class Stage:
-    """See the module. `folder` is a folder for files, `work` the folder of most sessions."""
+    """The stage. `folder` is a folder for files, `work` the folder of most sessions."""
 
     def __init__(
         self,
@@ -113,7 +114,7 @@ class Stage:
         self.made: dict[str, str] = {}
         """Every session that was made, with its folder."""
         self.leftovers: int | None = None
-        """How many processes an agent left behind when its client left; None: unknown."""
+        """Number of processes left behind when the client left; None if unknown."""
         self._shell = shell or (lambda: RealShell(self.work))
         self._running: dict[Dialogue, AsyncExitStack] = {}
         self._spare: asyncio.Task[Running] | None = None
@@ -123,7 +124,7 @@ class Stage:
     # -- episodes -----------------------------------------------------------------------------
 
     async def judge(self, episode: Episode[T]) -> T:
-        """What an episode came to; raises the signal that it ended with."""
+        """Return an episode's result; raises the signal that it ended with."""
         if episode not in self._played:
             try:
                 self._played[episode] = (await episode(self), None)
@@ -136,7 +137,7 @@ class Stage:
         return found
 
     async def given(self, episode: Episode[T]) -> T:
-        """What an episode came to; NotObservable when something went wrong in it."""
+        """Return an episode's result; raises NotObservable if something went wrong in it."""
         try:
             return await self.judge(episode)
         except Violation as violation:
@@ -147,10 +148,10 @@ class Stage:
     async def connect(
         self, name: str, offers: Json = BARE, *, is_restart: bool = False
     ) -> Dialogue:
-        """A new process of the agent, to which nothing has been said.
+        """Return a new process of the agent, to which nothing has been sent.
 
-        One is always started ahead, for many agents take seconds for that; but not beside the very
-        first, which may have a home to make. With `is_restart` it is started now.
+        One is always started ahead, because many agents take seconds for that; but not beside the
+        very first, which may have to create its home. With `is_restart` it is started now.
         """
         record = Record(name, offers)
         stack = AsyncExitStack()
@@ -169,7 +170,7 @@ class Stage:
         return dialogue
 
     async def _ahead(self) -> Running:
-        """The process that was started ahead; the next one is started."""
+        """Return the process that was started ahead, and start the next one."""
         spare, self._spare = self._spare, None
         running = await (self.subject.start() if spare is None else spare)
         if self._shared:
@@ -177,13 +178,13 @@ class Stage:
         return running
 
     def start_ahead(self) -> None:
-        """Start the next process now; a connection is made at once, and would only lie idle."""
+        """Start the next process now; not for a server, whose connection would lie idle."""
         if self.subject.reach is Reach.SERVER:
             return
         self._spare = asyncio.create_task(self.subject.start(), name="start ahead")
 
     async def meet(self, name: str, offers: Json = BARE, *, is_restart: bool = False) -> Dialogue:
-        """A new process that has been introduced; NotObservable when that fails."""
+        """Return a new initialized process; raises NotObservable if that fails."""
         dialogue = await self.connect(name, offers, is_restart=is_restart)
         try:
             (await introduce(dialogue, offers)).succeeded()
@@ -194,7 +195,7 @@ class Stage:
         return dialogue
 
     async def sign_in(self, dialogue: Dialogue) -> None:
-        """Sign in, if that was asked for; Violation when it is refused."""
+        """Sign in, if that was asked for; raises Violation if it is refused."""
         if self.settings.sign_in is not None:
             signed = await dialogue.ask("authenticate", {"methodId": self.settings.sign_in})
             signed.succeeded()
@@ -206,20 +207,20 @@ class Stage:
             await stack.aclose()
 
     async def main(self) -> Dialogue:
-        """The process of most cases, whose client offers nothing."""
+        """Return the process of most cases, whose client offers nothing."""
         await self.given(admitted)
         return await self._shared_one("main", BARE)
 
     async def equipped(self) -> Dialogue:
-        """The process of cases whose client offers all there is."""
+        """Return the process of cases whose client offers everything."""
         return await self._shared_one("equipped", EQUIPPED)
 
     def share(self, name: str, dialogue: Dialogue) -> None:
-        """From now on this is the process of this name."""
+        """Make this the shared process of this name."""
         self._shared[name] = dialogue
 
     def shared(self, name: str) -> Dialogue:
-        """The process of this name."""
+        """Return the shared process of this name."""
         return self._shared[name]
 
     async def _shared_one(self, name: str, offers: Json) -> Dialogue:
@@ -238,18 +239,18 @@ class Stage:
             with suppress(AgentStartError):
                 await (await self._spare).aclose()
 
-    # -- what most cases do -----------------------------------------------------------------
+    # -- common steps ---------------------------------------------------------------------------
 
     async def hello(self) -> InitializeResponse:
-        """What the agent answered to `initialize`; NotObservable when that was no answer."""
+        """Return the answer to `initialize`; raises NotObservable if there was none."""
         return await self.given(understood)
 
     async def capabilities(self) -> AgentCapabilities:
-        """What it advertises."""
+        """Return the advertised capabilities."""
         return (await self.hello()).agent_capabilities
 
     async def needs(self, *names: str) -> None:
-        """NotAdvertised unless the agent advertises all of this."""
+        """Raise NotAdvertised unless the agent advertises all of this."""
         if not names:
             return
         can = await self.capabilities()
@@ -258,36 +259,36 @@ class Stage:
                 raise NotAdvertised(f"the agent does not advertise {CAPABILITIES[name]}")
 
     def new_folder(self, name: str) -> str:
-        """A folder beside `work`, or below such a one."""
+        """Make a folder beside `work`, or below such a one."""
         path = self.folder / name
         path.mkdir(parents=True, exist_ok=True)
         return str(path)
 
     def other_folder(self, name: str, than: str) -> str | None:
-        """A folder beside `work`; None where the file system takes its name for that of `than`."""
+        """Make a folder beside `work`; None if the file system takes its name for `than`'s."""
         path = self.new_folder(name)
         return None if os.path.samefile(path, than) else path
 
     def new_file(self, name: str, text: str, folder: str = "work") -> Path:
-        """A file in `work`, or in another folder beside it."""
+        """Make a file in `work`, or in another folder beside it."""
         path = Path(self.new_folder(folder)) / name
         path.write_text(text, encoding="utf-8")
         return path
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file in `work`."""
+        """Return True if there is such a file in `work`."""
         return (self.work / name).exists()
 
     def is_same(self, path: str, other: Path) -> bool:
-        """Whether two paths name one file, through links or not."""
+        """Return True if two paths name one file, through links or not."""
         return os.path.realpath(path) == os.path.realpath(other)
 
     def params(self, **more: object) -> Json:
-        """The params of `session/new`, and of load and resume with a `sessionId`."""
+        """Return the params of `session/new`, and of load and resume with a `sessionId`."""
         return {"cwd": str(self.work), "mcpServers": [], **more}
 
     async def new_session(self, dialogue: Dialogue, **more: object) -> Session:
-        """A new session; Violation when there is none, SignInNeeded."""
+        """Make a new session; raises Violation if there is none, or SignInNeeded."""
         params = self.params(**more)
         answer = await dialogue.ask("session/new", params, seconds=2 * dialogue.timeout)
         session = Session.of(answer, params["cwd"])
@@ -297,14 +298,14 @@ class Stage:
     async def prompt(
         self, dialogue: Dialogue, session: Session, *content: Errand | str | Json
     ) -> Turn:
-        """A whole turn; Violation when it is not answered with a result that fits."""
+        """Run a whole turn; raises Violation if it is not answered with a result that fits."""
         call = begin_prompt(dialogue, session, *content)
         return await self.turn(dialogue, session, call)
 
     async def turn(
         self, dialogue: Dialogue, session: Session, call: Call, seconds: float | None = None
     ) -> Turn:
-        """The rest of a turn that was begun."""
+        """Return the rest of a turn that was begun."""
         limit = TURN_TIMEOUTS * self.settings.timeout if seconds is None else seconds
         answer = await dialogue.answered(call, limit)
         answer.fitting(PromptResponse)
@@ -312,7 +313,7 @@ class Stage:
 
 
 TURN_TIMEOUTS = 3
-"""A turn may take so many times what other answers may: a model thinks."""
+"""Longest time for a turn, in answer timeouts: a model thinks."""
 
 
 def begin_prompt(
@@ -331,14 +332,14 @@ def _block(content: Errand | str | Json) -> Json:
 
 
 def between(record: Record, session: Session, call: Call, answer: Answer) -> tuple[Line, ...]:
-    """The updates of a session from a request to its answer."""
+    """Return the updates of a session between a request and its answer."""
     first, last = call.asked.number, answer.line.number
     found = record.updates(session.id, since=first)
     return tuple(line for line in found if line.number < last)
 
 
 async def introduce(dialogue: Dialogue, offers: Json = BARE, version: int = 1) -> Answer:
-    """`initialize`."""
+    """Send `initialize`."""
     return await dialogue.ask(
         "initialize",
         {
@@ -355,11 +356,11 @@ async def introduce(dialogue: Dialogue, offers: Json = BARE, version: int = 1) -
 
 
 START_TIMEOUTS = 3
-"""Starting may take so many times what other answers may: some programs load for long."""
+"""Longest time to start, in answer timeouts: some programs load for long."""
 
 
 async def introduced(stage: Stage) -> Answer:
-    """The answer to `initialize` of the main process."""
+    """Return the main process's answer to `initialize`."""
     dialogue = await stage.connect("main")
     answer = await introduce(dialogue)
     stage.share("main", dialogue)
@@ -368,13 +369,13 @@ async def introduced(stage: Stage) -> Answer:
 
 
 async def admitted(stage: Stage) -> None:
-    """The main process has introduced itself, and is signed in to."""
+    """Initialize the main process and sign in."""
     await stage.judge(understood)
     await stage.sign_in(stage.shared("main"))
 
 
 async def understood(stage: Stage) -> InitializeResponse:
-    """What it says."""
+    """Return that answer as its type."""
     return (await stage.judge(introduced)).fitting(InitializeResponse)
 
 
@@ -392,11 +393,11 @@ CAPABILITIES = {
     "sse": "mcpCapabilities.sse",
     "logout": "auth.logout",
 }
-"""What a rule may need, and where an agent advertises it."""
+"""The capabilities a rule may need, and where an agent advertises them."""
 
 
 def advertises(can: AgentCapabilities, name: str) -> bool:
-    """Whether an agent says that it can do this; `name` as in CAPABILITIES."""
+    """Return True if an agent advertises this; `name` as in CAPABILITIES."""
     sessions = can.session_capabilities
     found: dict[str, object] = {
         "load": can.load_session,

@@ -1,6 +1,6 @@
-"""The agent that is checked: a program, one in memory, or a server.
+"""The agent under test: a program, one in memory, or a server.
 
-It is started as often as a case needs it; a server runs, and is connected to.
+A program is started as often as a case needs it; a server is already running and is connected to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Running(Protocol):
-    """An agent that runs; `transport` is its stdin and stdout."""
+    """A running agent; `transport` is its stdin and stdout."""
 
     @property
     def transport(self) -> Transport: ...
@@ -33,29 +33,29 @@ class Running(Protocol):
         """Close its stdin."""
 
     async def ended(self, seconds: float) -> str | None:
-        """How it ended, in words, once it has; None when it still runs after so many seconds."""
+        """Return how it ended, in words; None if it still runs after so many seconds."""
 
     async def leftovers(self, seconds: float) -> int | None:
-        """How many processes of it still run so many seconds after its end; None: nobody knows."""
+        """Return how many of its processes run so many seconds after its end; None if unknown."""
 
     def last_words(self) -> str:
-        """The end of what it wrote to stderr."""
+        """Return the end of its stderr."""
 
     async def kill(self) -> None:
-        """As `kill -9` does it: no chance to put anything in order."""
+        """End it as `kill -9` does, without a chance to clean up."""
 
     async def aclose(self) -> None:
         """End it in any case."""
 
 
 class Subject(Protocol):
-    """What is checked. `name` is what it is called in a report."""
+    """The agent under test. `name` is its name in a report."""
 
     name: str
     reach: Reach
 
     async def start(self) -> Running:
-        """A new one; AgentStartError when it cannot be started."""
+        """Start a new process; raises AgentStartError if it cannot be started."""
 
 
 # -- a program ------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class ProgramSubject:
 
 
 LOOK_SECONDS = 0.05
-"""Pause between two looks at what is left of a program; each reads /proc."""
+"""Seconds between two looks for processes left of a program; each reads /proc."""
 
 
 class _RunningProgram:
@@ -181,12 +181,14 @@ class _RunningTask:
         await self._transport.aclose()
 
 
-# -- far away -------------------------------------------------------------------------------
+# -- remote ------------------------------------------------------------------------------
 
 
 class ServerSubject:
-    """The server at `url`, which lets us in with `token`, or with the one that this user has
-    paired for. Each start is a connection, for which it has `seconds`."""
+    """The server at `url`; `token` lets us in, by default the one this user has paired for.
+
+    Each start is a connection, for which it has `seconds`.
+    """
 
     reach = Reach.SERVER
 
@@ -211,7 +213,7 @@ class ServerSubject:
 
 
 class _RunningConnection:
-    """See `Running`: what ends is the connection; the server runs on."""
+    """See `Running`: only the connection ends; the server runs on."""
 
     def __init__(self, transport: Transport) -> None:
         self.transport = transport

@@ -16,11 +16,11 @@ from acphold.conformance.record import Json
 from acphold.conformance.tool_server import reply
 
 KEEP_ALIVE_SECONDS = 0.5
-"""How often an open stream looks whether the server has been closed."""
+"""Seconds between two checks of an open stream for the server's end."""
 
 
 class Endpoint:
-    """A running server. `calls` are the methods that came, with their path and key, in order."""
+    """A running server. `calls` are the received methods, with their path and key, in order."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -29,17 +29,17 @@ class Endpoint:
         self.streams: dict[str, queue.Queue[bytes]] = {}
 
     def url(self, path: str) -> str:
-        """The URL of `/mcp` or `/sse`."""
+        """Return the URL of `/mcp` or `/sse`."""
         return f"http://127.0.0.1:{self.port}{path}"
 
     def came(self, method: str, path: str) -> list[str | None]:
-        """The key of each message of this method that came on this path."""
+        """Return the key of each message of this method received on this path."""
         return [key for name, where, key in [*self.calls] if (name, where) == (method, path)]
 
 
 @contextmanager
 def served() -> Iterator[Endpoint]:
-    """An endpoint on a free port of this machine, for the block."""
+    """Run an endpoint on a free port of this machine, for the block."""
     server = _Server(("127.0.0.1", 0), _Handler)
     server.endpoint = endpoint = Endpoint(server.server_port)
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), name="tool endpoint")

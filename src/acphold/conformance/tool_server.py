@@ -1,10 +1,10 @@
-"""An MCP server with one tool: a program of its own, and what it answers.
+"""An MCP server with one tool, as a separate program.
 
     python tool_server.py LOG [silent]
 
-It writes each message that it gets to the file LOG, a line each, with its pid, its arguments and
-its variable CHECK_KEY. With `silent` it answers nothing. It imports nothing but the standard
-library, so that it starts in no time in whatever Python the agent's environment leaves it.
+It writes each received message to the file LOG, one line each, with its pid, its arguments and its
+variable CHECK_KEY. With `silent` it answers nothing. It imports nothing but the standard library,
+so that it starts quickly in whatever Python the agent's environment leaves it.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ KEY_VARIABLE = "CHECK_KEY"
 """A variable that the client asks the agent to set."""
 
 SECRET = "walnut-5501"
-"""What the tool answers."""
+"""The tool's answer."""
 
 
 def reply(message: dict[str, Any]) -> dict[str, Any] | None:
-    """The answer to a message of a client; None for a notification."""
+    """Return the answer to a client's message; None for a notification."""
     if "id" not in message:
         return None
     params = message.get("params") or {}
@@ -78,7 +78,7 @@ def _note(log: str, method: str) -> None:
         "arguments": sys.argv[2:],
         "key": given.get(KEY_VARIABLE),
     }
-    # One write: the file is read while we write.
+    # In one write: the checker reads the file meanwhile.
     with open(log, "a", encoding="utf-8") as file:
         file.write(json.dumps(entry) + "\n")
 

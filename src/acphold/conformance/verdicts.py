@@ -1,6 +1,6 @@
-"""What a check can come to, and how a case says so.
+"""The outcomes of a check, and the signals by which a case reports them.
 
-A case returns when all was well. Otherwise it raises:
+A case that passes returns. Otherwise it raises:
 
     =================  ==================  ==========================================
     signal             verdict             means
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 class Verdict(Enum):
-    """What a check came to."""
+    """The outcome of a check."""
 
     PASS = "pass"
     FAIL = "fail"
@@ -40,7 +40,7 @@ class Verdict(Enum):
 
 
 class Level(Enum):
-    """How much the protocol asks for it; EXPECTED is what people rely on and no page says."""
+    """Strength of the protocol's demand; EXPECTED is relied on, but stated on no page."""
 
     MUST = "MUST"
     SHOULD = "SHOULD"
@@ -48,14 +48,14 @@ class Level(Enum):
 
 
 class Reach(Enum):
-    """How an agent is reached: it is started by the check, or a server far away."""
+    """The kind of agent: a program started by the check, or a remote server."""
 
     PROGRAM = "program"
     SERVER = "server"
 
 
 class Source(Struct, frozen=True):
-    """Where a rule is written: a page and a heading on it."""
+    """The source of a rule: a page and a heading on it."""
 
     page: str
     heading: str
@@ -65,10 +65,10 @@ class Source(Struct, frozen=True):
 
 
 class Rule(Struct, frozen=True):
-    """What is checked: a stable id, the rule in our words, and where it comes from.
+    """A rule: a stable id, our wording, and its source.
 
-    The part of the id before the dot is its group. `needs` names the capabilities without which
-    it is not looked at; `only` says that it is about programs, or about servers, alone.
+    The part of the id before the dot is its group. `needs` names capabilities without which it is
+    not checked; `only` restricts it to programs, or to servers.
     """
 
     id: str
@@ -84,7 +84,7 @@ class Rule(Struct, frozen=True):
 
 
 class Finding(Struct, frozen=True):
-    """What a check came to; `why` is a sentence, `excerpt` lines of the wire as they went."""
+    """The outcome of a check; `why` is a sentence, `excerpt` lines of the wire, unchanged."""
 
     rule: Rule
     verdict: Verdict
@@ -98,7 +98,7 @@ class Finding(Struct, frozen=True):
 
 
 class Signal(Exception):
-    """How a case ends that does not pass."""
+    """Ends a case that does not pass."""
 
     verdict = Verdict.NOT_OBSERVABLE
 
@@ -137,14 +137,14 @@ class NotApplied(Signal):
 
 
 EXCERPT_LINES = 6
-"""Lines of the wire that a finding shows: the request, and what came of it."""
+"""Lines of the wire that a finding shows: the request, and what followed."""
 
 EXCERPT_LENGTH = 600
-"""Characters of each: enough for what is wrong, which mostly stands in front."""
+"""Characters of each: enough for the fault, which is mostly near the start."""
 
 
 def excerpt(lines: Iterable[Line]) -> tuple[str, ...]:
-    """Lines for a report: `→` went to the agent, `←` came from it; long ones are cut."""
+    """Return lines for a report: `→` went to the agent, `←` came from it; long ones are cut."""
     shown = [f"{line.arrow} {cut(line.text)}" for line in lines]
     if len(shown) > EXCERPT_LINES:
         left_out = len(shown) - EXCERPT_LINES
@@ -153,7 +153,7 @@ def excerpt(lines: Iterable[Line]) -> tuple[str, ...]:
 
 
 def cut(text: str) -> str:
-    """`text` without its end, if it is long."""
+    """Return `text` without its end, if it is long."""
     if len(text) <= EXCERPT_LENGTH:
         return text
     return f"{text[:EXCERPT_LENGTH]}… ({len(text)} characters)"

@@ -1,8 +1,8 @@
-"""An agent that watches its client: the exemplar, with a record of all that goes over the wire.
+"""An agent that watches its client: the exemplar, with a record of the whole connection.
 
-It advertises some of what there is and not the rest, so that a client can break its word. A prompt
-without an errand is answered with a tour of what an agent may do: a thought, a plan, a tool call,
-a permission, a file and a terminal where the client offers them.
+It advertises some capabilities and not others, so that a client can break its word. A prompt
+without an errand is answered with a tour of what an agent may do: a thought, a plan, a tool call, a
+permission, and a file and a terminal if the client offers them.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from acphold.schema import Implementation
 
 
 class Tour(Script):
-    """One of everything."""
+    """Demonstrates one of everything."""
 
     async def greet(self) -> None:
         self.think("Let me show what I can do.")
@@ -37,7 +37,7 @@ class Tour(Script):
 
 
 class Watcher(Exemplar):
-    """See the module. `on_turn` is called when a turn is over."""
+    """The watching agent. `on_turn` is called when a turn is over."""
 
     def __init__(
         self, transport: Transport, memory: Memory, record: Record, on_turn: Callable[[], None]
@@ -84,13 +84,13 @@ class Watcher(Exemplar):
 
 
 def judged(checks: Sequence[Check], record: Record, seconds: float) -> Report:
-    """What the rules on clients say of a record."""
+    """Return a report of the client rules on a record."""
     findings = tuple(_finding(check, record) for check in checks)
     return Report("the client", _introduced(record), findings, seconds)
 
 
 def _introduced(record: Record) -> Implementation | None:
-    """What the client calls itself."""
+    """Return the client's name for itself."""
     for exchange in record.exchanges("client", "initialize"):
         info = exchange.request.params.get("clientInfo")
         if isinstance(info, dict) and isinstance(info.get("name"), str):

@@ -1,4 +1,4 @@
-"""Where an export is written to, and in which form; a file is there whole or not at all."""
+"""The destination and the form of an export; a file is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from acphold.errors import ExportError
 from acphold.exports.session_head import Head, Writer
 
 Index = Callable[[Iterable[Head], str], str]
-"""Makes the file that leads to others, whose suffix it is told."""
+"""Makes the index file for others, given their suffix."""
 
 
 class Form(Struct, frozen=True):
     """A form of an export: the suffix of its files, and the module that writes it.
 
-    That is imported when it is asked for. Only one with pages needs a file for each session.
+    The module is imported on demand. Only a form with pages needs one file per session.
     """
 
     name: str
@@ -32,12 +32,12 @@ class Form(Struct, frozen=True):
     has_pages: bool = False
 
     def writer(self) -> Writer:
-        """What writes a session."""
+        """Return the writer for sessions."""
         found: Writer = getattr(self._module(), self.module)
         return found
 
     def index(self, heads: Iterable[Head]) -> str | None:
-        """The text of the file that leads to all of these; None if there is no such file."""
+        """Return the text of the index file for all of these; None if the form has none."""
         if not self.has_index:
             return None
         found: Index = self._module().index
@@ -55,7 +55,7 @@ FORMS = {
 
 
 def form_of(path: str) -> Form | None:
-    """The form that a file's name tells; None when it tells none."""
+    """Return the form for a file's name; None if its suffix is unknown."""
     suffix = os.path.splitext(path)[1].lower()
     also = {".markdown": ".md", ".htm": ".html", ".ndjson": ".jsonl"}
     suffix = also.get(suffix, suffix)
@@ -64,10 +64,10 @@ def form_of(path: str) -> Form | None:
 
 @contextmanager
 def replaced(path: str) -> Iterator[TextIO]:
-    """A file to write to that takes the place of `path` at the end of the block.
+    """Yield a file that replaces `path` at the end of the block.
 
-    Only its owner can read it. An exception leaves what was there; raises ExportError. A device or
-    a pipe is written to as it is.
+    Only its owner can read it. An exception leaves the old file; raises ExportError. A device or a
+    pipe is written to directly.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         try:
@@ -93,7 +93,7 @@ def replaced(path: str) -> Iterator[TextIO]:
 
 
 def folder(path: str) -> str:
-    """Make a folder for exports, which only its owner can enter, if it is not there yet."""
+    """Make a folder for exports unless it exists; only its owner can enter a new one."""
     try:
         os.makedirs(path, mode=0o700, exist_ok=True)
     except OSError as error:

@@ -1,8 +1,8 @@
-"""A session as Markdown: prompts quoted, what the agent wrote as it wrote it, the rest in folds.
+"""A session as Markdown: prompts quoted, the agent's text unchanged, the rest in folds.
 
-The folds are `<details>`, which forges and editors know, and who speaks stands in `<kbd>`. No other
-tag in the file is one: those that somebody wrote are escaped, so that nothing in a conversation can
-close a fold, run, or speak for somebody else.
+The folds are `<details>`, which forges and editors support, and the speaker is in `<kbd>`. The file
+has no other tags: those in texts are escaped, so that nothing in a conversation can close a fold,
+run, or pose as another speaker.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ _CODE = re.compile(r"(?<!`)(`+)(?!`)(.+?)(?<!`)\1(?!`)")
 _FENCE = re.compile(r" {0,3}(`{3,}|~{3,})(.*)")
 
 _END_OF_LIST = "<!-- -->\n\n"
-"""Between two messages in a row: the second one cannot go on with a list of the first."""
+"""Separates two messages in a row: the second one cannot continue a list of the first."""
 
 
 async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
-    """The text of a Markdown file, a turn at a time."""
+    """Yield the text of a Markdown file, a turn at a time."""
     yield f"# {_plain(head.name)}\n\n"
     for name, value in head.facts():
         yield f"- {name}: {_code(value)}\n"
@@ -54,7 +54,7 @@ async def markdown(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[s
 
 
 def index(heads: Iterable[Head], suffix: str) -> str:
-    """A file that leads to those of several sessions, in the same folder."""
+    """Return the index of the files of several sessions, in the same folder."""
     rows = [
         f"- [{_plain(head.name)}]({head.file_name}{suffix}) · {local(head.updated_at)}"
         f" · {_plain(head.agent)} · {_code(on_one_line(head.cwd))}\n"
@@ -114,13 +114,13 @@ def _scene(scene: Scene) -> str:
 
 
 def _in_child(item: Item) -> str:
-    """What was said or done in a sub-agent's session."""
+    """Return an item of a sub-agent's session."""
     if not isinstance(item, Message):
         return _scene(item)
     return f"{_label(speaker_in_child(item))}\n\n{_quoted(_message(item))}"
 
 
-# -- what was said and done -------------------------------------------------------------------
+# -- items ------------------------------------------------------------------------------------
 
 
 def _message(message: Message) -> str:
@@ -161,7 +161,7 @@ def _produced(item: ToolCallContent) -> str:
 
 
 def _label(words: str) -> str:
-    """Words of ours, which no text in the file can have: its tags are escaped."""
+    """Return our own words as a label, which no text can imitate: its tags are escaped."""
     return f"<kbd>{words}</kbd>"
 
 
@@ -174,14 +174,14 @@ def _quoted(text: str) -> str:
 
 
 def _fenced(text: str, language: str = "") -> str:
-    """Text as it is, in a fence that is longer than any in it."""
+    """Return text unchanged, in a fence longer than any in it."""
     longest = max((len(run) for run in re.findall("`{3,}", text)), default=2)
     fence = "`" * (longest + 1)
     return f"{fence}{language}\n{text.rstrip(chr(10))}\n{fence}"
 
 
 def _code(text: str) -> str:
-    """Text on one line as code."""
+    """Return text on one line as code."""
     longest = max(map(len, re.findall("`+", text)), default=0)
     ticks = "`" * (longest + 1)
     space = " " if longest else ""
@@ -189,16 +189,16 @@ def _code(text: str) -> str:
 
 
 def _plain(text: str) -> str:
-    """Text on one line of which nothing is Markdown."""
+    """Return text on one line without any Markdown in it."""
     return re.sub(r"([\\`*_\[\]<>#|~])", r"\\\1", on_one_line(text)).replace("\\<", "&lt;")
 
 
 def escaped(text: str) -> str:
-    """Markdown without tags, but for those in code; a fence that was left open is closed."""
+    """Return Markdown without tags, except in code; a fence that was left open is closed."""
     gentle = _escaped(text, keeps_code=True)
     if not _TAG.search(gentle) or not _has_tags(gentle):
         return gentle
-    # Somebody has set backticks so that what looks like code is none.
+    # Backticks were placed so that text only looks like code.
     return _escaped(text, keeps_code=False)
 
 
@@ -212,7 +212,7 @@ def _escaped(text: str, *, keeps_code: bool) -> str:
             closes = mark and mark[1].startswith(fence) and not line.strip(" `~")
             fence = "" if closes else fence
         elif mark and line == line.lstrip() and not (mark[1][0] == "`" and "`" in mark[2]):
-            # An indented one may belong to a list, and end with it.
+            # An indented fence may belong to a list, and end with it.
             fence = mark[1]
             lines.append(_TAG.sub("&lt;", line))
         else:

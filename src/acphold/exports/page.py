@@ -1,8 +1,7 @@
-"""A session as one page of HTML: folds, coloured diffs, a search; nothing from elsewhere.
+"""A session as one page of HTML: folds, coloured diffs, a search; nothing loaded from elsewhere.
 
-Whatever somebody wrote is escaped. The page's own policy lets it run its one script, and load
-nothing: even a way past the escaping would find no door. Without the script it can be read and
-folded all the same.
+All foreign text is escaped. The page's own policy lets it run its one script, and load nothing:
+even a hole in the escaping would lead nowhere. It can be read and folded without the script.
 """
 
 from __future__ import annotations
@@ -50,16 +49,16 @@ from acphold.schema import (
 
 PICTURES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
 SOUNDS = frozenset({"audio/wav", "audio/mpeg", "audio/ogg", "audio/webm", "audio/mp4"})
-"""What is shown in its place: no kind in which a browser would run anything (SVG)."""
+"""Media types that are embedded: none in which a browser would run anything (like SVG)."""
 
 OPEN_LINES = 12
-"""Lines of what a tool produced up to which its fold is open from the start."""
+"""Longest tool output whose fold is open from the start, in lines."""
 
 _BASE64 = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/=")
 
 
 async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
-    """The text of the page, a turn at a time."""
+    """The text of the page, an entry at a time."""
     facts = [f"<dt>{_text(name)}</dt><dd>{_text(value)}" for name, value in head.facts()]
     yield begun(head.name, facts)
     empty = True
@@ -67,7 +66,7 @@ async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
         place = f"e{turn.seq}"
         when = f'<time datetime="{iso(turn.at)}">{local(turn.at)}</time>'
         link = f'<a href="#{place}">{when}</a>'
-        told = [f'<section class="turn" id="{place}">\n<p class="when">{link}</p>\n']
+        yield f'<section class="turn" id="{place}">\n<p class="when">{link}</p>\n'
         known = {turn.seq}
         for seq, scene in zip(turn.places, turn.scenes, strict=True):
             if inside := _scene(scene):
@@ -75,8 +74,8 @@ async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
                 named = "" if seq in known else f' id="e{seq}"'
                 known.add(seq)
                 link = f'<a class="place" href="#e{seq}" title="Link to this place">@{seq}</a>'
-                told.append(f'<div class="entry"{named}>{link}\n{inside}</div>\n')
-        yield "".join([*told, "</section>\n"])
+                yield f'<div class="entry"{named}>{link}\n{inside}</div>\n'
+        yield "</section>\n"
         empty = False
     if empty:
         yield '<p class="beside">Nothing was said in this session.</p>\n'
@@ -84,7 +83,7 @@ async def page(head: Head, entries: AsyncIterable[Entry]) -> AsyncIterator[str]:
 
 
 def index(heads: Iterable[Head], suffix: str) -> str:
-    """A page that leads to those of several sessions, in the same folder."""
+    """Return an index page of several sessions, in the same folder."""
     rows = []
     for head in heads:
         about = (
@@ -107,17 +106,17 @@ def index(heads: Iterable[Head], suffix: str) -> str:
 
 @cache
 def _beside(name: str) -> str:
-    """A file that lies beside this module."""
+    """Return the text of a file in this module's folder."""
     return Path(__file__).with_name(name).read_text(encoding="utf-8")
 
 
 def _source(text: str) -> str:
-    """A text as the policy of a page names it; W3C, Content Security Policy Level 3, 2.3.1."""
+    """Return a text's digest for a page's policy; W3C, Content Security Policy Level 3, 2.3.1."""
     return f"'sha256-{base64.b64encode(sha256(text.encode()).digest()).decode()}'"
 
 
 def begun(title: str, facts: Iterable[str], *, holds: str = "conversation") -> str:
-    """Everything before the conversation, or whatever else the page `holds`."""
+    """Return everything before the conversation, or before other content that the page `holds`."""
     style, script = _beside("page.css"), _beside("page.js")
     policy = (
         f"default-src 'none'; style-src {_source(style)}; script-src {_source(script)}; "
@@ -155,7 +154,7 @@ def begun(title: str, facts: Iterable[str], *, holds: str = "conversation") -> s
 
 
 def ended() -> str:
-    """Everything behind it."""
+    """Return everything after it."""
     return f"</main>\n<script>{_beside('page.js')}</script>\n</body>\n</html>\n"
 
 
@@ -167,7 +166,7 @@ def _text(text: str) -> str:
 
 
 def _scene(scene: Scene) -> str:
-    """A scene as a block of the page; "" for what is not told."""
+    """Return a scene as a block of the page; "" for one that is not shown."""
     match scene:
         case Message(role="thought"):
             return _fold("Thought", on_one_line(scene.text)[:120], _said(scene, markdown=False))
@@ -216,7 +215,7 @@ def _article(whose: str, who: str, inside: str) -> str:
 
 
 def _fold(what: str, words: str, inside: str) -> str:
-    """What is there for whoever wants it, behind its first words."""
+    """Return a fold with optional content, behind its first words."""
     return (
         f'<details class="block thought"><summary><b>{what}</b> '
         f"<span>{_text(on_one_line(words))}</span></summary>{inside}</details>\n"
@@ -228,7 +227,7 @@ def _said(message: Message, *, markdown: bool) -> str:
 
 
 def _status(status: str) -> str:
-    """A class for it: an agent chooses among ours, and adds none."""
+    """Return a status's CSS class: an agent chooses among ours, and adds none."""
     return status if status in STATUS_MARKS else "unknown"
 
 
@@ -276,7 +275,7 @@ def _raw(name: str, raw: bytes | None, *, is_open: bool = False) -> str:
 
 
 def _output(text: str) -> str:
-    # A browser drops a newline right behind the tag, so it gets one that can be dropped.
+    # A browser drops a newline right after the tag, so it gets an extra one.
     return f'<pre tabindex="0">\n{_text(text)}</pre>' if text else ""
 
 
@@ -295,7 +294,7 @@ def _produced(item: ToolCallContent) -> str:
 
 
 def _change(parts: Iterable[str]) -> str:
-    """How many lines a call added and removed: what somebody wrote has no tags any more."""
+    """Return the lines a call added and removed; foreign tags are escaped by now."""
     inside = "".join(parts)
     added, removed = inside.count("<ins>"), inside.count("<del>")
     if not added and not removed:

@@ -1,8 +1,8 @@
-"""What an agent wrote in Markdown, as HTML that can do nothing.
+"""An agent's Markdown as HTML without any active content.
 
-Tags stay to be read. A link may lead to the web or to an address, nowhere else; a picture, which
-a browser would fetch unasked, becomes a link. Code gets its colours from Pygments, which escapes
-all that it is given.
+Tags stay visible as text. A link may only lead to the web or to a mail address; a picture, which a
+browser would fetch unasked, becomes a link. Code is coloured by Pygments, which escapes all of its
+input.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
     from pygments.lexer import Lexer
 
 LAID_OUT_CHARACTERS = 200_000
-"""The longest text that is laid out; a longer one stays as it was written: that takes too long."""
+"""Longest text that is laid out, in characters; a longer one stays as written, to save time."""
 
 COLOURED_CHARACTERS = 50_000
-"""The longest block of code that gets colours: a megabyte would take five seconds."""
+"""Longest coloured block of code, in characters: a megabyte would take five seconds."""
 
 SCHEMES = frozenset({"http", "https", "mailto"})
-"""Where links may lead."""
+"""Allowed schemes of links."""
 
 
 def prose(text: str) -> str:
-    """The HTML of a text."""
+    """Return the HTML of a text."""
     if len(text) > LAID_OUT_CHARACTERS:
         return f'<div class="text">{escape(visible(text))}</div>'
     parser = _parser()
@@ -61,7 +61,7 @@ def _may_lead(url: str) -> bool:
 def _prepare(tokens: Iterable[Token]) -> None:
     """Make links and pictures harmless, and put headings below those of the page.
 
-    What `&#27;` and its like decode to is shown.
+    Characters that `&#27;` and its like stand for are shown.
     """
     opened: Token | None = None
     for token in tokens:
@@ -73,30 +73,30 @@ def _prepare(tokens: Iterable[Token]) -> None:
             token.attrs = {"href": str(token.attrs["href"]), "rel": "noopener noreferrer nofollow"}
         elif token.type == "image":
             _make_link(token)
-        elif "style" in token.attrs:  # of a column: the page's policy knows no style in a tag
+        elif "style" in token.attrs:  # of a column: the policy forbids inline styles
             token.attrs = {"class": str(token.attrs["style"]).rpartition(":")[2]}
         elif token.type == "table_open":
-            token.attrs = {"tabindex": "0"}  # so that keys can scroll what is too wide
+            token.attrs = {"tabindex": "0"}  # lets keys scroll a wide block
         if token.type == "inline" and opened is not None and _BOX.match(token.content):
             _make_box(opened, token)
-        if token.type != "paragraph_open":  # which stands between an item and its first words
+        if token.type != "paragraph_open":  # it stands between an item and its first words
             opened = token if token.type == "list_item_open" else None
         _prepare(token.children or ())
 
 
 def _make_link(token: Token) -> None:
-    """Turn a picture into text that names it, and where it would have come from."""
+    """Turn a picture into text with its name and its source."""
     token.type = "text"
     token.content = f"[picture: {token.content or 'no name'}, {token.attrs.get('src', '')}]"
     token.tag, token.attrs, token.children = "", {}, None
 
 
 _BOX = re.compile(r"\[([ xX])\]\s")
-"""What an item of a list of tasks begins with; GitHub Flavored Markdown, 5.3."""
+"""The start of an item of a task list; GitHub Flavored Markdown, 5.3."""
 
 
 def _make_box(item: Token, words: Token) -> None:
-    """Turn an item's `[x]` into a box that is ticked, or is not."""
+    """Turn an item's `[x]` into a checkbox."""
     first = (words.children or [words])[0]
     if first.type != "text" or not (found := _BOX.match(first.content)):
         return
@@ -108,7 +108,7 @@ _LANGUAGE = re.compile(r"[\w+#.-]{1,30}")
 
 
 def _code(code: str, language: str, _: str) -> str:
-    """What stands in a fence, in colours where that can be had; "" for as it is."""
+    """Return the code of a fence in colours, if possible; "" to leave it as it is."""
     if len(code) > COLOURED_CHARACTERS or not language:
         return ""
     if language.lower() in ("diff", "patch"):
@@ -141,7 +141,7 @@ _TAGS = {"+": "ins", "-": "del"}
 
 
 def diff_line(line: str) -> str:
-    """A line of a diff, marked as what it is."""
+    """Return a line of a diff, marked by its kind."""
     if line.startswith("@@"):
         return f"<span>{escape(line)}</span>\n"
     tag = _TAGS.get(line[:1])

@@ -1,4 +1,4 @@
-"""The entries of a session as others may see them, and what was taken out for that."""
+"""Redacted entries of a session for others to see, and a list of what was removed."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from acphold.presentation.visible_text import visible_json
 from acphold.redaction.redactor import Redactor, Removal
 
 Read = Callable[[], AsyncIterable[Entry]]
-"""Reads the entries of a session, as often as it is called."""
+"""Returns the entries of a session, from the start at each call."""
 
 
 class Removed(Struct, frozen=True):
-    """How much of a kind was taken out of an entry; `seq` 0 is the session's head.
+    """The number of removals of one kind in an entry; `seq` 0 is the session's head.
 
-    What it was is nowhere in it.
+    It does not contain the removed text.
     """
 
     session: str
@@ -31,20 +31,20 @@ class Removed(Struct, frozen=True):
     count: int
 
     def line(self) -> str:
-        """As a line of JSON."""
+        """Return it as a line of JSON."""
         return visible_json(msgspec.json.encode(self).decode()) + "\n"
 
 
 class Redaction:
-    """Takes out of sessions what nobody else should read; `removed` tells what that was."""
+    """Redacts sessions; `removed` lists the removals."""
 
     def __init__(self) -> None:
         self.removed: list[Removed] = []
 
     async def of(self, head: Head, read: Read) -> tuple[Head, AsyncIterator[Entry]]:
-        """The head and the entries of a session without it; raises RedactionError.
+        """Return the redacted head and entries of a session; raises RedactionError.
 
-        What comes to the session meanwhile is left out.
+        Entries that are added meanwhile are left out.
         """
         redactor = Redactor()
         facts = msgspec.to_builtins(head)
@@ -73,7 +73,7 @@ class Redaction:
         ]
 
     def summary(self) -> list[tuple[str, int]]:
-        """Each kind, and how much of it was taken out, most first."""
+        """Return each kind with its number of removals, most first."""
         kinds: Counter[str] = Counter()
         for removed in self.removed:
             kinds[removed.kind] += removed.count
@@ -81,7 +81,7 @@ class Redaction:
 
 
 async def _first(count: int, entries: AsyncIterable[Entry]) -> AsyncIterator[tuple[int, Entry]]:
-    """So many entries, numbered from 0."""
+    """Yield the first `count` entries, numbered from 0."""
     place = 0
     async for entry in entries:
         if place == count:
@@ -92,7 +92,7 @@ async def _first(count: int, entries: AsyncIterable[Entry]) -> AsyncIterator[tup
 
 @contextmanager
 def _failing_closed(session_id: str) -> Iterator[None]:
-    """Whatever goes wrong with looking through a session, it is not written."""
+    """Turn any failure of the search into RedactionError, so that nothing is written."""
     try:
         yield
     except RedactionError as error:

@@ -1,4 +1,4 @@
-"""The head of an exported session: its id, its agent, its folder, its title, its times."""
+"""The head of an exported session: id, agent, folder, title and times."""
 
 from __future__ import annotations
 
@@ -14,19 +14,18 @@ from acphold.journal.journal import Origin
 from acphold.presentation.visible_text import counted, local, on_one_line
 
 FILE_NAME_CHARACTERS = 100
-"""How long the name of a file may get, without its suffix; file systems take 255 bytes."""
+"""Longest name of a file, without its suffix; file systems allow 255 bytes."""
 
 INDEX = "index"
-"""The file that leads to the others of a folder, without its suffix."""
+"""The name of a folder's index file, without its suffix."""
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
-    """What is known of a session beside its entries; times are ms since the epoch.
+    """The facts about a session beside its entries; times are ms since the epoch.
 
-    `agent_session_id` is the id that its agent knows it by, where that is another one; the rest
-    is as in `SessionRow`.
+    `agent_session_id` is the agent's id for it, if that differs; the rest is as in `SessionRow`.
     """
 
     session_id: str
@@ -44,7 +43,7 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @classmethod
     def of(cls, row: SessionRow) -> Head:
-        """The head of a session of the journal."""
+        """Return the head of a session of the journal."""
         return cls(
             row.session_id,
             row.agent,
@@ -62,19 +61,19 @@ class Head(Struct, frozen=True, rename="camel", omit_defaults=True):
 
     @property
     def name(self) -> str:
-        """What to call it."""
+        """The title for people."""
         return on_one_line(self.title or "") or "(no title)"
 
     @property
     def file_name(self) -> str:
-        """A name for a file, without a suffix: the id, or where that is none, a digest of it."""
+        """A name for a file, without a suffix: the id, or if that is not usable, a digest of it."""
         fits = len(self.session_id) <= FILE_NAME_CHARACTERS and self.session_id != INDEX
         if fits and _SAFE_NAME.fullmatch(self.session_id):
             return self.session_id
         return "session-" + blake2b(self.session_id.encode(), digest_size=12).hexdigest()
 
     def facts(self) -> list[tuple[str, str]]:
-        """Names and values for people, each on one line."""
+        """Return names and values for people, each on one line."""
         facts = [
             ("session", self.session_id),
             ("agent", self.agent),

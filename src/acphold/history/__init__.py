@@ -1,4 +1,4 @@
-"""What happened in a session, as values: entries, their fold, what is said of them. No files."""
+"""The history of a session, as values: entries, their fold, their words. No files."""
 
 from __future__ import annotations
 

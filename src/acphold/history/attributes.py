@@ -1,7 +1,7 @@
 """The attributes of a session: modes, options, commands, plan, title and usage as they are now.
 
-It is the small part of the state, beside the conversation, and is kept in memory while a session is
-live.
+They are the small part of the state, beside the conversation, and are kept in memory while a
+session is live.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from acphold.schema.update_kinds import ATTRIBUTE_KINDS, UPDATE_KINDS, Form
 
 
 class Attributes(Struct, frozen=True):
-    """What the updates so far have set; raw JSON where nobody here needs to look inside.
+    """The values set by the updates so far; raw JSON if acphold need not look inside.
 
     `available_modes`, `config_options`, `commands` and `plan` are arrays: `availableModes`,
     `configOptions`, `availableCommands` and the `entries` of the plan. `usage` is the whole last
@@ -48,16 +48,16 @@ _ARRAYS: Final = {
 SNAPSHOTS: Final = frozenset(
     name for name in ATTRIBUTE_KINDS if UPDATE_KINDS[name].form is Form.SNAPSHOT
 )
-"""Kinds of updates that say all there is to say: the next one makes the last one void."""
+"""Kinds of updates that state everything: the next one makes the last one void."""
 
 
 def is_snapshot(kind: str, raw: bytes) -> bool:
-    """Whether an update of this kind makes all earlier ones of its kind void."""
+    """Return True if an update of this kind makes all earlier ones of its kind void."""
     return kind in SNAPSHOTS and fold_update(NO_ATTRIBUTES, kind, raw) != NO_ATTRIBUTES
 
 
 def is_known(attributes: Attributes, kind: str, raw: bytes) -> bool:
-    """Whether an update of this kind says nothing but what stands already."""
+    """Return True if an update of this kind would change nothing."""
     now: dict[str, bytes | None] = {}  # the members that would change nothing
     if kind in _ARRAYS:
         field, member = _ARRAYS[kind]
@@ -78,15 +78,15 @@ def _json(text: str | None) -> bytes:
 
 
 def _spelled(value: bytes) -> bytes:
-    """A JSON value; if it is a string, as we would write it."""
+    """Return a JSON value; a string is written as we write it."""
     text = string(value)
     return value if text is None else encode_text(text)
 
 
 def fold_update(attributes: Attributes, kind: str, raw: bytes) -> Attributes:
-    """The attributes after one update of this kind; what belongs to the conversation changes none.
+    """Return the attributes after one update of this kind; one of the conversation changes none.
 
-    Parts of an update that are not as the schema has them leave their field alone.
+    A part of an update that breaks the schema leaves its field alone.
     """
     if kind in _ARRAYS:
         field, member = _ARRAYS[kind]
@@ -108,9 +108,9 @@ def fold_update(attributes: Attributes, kind: str, raw: bytes) -> Attributes:
 
 
 def fold_settings(attributes: Attributes, raw: bytes) -> Attributes:
-    """The attributes after a `settings` entry: the modes and options a session begins with.
+    """Return the attributes after a `settings` entry: the modes and options a session begins with.
 
-    Those that say so begin anew: another agent has opened the session.
+    With `anew` the former ones are dropped: another agent has opened the session.
     """
     parts = members(raw)
     if parts.get("anew") == b"true":

@@ -1,9 +1,9 @@
-"""Sub-agents: sessions that an agent tells of as parts of another session, its children.
+"""Sub-agents: sessions that an agent reports as parts of another session, its children.
 
-A child is announced in the session that made it, its parent, which may be a child itself. What is
-said in it comes under its own id, and is a `child` entry of the session that a client has opened.
+A child is announced in the session that made it, its parent, which may be a child itself. Its
+updates come under its own id, and are `child` entries of the session that a client has opened.
 
-who tells of it                      announced by        how it stands
+reported by                          announced by        its state
 -----------------------------------  ------------------  ------------------------------------------
 ACP (unstable)                       subagent_update     its `state`: `running`, `idle` …
 JetBrains AIR, and agents before     subagent_spawned    subagent_state_update: `running`,
@@ -34,23 +34,23 @@ from acphold.schema.splice import splice
 from acphold.schema.update_kinds import OPENCODE_CHILD
 
 MOST_CHILDREN: Final = 512
-"""How many children of one session are told apart while its agent runs."""
+"""Most children of one session that are told apart while its agent runs."""
 
 DEEPEST: Final = 8
-"""How many children may lie in one another, the first being a child of the session itself."""
+"""Deepest nesting of children; a child of the session itself has depth 1."""
 
 LONGEST_ID: Final = 512
-"""Characters of a child's id."""
+"""Most characters of a child's id."""
 
 Spelling = Literal["update", "spawned", "opencode"]
-"""Which row of the table."""
+"""The row of the table."""
 
 _ID_OF: Final = {
     "subagent_update": "sessionId",
     "subagent_spawned": "subagentSessionId",
     "subagent_state_update": "subagentSessionId",
 }
-"""The kinds that announce a child, or say how it stands, and the member that names it."""
+"""The kinds that announce a child, or report its state, and the member that names it."""
 
 _MESSAGE_ENDS: Final = ("senderSessionId", "recipientSessionId")
 """The members of a `session_message` that name sessions."""
@@ -61,8 +61,8 @@ SPEAKS_OF_CHILDREN: Final = frozenset({*_ID_OF, "session_message", "session_mess
 LASTING: Final = frozenset(
     {*ROLES, *SPEAKS_OF_CHILDREN, "tool_call", "tool_call_update", "compaction_update"}
 )
-"""Kinds of updates that leave something on a timeline, whatever comes behind them. A child that
-nobody has announced is there from the first of them on; what may become void brings none about."""
+"""Kinds of updates that leave something on a timeline, whatever follows. A child that was not
+announced exists from the first of them on; updates that may become void do not create one."""
 
 _ENDED: Final = {
     "completed": "end_turn",
@@ -72,14 +72,14 @@ _ENDED: Final = {
     "stopped": "cancelled",
     "interrupted": "cancelled",
 }
-"""The stop reason behind each word that ends a child, in the two spellings that have such words."""
+"""The stop reason for each word that ends a child, in the two spellings that have such words."""
 
 AT_WORK: Final = frozenset({"running", "requires_action", "paused", "created"})
-"""The states in which something more is expected of a child."""
+"""The states in which more is expected of a child."""
 
 
 class ChildChange(Struct, frozen=True):
-    """What an announcement says of a child; `changes` are values of fields of SubAgent."""
+    """The content of an announcement of a child; `changes` are values of fields of SubAgent."""
 
     child: str
     spelling: Spelling
@@ -88,7 +88,7 @@ class ChildChange(Struct, frozen=True):
 
 
 def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
-    """What an update of this kind says of a child; None if it is about none."""
+    """Return what an update of this kind says about a child; None if it is about none."""
     if kind not in _ID_OF or not (child := string(parts.get(_ID_OF[kind]))):
         return None
     if kind == "subagent_update":
@@ -108,7 +108,7 @@ def child_change(kind: str, parts: Mapping[str, bytes]) -> ChildChange | None:
 
 
 def _named(parts: Mapping[str, bytes], **names: str) -> dict[str, str | None]:
-    """The texts that are there, null as None, by the names of our fields."""
+    """Return the texts that are present, null as None, by the names of our fields."""
     return {
         ours: string(value)
         for ours, theirs in names.items()
@@ -117,7 +117,7 @@ def _named(parts: Mapping[str, bytes], **names: str) -> dict[str, str | None]:
 
 
 def _caller(parts: Mapping[str, bytes]) -> str | None:
-    """The tool call that made the child, where the agent says so.
+    """Return the tool call that made the child, if the agent reports it.
 
     The protocol has no member for it; agents put one into their own part of `_meta`.
     """
@@ -133,12 +133,12 @@ def _caller(parts: Mapping[str, bytes]) -> str | None:
 
 
 def announced_child(kind: str, update: bytes) -> str:
-    """The id of the child that an update announces, or says something of; "" for none."""
+    """Return the id of the child that an update announces, or reports on; "" for none."""
     return (string(members(update).get(_ID_OF[kind])) or "") if kind in _ID_OF else ""
 
 
 def with_ids(kind: str, update: bytes, ids: Mapping[str, str]) -> bytes:
-    """An update that names children, with their ids replaced; a session that is not among them is
+    """Return an update that names children, with their ids replaced; a session without a new id is
     not named."""
     if kind in _ID_OF:
         child = announced_child(kind, update)
@@ -152,9 +152,10 @@ def with_ids(kind: str, update: bytes, ids: Mapping[str, str]) -> bytes:
 
 
 def within(session_id: str, kind: str, raw: bytes) -> bytes:
-    """An entry of this session that somebody else made: each child's id begins with the session's.
+    """Return an entry of this session from a foreign file: each child's id is prefixed with the
+    session's.
 
-    So no file that is imported can speak in a session that it does not hold.
+    So no imported file can speak in a session that it does not contain.
     """
     if kind == "update":
         told = update_kind(raw) if b'"sub' in raw or b'"session_m' in raw else ""
@@ -199,14 +200,14 @@ def _id_within(session_id: str, given: str) -> str:
 
 
 class Said(Struct, frozen=True):
-    """What a `child` entry says: an update in the session `child`; "" for that of the root."""
+    """The content of a `child` entry: an update in the session `child`; "" for that of the root."""
 
     child: str
     update: bytes
 
 
 def said(raw: bytes) -> Said:
-    """What a `child` entry says; opencode's words as the others would say it."""
+    """Return the content of a `child` entry; opencode's in the form of the others."""
     parts = members(raw)
     if not is_opencodes(raw):
         return Said(string(parts.get("sessionId")) or "", parts.get("update", b""))
@@ -225,17 +226,17 @@ def said(raw: bytes) -> Said:
 
 
 def opencode_child(params: bytes) -> str:
-    """The child that a notification of opencode's is about; "" for none."""
+    """Return the child that a notification of opencode's is about; "" for none."""
     return string(members(params).get("childSessionId")) or ""
 
 
 def child_entry(child: str, update: bytes) -> bytes:
-    """The raw of a `child` entry: this update, in that session."""
+    """Return the raw of a `child` entry: this update, in that session."""
     return b'{"sessionId":%b,"update":%b}' % (encode_text(child), update)
 
 
 def is_opencodes(raw: bytes) -> bool:
-    """Whether a `child` entry came as a notification of opencode's."""
+    """Return True if a `child` entry came as a notification of opencode's."""
     return _METHOD_FIRST.match(raw) is not None
 
 
@@ -243,12 +244,12 @@ _METHOD_FIRST: Final = re.compile(rb'\{\s*"method"')
 
 
 def opencode_entry(params: bytes) -> bytes:
-    """The raw of a `child` entry that came as a notification of opencode's."""
+    """Return the raw of a `child` entry that came as a notification of opencode's."""
     return b'{"method":"%b","params":%b}' % (OPENCODE_CHILD.encode(), params)
 
 
 def with_update(raw: bytes, update: bytes) -> bytes:
-    """A `child` entry with another update in the place of its own."""
+    """Return a `child` entry with another update in place of its own."""
     if not is_opencodes(raw):
         return splice(raw, {"update": update})
     params = members(raw).get("params", b"{}")
@@ -259,9 +260,10 @@ def with_update(raw: bytes, update: bytes) -> bytes:
 
 
 class OpenChild(Struct, frozen=True):
-    """A child of which something more is expected: it is at work, or has open tool calls.
+    """A child of which more is expected: it is at work, or has open tool calls or compactions.
 
-    `parent` is the id of its parent, "" for the session itself; `depth` is 1 for a child of that.
+    `parent` is the id of its parent, "" for the session itself; `depth` is 1 for a child of the
+    session.
     """
 
     session_id: str

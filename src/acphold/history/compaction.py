@@ -1,8 +1,8 @@
 """Compaction: entries that belong together become one, and the state stays the same.
 
-The chunks of a message become one chunk, a tool call and its updates become one call, and what a
-later update says anew is void. A property test holds it to that: the compacted entries fold to the
-same state as the original ones.
+The chunks of a message become one chunk, a tool call and its updates become one call, and whatever
+a later update replaces is void. A property test checks this: the compacted entries fold to the same
+state as the original ones.
 """
 
 from __future__ import annotations
@@ -15,6 +15,13 @@ from msgspec import Raw
 
 from acphold.history.attributes import is_snapshot
 from acphold.history.children import LASTING, said, with_update
+from acphold.history.display_terminals import (
+    INPUT,
+    PRINTED_BYTES,
+    DisplayTerminals,
+    may_tell,
+    with_terminals,
+)
 from acphold.history.entries import CHILD, PARAMS, PROMPT, TERMINAL, TURN_END, UPDATE, Segment
 from acphold.history.raw_update import (
     UNREADABLE,
@@ -28,23 +35,23 @@ from acphold.history.raw_update import (
     tool_id,
     update_kind,
 )
-from acphold.history.timeline import replace_fields
+from acphold.history.timeline import ToolDraft
 from acphold.schema.update_kinds import is_for_the_moment
 
 LINE_BYTES: Final = 60 << 10
-"""How long an entry may get by joining, unless a single one came longer.
+"""Most bytes of an entry after joining, unless a single one came longer.
 
-Clients read lines of 64 KiB at least; the rest is for the frame around the update.
+Clients read lines of at least 64 KiB; the rest is for the frame around the update.
 """
 
 PACKED_BYTES: Final = 64 << 10
-"""How many bytes of entries that stayed alone are packed into one segment."""
+"""Most bytes of single entries that are packed into one segment."""
 
 _CHUNK: Final = b'{"sessionUpdate":"%b",%b"content":{"type":"text","text":%b}}'
 
 
 class Run:
-    """Plain chunks in a row of one message, or of the summary of one compaction."""
+    """Consecutive plain chunks of one message, or of the summary of one compaction."""
 
     __slots__ = ("_around", "_first", "_raw", "_size", "_texts")
 
@@ -56,13 +63,13 @@ class Run:
         self._around = len(self._chunk(""))
 
     def take(self, chunk: PlainChunk, raw: bytes) -> bool:
-        """Take the next chunk in; False when it is of something else, or too much."""
+        """Append the next chunk; False if it belongs to something else, or is too long."""
         first = self._first
         if chunk.kind != first.kind or chunk.messageId != first.messageId:
             return False
         if chunk.compactionId != first.compactionId:
             return False
-        # No text gets longer by being read and written again, so this is never too little.
+        # No text gets longer by being read and written again, so this never underestimates.
         size = self._size + len(raw) - self._around
         if size > LINE_BYTES:
             return False
@@ -71,7 +78,7 @@ class Run:
         return True
 
     def joined(self) -> bytes:
-        """One chunk for all; a chunk that stayed alone is what it was, byte for byte."""
+        """Return one chunk for all; a single chunk is returned byte for byte."""
         return self._raw if len(self._texts) == 1 else self._chunk("".join(self._texts))
 
     def _chunk(self, text: str) -> bytes:
@@ -84,13 +91,13 @@ class Run:
 
 
 def compact(segments: Sequence[Segment], apart: Collection[int] = ()) -> list[Segment]:
-    """Segments over the same numbers without a gap, that fold to the same state.
+    """Return segments over the same numbers without a gap, that fold to the same state.
 
-    Chunks of one thing in a row become one; a tool call and what updates it become one where the
-    call began. What a later update makes void is emptied, and so is what was only for the moment.
-    Everything else stays as it is. What each sub-agent says is put together by itself, however they
-    take turns. Nothing is put together across an entry of `apart`, and a segment ends there:
-    somebody goes on behind it.
+    Consecutive chunks of one thing become one; a tool call and its updates become one at the place
+    of the call. Updates that a later one makes void are emptied, and so are those that were only
+    for the moment. Everything else stays as it is. Each sub-agent's updates are joined on their
+    own, however they alternate. Nothing is joined across an entry of `apart`, and a segment ends
+    there: a client resumes behind it.
     """
     if not segments:
         return []
@@ -104,7 +111,7 @@ def compact(segments: Sequence[Segment], apart: Collection[int] = ()) -> list[Se
 
 
 def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
-    """The number of the last update of each kind that says it all anew."""
+    """Return the number of the last update of each kind that states everything."""
     entries = (
         entry for segment in segments if segment.kind == UPDATE for entry in segment.entries()
     )
@@ -116,7 +123,7 @@ def snapshots(segments: Iterable[Segment]) -> dict[str, int]:
 
 
 class _Piece:
-    """What one entry is made of; `last_seq` follows from the piece after it."""
+    """The content of one entry; `last_seq` follows from the piece after it."""
 
     def __init__(
         self, first_seq: int, kind: str, at: int, content: bytes | Run | _Tool, came_in: bytes
@@ -135,53 +142,83 @@ class _Piece:
 
 
 class _Tool:
-    """A tool call, or an update of one, and what updated it since."""
+    """A tool call, or an update of one, and its later updates."""
 
     def __init__(self, kind: str, raw: bytes) -> None:
         self._kind = kind
         self._raw = raw
         self._longest = len(raw)
-        self._fields: dict[str, bytes] | None = None
+        self._id = tool_id(raw)
+        self._draft: ToolDraft | None = None
+        self._is_joined = False
+        self._printed = 0
+        self._may_go_on = True
 
     def take(self, kind: str, raw: bytes) -> bool:
-        """Take the next update in; False when both do not go into one line."""
+        """Merge the next update; False if the two do not go into one line."""
         if kind == "tool_call" and self._kind != kind:
             return False
-        fields = self._joined() if self._fields is None else {**self._fields}
-        replace_fields(fields, kind, members(raw))
-        size = sum(len(name) + len(value) + 4 for name, value in fields.items())
-        if size > max(LINE_BYTES, self._longest, len(raw)):
+        if self._draft is None:
+            self._draft = self._begun()
+        parts, draft = members(raw), self._draft
+        meta = parts.get("_meta", b"")
+        tells = may_tell(meta)
+        if not (draft.terminals.goes_with(meta if tells else b"{}") and self._may_go_on):
             return False
+        before, draft.fields = draft.fields, {**draft.fields}
+        printed = self._printed + len(meta) if tells else self._printed
+        draft.patch(kind, {name: value for name, value in parts.items() if name != "_meta"})
+        if not tells and "_meta" in parts:
+            draft.patch("tool_call_update", {"_meta": meta})
+        size = sum(len(name) + len(value) + 4 for name, value in draft.fields.items())
+        size += min(printed, PRINTED_BYTES)
+        if size > max(LINE_BYTES, self._longest, len(raw)):
+            draft.fields = before
+            return False
+        if tells:
+            draft.patch("tool_call_update", {"_meta": meta})
         self._longest = max(self._longest, len(raw))
-        self._fields = fields
+        self._printed, self._is_joined = printed, True
+        self._may_go_on = INPUT not in meta
         return True
 
-    def _joined(self) -> dict[str, bytes]:
+    def _begun(self) -> ToolDraft:
         head = members(self._raw)
-        fields = {"sessionUpdate": encode_text(self._kind), "toolCallId": head["toolCallId"]}
-        replace_fields(fields, self._kind, head)
-        return fields
+        meta = head.get("_meta", b"")
+        draft = ToolDraft(self._id)
+        draft.patch(self._kind, head)
+        if may_tell(meta):
+            self._printed = len(meta)
+            self._may_go_on = INPUT not in meta and DisplayTerminals().goes_with(meta)
+        return draft
 
     def joined(self) -> bytes:
-        return self._raw if self._fields is None else encode_object(self._fields)
+        if self._draft is None or not self._is_joined:
+            return self._raw
+        head = {"sessionUpdate": encode_text(self._kind), "toolCallId": encode_text(self._id)}
+        fields = {**head, **self._draft.fields}
+        if self._draft.terminals:
+            known = self._draft.terminals.terminals()
+            fields["_meta"] = with_terminals(fields.get("_meta", b""), known)
+        return encode_object(fields)
 
 
 class _Said:
-    """An update that may be made void by the next one about the same thing."""
+    """An update that the next one about the same thing may make void."""
 
     def __init__(self, index: int, parts: dict[str, bytes]) -> None:
         self.index = index
         self._parts = parts
 
     def says_all_of(self, earlier: _Said, kind: str) -> bool:
-        """Whether nothing is lost of the earlier one when only this one stays."""
+        """Return True if nothing is lost of the earlier one when only this one stays."""
         meta = members(earlier._parts.get("_meta", b"")).keys()
         if not meta <= members(self._parts.get("_meta", b"")).keys():
             return False
         return earlier._parts.keys() - {"_meta"} <= self.effective(kind)
 
     def effective(self, kind: str) -> set[str]:
-        """The members that change something: by the schema, one of a wrong type does not."""
+        """Return the members that change something: by the schema, one of a wrong type does not."""
         starts = _STARTS[kind]
         return {
             name for name, value in self._parts.items() if value.startswith(starts.get(name, b""))
@@ -195,14 +232,14 @@ _STARTS: Final[dict[str, dict[str, bytes | tuple[bytes, ...]]]] = {
     "session_info_update": {"title": _TEXT_OR_NULL, "updatedAt": _TEXT_OR_NULL},
     "compaction_update": {"status": b'"', "summary": (b"[", b"null"), "error": _TEXT_OR_NULL},
 }
-"""How the values begin of members that the schema gives a type."""
+"""The first bytes of valid values, for members that the schema gives a type."""
 
 ONE_A_TURN: Final = frozenset({"plan", "session_info_update"})
-"""Kinds of which the last update of a turn says it all, if it names all that those before do."""
+"""Kinds of which the last update of a turn is enough, if it has all members of those before."""
 
 
 class _Summarized:
-    """What came of a compaction: the last update behind its first, and the chunks."""
+    """The course of a compaction: the last update after its first, and the chunks."""
 
     def __init__(self) -> None:
         self.last: _Said | None = None
@@ -210,7 +247,7 @@ class _Summarized:
 
 
 class _Compacting:
-    """The pieces of a session, and a lane for itself, "", and for each of its sub-agents."""
+    """The pieces of a session, with a lane for itself, "", and for each of its sub-agents."""
 
     def __init__(self) -> None:
         self.pieces: list[_Piece] = []
@@ -218,7 +255,7 @@ class _Compacting:
         self._present: set[str] = set()
 
     def part(self) -> None:
-        """What comes next is put together with nothing before it."""
+        """Join nothing from now on with what came before."""
         for lane in self._lanes.values():
             lane.part()
 
@@ -228,7 +265,7 @@ class _Compacting:
             lane = self._lanes.setdefault(told.child, _Lane(self.pieces))
             if told.child not in self._present and update_kind(told.update) in LASTING:
                 self._present.add(told.child)
-                self._lanes[""].end_run()  # it may stand there from now on
+                self._lanes[""].end_run()  # it may appear on the timeline here
             content = lane.add(UPDATE, told.update)
             if content is told.update:
                 content = raw
@@ -242,7 +279,7 @@ class _Compacting:
 
 
 class _Lane:
-    """What is said in one session: nothing of it is put together with what is said in another."""
+    """The updates of one session; they are never joined with those of another."""
 
     def __init__(self, pieces: list[_Piece]) -> None:
         self.pieces = pieces
@@ -253,7 +290,7 @@ class _Lane:
         self._compactions: dict[str, _Summarized] = {}
 
     def end_run(self) -> None:
-        """The text that comes next is not put together with what was said before."""
+        """Do not join the next text with the text before it."""
         self._run = None
 
     def part(self) -> None:
@@ -261,13 +298,13 @@ class _Lane:
         self._tools.clear()
 
     def turn_over(self, *, has_ended: bool) -> None:
-        """A turn has ended, or the next one begins."""
+        """Forget the last turn: it has ended, or the next one begins."""
         self._in_turn.clear()
         if has_ended:
-            self._tools.clear()  # who has all of a turn gets the next ones whole
+            self._tools.clear()  # a client that has a whole turn gets the next calls whole
 
     def add(self, kind: str, raw: bytes) -> bytes | Run | _Tool | None:
-        """What an entry adds; None when an earlier piece took it in."""
+        """Return the content that an entry adds; None if an earlier piece absorbed it."""
         content: bytes | Run | _Tool | None = raw
         if kind in (UPDATE, TERMINAL):
             content = self._update(raw)
@@ -278,7 +315,7 @@ class _Lane:
         return content
 
     def _update(self, raw: bytes) -> bytes | Run | _Tool | None:
-        """What the update adds; None when an earlier piece took it in."""
+        """Return the content that the update adds; None if an earlier piece absorbed it."""
         if not may_be_chunk(raw):
             return self._other_update(raw)
         try:
@@ -312,9 +349,9 @@ class _Lane:
         return raw
 
     def _compact(self, kind: str, parts: dict[str, bytes]) -> None:
-        """A compaction of the agent's context: each of its updates may make some before it void.
+        """Handle an update of a compaction of the agent's context: it may make earlier ones void.
 
-        The first update stays, for its place is that of the compaction.
+        The first update stays, for it marks the place of the compaction.
         """
         compaction_id = string(parts.get("compactionId"))
         if kind == "compaction_summary_chunk":
@@ -332,7 +369,7 @@ class _Lane:
             self._compactions[compaction_id] = _Summarized()
 
     def _summarizes(self, compaction_id: str | None) -> None:
-        """The next piece is a chunk of the summary of a compaction."""
+        """Note that the next piece is a chunk of the summary of a compaction."""
         if compaction_id in self._compactions:
             self._compactions[compaction_id].chunks.append(len(self.pieces))
 
@@ -349,7 +386,8 @@ class _Lane:
         return tool
 
     def _let_go(self, raw: bytes) -> None:
-        """Something about a call has to stay where it is: what follows may not move before it."""
+        """Stop merging into a call: an update of it has to stay here, and later ones must not move
+        before it."""
         self._tools.pop(tool_id(raw), None)
 
 
@@ -357,7 +395,7 @@ _decode_whole = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def _is_whole(raw: bytes) -> bool:
-    """Whether the update can be taken apart and put together again without loss."""
+    """Return True if the update can be taken apart and put together again without loss."""
     try:
         _decode_whole(raw)
     except UNREADABLE:
@@ -366,7 +404,7 @@ def _is_whole(raw: bytes) -> bool:
 
 
 def _packed(pieces: Sequence[_Piece], last_seq: int, apart: Collection[int]) -> Iterable[Segment]:
-    """Each piece as a segment; those that stand for one number each share one, as they came."""
+    """Yield each piece as a segment; pieces for a single number share one, in their order."""
     ends = [piece.first_seq - 1 for piece in pieces[1:]] + [last_seq]
     row: list[bytes] = []
     start = pieces[0]

@@ -1,13 +1,13 @@
-"""What the agent asked of people and what came of it: `question` and `answer` entries.
+"""The agent's questions to people and their outcomes: `question` and `answer` entries.
 
 outcome       how the question was closed
 ------------  ----------------------------------------------------------------
 answered      a client answered, the first of those that were asked
 refused       every client that was asked answered with an error
 cancelled     its turn was cancelled, or the session closed
-rejected      nobody was there, and the settings say that nobody is waited for
-expired       nobody answered within the time that the settings give
-withdrawn     the agent did not want to know any more
+rejected      no client could show it, and the settings say not to wait
+expired       no answer came within the time that the settings give
+withdrawn     the agent withdrew the question
 interrupted   the agent or acphold ended while it waited
 """
 
@@ -36,16 +36,16 @@ class AskedQuestion(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """What is asked, for people, as far as the request itself says it."""
+        """The question for people, as far as the request itself contains it."""
         if self.method == _PERMISSION:
             return string(self.tool_call.get("title")) or "a tool call"
         return string(members(self.params).get("message")) or self.method
 
     @property
     def untitled_call(self) -> str | None:
-        """The id of the tool call that is asked about, where the request has no title of it.
+        """The id of the tool call in question, if the request does not have its title.
 
-        Then an earlier `tool_call` has (schema, `RequestPermissionRequest`: an update of it).
+        Then an earlier `tool_call` has it (schema, `RequestPermissionRequest`: an update of it).
         """
         if self.method != _PERMISSION or string(self.tool_call.get("title")):
             return None
@@ -53,17 +53,17 @@ class AskedQuestion(Struct, frozen=True):
 
     @property
     def tool_call(self) -> dict[str, bytes]:
-        """What a permission request says of the call that it is about."""
+        """The fields of the call in a permission request."""
         return members(members(self.params).get("toolCall", b""))
 
     @property
     def option_names(self) -> list[str]:
-        """What a person can choose from, as they see it; none of a form."""
+        """The names of a person's options, as shown; none for a form."""
         options = map(members, items(members(self.params).get("options", b"")))
         return [name for parts in options if (name := string(parts.get("name"))) is not None]
 
     def option(self, option_id: str) -> tuple[str, str]:
-        """The kind of an option, and its name; of one that is not offered "" and its id."""
+        """Return the kind of an option, and its name; "" and its id if it was not offered."""
         for option in items(members(self.params).get("options", b"")):
             parts = members(option)
             if string(parts.get("optionId")) == option_id:
@@ -71,7 +71,8 @@ class AskedQuestion(Struct, frozen=True):
         return "", option_id
 
     def written(self, content: bytes) -> str:
-        """What somebody has put into the form, by what the form calls its fields and choices."""
+        """Return the values filled into the form, with the form's titles of its fields and
+        choices."""
         form = members(members(self.params).get("requestedSchema", b""))
         fields = members(form.get("properties", b""))
         told = []
@@ -83,11 +84,11 @@ class AskedQuestion(Struct, frozen=True):
 
 
 class Came(Struct, frozen=True):
-    """What came of a question.
+    """The outcome of a question.
 
-    `how` is an outcome of the module's table, or what was answered: the kind of an option
-    (`allow_once` …), or `accept`, `decline` or `cancel`. `said` is what others have to say of it:
-    the agent's name for the option, the values of a form, the reason of a refusal.
+    `how` is an outcome of the module's table, or the answer: the kind of an option (`allow_once`
+    …), or `accept`, `decline` or `cancel`. `said` is a text from others about it: the agent's name
+    for the option, the values of a form, the reason of a refusal.
     """
 
     how: str
@@ -95,9 +96,9 @@ class Came(Struct, frozen=True):
 
 
 class ClosedQuestion(Struct, frozen=True):
-    """An `answer` entry; `result` is what the agent was answered, b"" if nothing.
+    """An `answer` entry; `result` is the answer to the agent, b"" if none.
 
-    `client` is the name of the program that answered, None when no person did; `message` is the
+    `client` is the name of the program that answered, None if no person did; `message` is the
     reason of a refusal or an interruption; `sent_id` is the client's own id for the answer.
     """
 
@@ -109,7 +110,7 @@ class ClosedQuestion(Struct, frozen=True):
     sent_id: str = ""
 
     def came(self, question: AskedQuestion) -> Came:
-        """What came of the question."""
+        """Return the outcome of the question."""
         if self.outcome != "answered":
             return Came(self.outcome, self.message or "")
         parts = members(self.result)
@@ -122,7 +123,8 @@ class ClosedQuestion(Struct, frozen=True):
 
 
 def _called(field: dict[str, bytes], value: bytes) -> str:
-    """A value of a form: a choice by its title (JSON Schema, `const` in `oneOf` or `anyOf`)."""
+    """Return a value of a form; a choice by its title (JSON Schema, `const` in `oneOf` or
+    `anyOf`)."""
     among = {**field, **members(field.get("items", b""))}
     for choice in (*items(among.get("oneOf", b"")), *items(among.get("anyOf", b""))):
         parts = members(choice)
@@ -132,7 +134,7 @@ def _called(field: dict[str, bytes], value: bytes) -> str:
 
 
 def question_entry(question: AskedQuestion) -> bytes:
-    """The raw of a `question` entry."""
+    """Return the raw of a `question` entry."""
     return encode_object(
         {
             "id": encode_text(question.id),
@@ -151,7 +153,7 @@ def answer_entry(
     message: str | None = None,
     sent_id: str = "",
 ) -> bytes:
-    """The raw of an `answer` entry; `client` is an object with `name` and `version`."""
+    """Return the raw of an `answer` entry; `client` is an object with `name` and `version`."""
     parts = {"question": encode_text(question), "outcome": encode_text(outcome)}
     if result:
         parts["result"] = result
@@ -165,7 +167,7 @@ def answer_entry(
 
 
 def asked_question(raw: bytes) -> AskedQuestion:
-    """What a `question` entry says."""
+    """Return the content of a `question` entry."""
     parts = members(raw)
     return AskedQuestion(
         string(parts.get("id")) or "",
@@ -175,7 +177,7 @@ def asked_question(raw: bytes) -> AskedQuestion:
 
 
 def closed_question(raw: bytes) -> ClosedQuestion:
-    """What an `answer` entry says."""
+    """Return the content of an `answer` entry."""
     parts = members(raw)
     return ClosedQuestion(
         string(parts.get("question")) or "",
@@ -188,7 +190,7 @@ def closed_question(raw: bytes) -> ClosedQuestion:
 
 
 def rejecting_option(params: bytes) -> bytes | None:
-    """The id, as JSON, of the option that rejects once; None when there is none.
+    """Return the id, as JSON, of the option that rejects once; None if there is none.
 
     Never one that holds for always: nobody has seen the question.
     """

@@ -1,4 +1,5 @@
-"""What a journal keeps: entries, and segments, which hold entries that were committed together."""
+"""The content of a journal: entries, and segments, which hold entries that were committed
+together."""
 
 from __future__ import annotations
 
@@ -34,34 +35,35 @@ ECHO: Final = "echo"
 """An update of the agent that only repeats the user's prompt: kept, never replayed."""
 
 TERMINAL: Final = "terminal"
-"""A `tool_call_update` whose `content` has what terminals showed, as text: for who comes later.
+"""A `tool_call_update` whose `content` has the output of terminals as text, for later clients.
 
-It is folded and replayed as an update, and not delivered to those who saw the terminals.
+It is folded and replayed as an update, and not delivered to clients that show the terminals.
 """
 
 QUESTION: Final = "question"
-"""`{"id": "…", "method": "…", "params": …}`: a request of the agent that is for a person."""
+"""`{"id": "…", "method": "…", "params": …}`: a request of the agent to a person."""
 
 ANSWER: Final = "answer"
-"""`{"question": "…", "outcome": "…", "result": …, "client": …, "message": "…"}`: what came of it.
+"""`{"question": "…", "outcome": "…", "result": …, "client": …, "message": "…"}`: the outcome.
 
-The last three only where there are any; see `acphold.history.decisions`.
+The last three are optional; see `acphold.history.decisions`.
 """
 
 AUTHOR: Final = "author"
-"""`{"name": "…", "version": "…"}`: the program from which the prompt right behind it came.
+"""`{"name": "…", "version": "…"}`: the program that sent the prompt right behind it.
 
-Beside it, and not in it: a prompt is the array of its blocks alone to readers of older journals. A
-crash between the two leaves an author without a prompt, which says nothing.
+It is an entry of its own: for readers of older journals a prompt is only the array of its blocks. A
+crash between the two leaves an author without a prompt, which means nothing.
 """
 
 SENT: Final = "sent"
-"""`{"id": "…"}`: by what id the client that sent it knows the prompt behind it, and its author."""
+"""`{"id": "…"}`: the sending client's own id for the prompt behind it; stands before its author,
+too."""
 
 CHILD: Final = "child"
-"""What was said in a sub-agent's session: the params of its `session/update`, with the child's id.
+"""An update in a sub-agent's session: the params of its `session/update`, with the child's id.
 
-One that came as another notification is `{"method": "…", "params": …}`: see `history.children`.
+If it came as another notification it is `{"method": "…", "params": …}`: see `history.children`.
 """
 
 KINDS: Final = (
@@ -78,21 +80,21 @@ KINDS: Final = (
     CHILD,
     SENT,
 )
-"""The kinds that the fold and the replay know; any other is kept and passed over."""
+"""The kinds that the fold and the replay know; any other is kept and skipped."""
 
 
 SO_FAR: Final = "acphold/soFar"
-"""In `_meta` of a turn's end that an import made up: what the whole session came to until then."""
+"""In `_meta` of a turn's end that an import made up: the usage of the whole session until then."""
 
 NEWLINE: Final = 10
-"""As a byte: Python looks for a number in bytes six times as fast as for other bytes."""
+"""As a byte: Python finds a number in bytes six times as fast as other bytes."""
 
 Run: TypeAlias = tuple[str, Sequence[bytes]]
-"""Entries of one kind that come in a row: the kind, and the raw bytes of each."""
+"""Consecutive entries of one kind: the kind, and the raw bytes of each."""
 
 
 class Entry(Struct, frozen=True, gc=False):
-    """One thing that happened in a session; `at` is ms since the epoch, UTC."""
+    """One event of a session; `at` is ms since the epoch, UTC."""
 
     seq: int
     kind: str
@@ -101,7 +103,7 @@ class Entry(Struct, frozen=True, gc=False):
 
     @property
     def update(self) -> bytes:
-        """The update that it holds, which may be one of a sub-agent; b"" for other entries."""
+        """The update that it holds, perhaps of a sub-agent; b"" for other entries."""
         if self.kind == CHILD:
             return said(self.raw).update
         if self.kind == PARAMS:
@@ -114,12 +116,12 @@ class _Sent(Struct):
 
 
 def sent_id(raw: bytes) -> str:
-    """The id in an entry of the kind SENT."""
+    """Return the id in an entry of the kind SENT."""
     return msgspec.json.decode(raw, type=_Sent).id
 
 
 class PastEntry(Struct, frozen=True, gc=False):
-    """Something that happened at `at`, before the journal was there.
+    """An event at `at`, from before the journal had the session.
 
     `seq` is the number that it had in another journal, 0 if it had none.
     """
@@ -133,9 +135,9 @@ class PastEntry(Struct, frozen=True, gc=False):
 class Segment(Struct, frozen=True, gc=False):
     """A run of entries of one kind that were journalled together, their raws joined by newlines.
 
-    JSON on one line holds no newline, so the join can be undone. After compaction one raw may
-    stand for all of `first_seq` to `last_seq`; such a segment is one entry. An empty raw was an
-    update that a later one made void: it keeps its number, and says nothing.
+    JSON on one line holds no newline, so the join can be undone. After compaction one raw may stand
+    for all of `first_seq` to `last_seq`; such a segment is one entry. An empty raw was an update
+    that a later one made void: it keeps its number, and says nothing.
     """
 
     first_seq: int
@@ -145,9 +147,9 @@ class Segment(Struct, frozen=True, gc=False):
     raw: bytes
 
     def entries(self) -> list[Entry]:
-        """The entries of this run, oldest first.
+        """Return the entries of this run, oldest first.
 
-        A compacted one is numbered `last_seq`, as readers go on after it; a prompt keeps its own
+        A compacted entry is numbered `last_seq`, as readers go on after it; a prompt keeps its own
         number, because the message id that clients see is made from it.
         """
         raws = self.raw.split(b"\n")
@@ -157,24 +159,24 @@ class Segment(Struct, frozen=True, gc=False):
         return [Entry(seq, self.kind, self.at, raw) for seq, raw in enumerate(raws, self.first_seq)]
 
     def raws(self) -> Iterator[tuple[int, bytes]]:
-        """Each raw with its number; one that stands for several has the last of them."""
+        """Return each raw with its number; a raw for several numbers has the last of them."""
         raws = self.raw.split(b"\n")
         return zip(range(self.last_seq + 1 - len(raws), self.last_seq + 1), raws, strict=True)
 
     @property
     def is_merged(self) -> bool:
-        """Whether one raw stands for several numbers."""
+        """True if one raw stands for several numbers."""
         return self.raw.count(b"\n") != self.last_seq - self.first_seq
 
     def after(self, seq: int) -> Segment:
-        """This segment without its entries up to `seq`; itself when it cannot be cut there."""
+        """Return this segment without its entries up to `seq`; itself if it cannot be cut there."""
         if seq < self.first_seq or b"\n" not in self.raw:
             return self
         raw = self.raw.split(b"\n", seq - self.first_seq + 1)[-1]
         return Segment(seq + 1, self.last_seq, self.kind, self.at, raw)
 
     def up_to(self, seq: int) -> Segment:
-        """This segment without its entries above `seq`; itself when it cannot be cut there."""
+        """Return this segment without its entries above `seq`; itself if it cannot be cut there."""
         if seq >= self.last_seq or self.is_merged:
             return self
         raw = b"\n".join(self.raw.split(b"\n", seq - self.first_seq + 1)[:-1])
@@ -182,15 +184,15 @@ class Segment(Struct, frozen=True, gc=False):
 
 
 def on_one_line(raw: bytes) -> bytes:
-    """JSON that came in a frame of its own, and may be laid out over lines, on one.
+    """Return JSON on one line that came in a frame of its own, perhaps laid out over lines.
 
-    Between two tokens a space means the same; inside a string a bare newline is not JSON.
+    Between two tokens a space means the same; a bare newline inside a string is not JSON.
     """
     return raw.replace(b"\n", b" ")
 
 
 def in_one(first_seq: int, kind: str, raws: Sequence[bytes], at: int) -> Segment:
-    """Entries of one kind as one segment; ValueError for none."""
+    """Return entries of one kind as one segment; ValueError for none."""
     count = len(raws)
     if count == 1:
         raw = on_one_line(raws[0]) if NEWLINE in raws[0] else raws[0]
@@ -204,10 +206,10 @@ def in_one(first_seq: int, kind: str, raws: Sequence[bytes], at: int) -> Segment
 
 
 def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
-    """What happened, in runs of one kind and one time, numbered from `first_seq`.
+    """Yield past entries in runs of one kind and one time, numbered from `first_seq`.
 
-    An entry keeps the number that it had where that is still free, and takes those before it that
-    nobody has; but a prompt is known by its first number, so those before it are void.
+    An entry keeps its number if that is still free, and also takes unused numbers before it. A
+    prompt is known by its first number, so unused numbers before it become void.
     """
 
     def alike(segment: Segment) -> tuple[str, int, bool]:
@@ -223,7 +225,7 @@ def in_segments(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
 
 
 def _numbered(past: Iterable[PastEntry], first_seq: int) -> Iterator[Segment]:
-    """A segment for each entry, and for numbers that stay without one."""
+    """Yield a segment for each entry, and for numbers without one."""
     for entry in past:
         last_seq = max(first_seq, entry.seq)
         if entry.kind == PROMPT and first_seq < last_seq:

@@ -1,6 +1,6 @@
 """The state of a session, computed from its entries: a pure function.
 
-The same code folds what is live, what is replayed, and what a client of ours receives.
+The same code folds live entries, replays, and the updates that our own clients receive.
 """
 
 from __future__ import annotations
@@ -59,22 +59,20 @@ from acphold.history.timeline import (
     ToolDraft,
     TurnEnd,
     opens_tool,
-    replace_fields,
     turn_end,
 )
 from acphold.schema import Plan, PlanEntry, decode
 
 TurnState = Literal["idle", "running", "interrupted"]
-"""How the last turn stands: over, not over, or cut off by a crash."""
+"""The state of the last turn: ended, running, or cut off by a crash."""
 
 
 class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as journals have it
     """The state of a session without its conversation.
 
     `open_tools` are the ids, in alphabetical order, of tool calls that are neither completed nor
-    failed; `open_compactions` those of compactions that go on; `open_questions` those of what
-    people were asked and nothing came of yet; `open_children` are the sub-agents of which something
-    more is expected.
+    failed; `open_compactions` those of running compactions; `open_questions` those of unanswered
+    questions to people; `open_children` are the sub-agents of which more is expected.
     """
 
     attributes: Attributes = NO_ATTRIBUTES
@@ -86,7 +84,7 @@ class Summary(Struct, frozen=True, rename={"attributes": "standing"}):  # as jou
 
 
 class SessionState(Summary, frozen=True):
-    """All that is known of a session.
+    """The whole state of a session.
 
     The timeline is in order of first appearance. `turns` counts prompts.
     """
@@ -103,27 +101,27 @@ class SessionState(Summary, frozen=True):
             return ()
 
     def summary(self) -> Summary:
-        """This state without its conversation."""
+        """Return this state without its conversation."""
         return Summary(**{name: getattr(self, name) for name in Summary.__struct_fields__})
 
 
 EMPTY: Final = SessionState()
 
 Draft: TypeAlias = "MessageDraft | ToolDraft | CompactionDraft | ChildDraft"
-"""Something on the timeline that may still change."""
+"""An item of the timeline that may still change."""
 
 
 def prompt_message_id(seq: int) -> str:
-    """The id of the user message that the prompt with this `seq` is replayed as."""
+    """Return the id of the user message in a replay of the prompt with this `seq`."""
     return f"{MESSAGES}{seq}"
 
 
 def fold(entries: Iterable[Entry], state: SessionState = EMPTY) -> SessionState:
-    """The state after `entries`.
+    """Return the state after `entries`.
 
-    Chunks with one message id are one message; without ids, those of one role are, as long as
-    nothing else comes up on the timeline. Updates of unknown kinds, and bytes that nobody can
-    read, change nothing.
+    Chunks with one message id are one message. Chunks without ids are one message if they have one
+    role and nothing else comes between them on the timeline. Updates of unknown kinds, and
+    unreadable bytes, change nothing.
     """
     folding = Fold(state)
     for entry in entries:
@@ -132,11 +130,11 @@ def fold(entries: Iterable[Entry], state: SessionState = EMPTY) -> SessionState:
 
 
 class Fold:
-    """A fold that goes on: what it costs grows with the entries, not with the state before them."""
+    """A fold that can go on: its cost grows with the entries, not with the state before them."""
 
     def __init__(self, state: SessionState = EMPTY, within: ChildDraft | None = None) -> None:
         self._within = within
-        # One for the whole tree: an update of a child names it, wherever it lies.
+        # One for the whole tree: an update names a child wherever it lies.
         self._children: dict[str, ChildDraft] = {} if within is None else within.tree
         self._between: dict[str, tuple[ChildDraft, Role, str]] = {}
         self._attributes = state.attributes
@@ -191,11 +189,11 @@ class Fold:
             self._open_questions.discard(string(members(entry.raw).get("question")) or "")
 
     def __len__(self) -> int:
-        """How many items the timeline has: what the state costs to make."""
+        """Return the number of items on the timeline: the cost of making the state."""
         return len(self._timeline)
 
     def state(self) -> SessionState:
-        """The state after the entries so far."""
+        """Return the state after the entries so far."""
         return SessionState(
             self._attributes,
             self._turn,
@@ -212,7 +210,7 @@ class Fold:
         )
 
     def timeline(self) -> tuple[Item, ...]:
-        """The conversation so far."""
+        """Return the conversation so far."""
         made: list[Item] = []
         for item in self._timeline:
             match item:
@@ -269,11 +267,11 @@ class Fold:
             self._attributes = fold_update(self._attributes, kind, raw)
 
     def _message(self, role: Role, message_id: str | None) -> MessageDraft:
-        """The message that a chunk belongs to."""
+        """Return the message that a chunk belongs to."""
         index = len(self._timeline) - 1
         if message_id is not None:
             index = self._messages.get((role, message_id), -1)
-        else:  # a chunk that comes behind the end of its turn still belongs to its message
+        else:  # a chunk after the end of its turn still belongs to its message
             while index >= 0 and isinstance(self._timeline[index], TurnEnd):
                 index -= 1
         item = self._timeline[index] if index >= 0 else None
@@ -297,9 +295,9 @@ class Fold:
             self._timeline.append(ToolDraft(tool_call_id))
         item = self._timeline[index]
         if isinstance(item, ToolCall):
-            self._timeline[index] = item = ToolDraft(tool_call_id, item.fields)
+            self._timeline[index] = item = ToolDraft.of(item)
         assert isinstance(item, ToolDraft)
-        replace_fields(item.fields, kind, parts)
+        item.patch(kind, parts)
         opens = opens_tool(kind, string(parts.get("status")))
         if opens:
             self._open_tools.add(tool_call_id)
@@ -307,7 +305,7 @@ class Fold:
             self._open_tools.discard(tool_call_id)
 
     def _compaction(self, compaction_id: str) -> CompactionDraft:
-        """The compaction with this id; one that is not known yet goes on (v1 schema)."""
+        """Return the compaction with this id; an unknown one starts as running (v1 schema)."""
         index = self._compactions.setdefault(compaction_id, len(self._timeline))
         if index == len(self._timeline):
             self._timeline.append(CompactionDraft(compaction_id))
@@ -321,7 +319,7 @@ class Fold:
     # -- sub-agents -----------------------------------------------------------------------
 
     def _child_entry(self, raw: bytes) -> None:
-        """What was said in a child: it has a fold of its own."""
+        """Fold an entry of a child: it has a fold of its own."""
         entry = said(raw)
         lane = self
         if entry.child:
@@ -350,9 +348,9 @@ class Fold:
                 child.touch()
 
     def _message_between(self, parts: dict[str, bytes]) -> None:
-        """A message between sessions stands in the child that it goes to, as from its user.
+        """Put a message between sessions into the child that receives it, as from its user.
 
-        What comes from a child is kept only where that child itself tells it.
+        A message from a child is kept only if that child itself reports it.
         """
         if not (message_id := string(parts.get("messageId"))):
             return
@@ -373,7 +371,7 @@ class Fold:
         child.touch()
 
     def _replace_message(self, role: Role, message_id: str, blocks: list[bytes]) -> None:
-        """All of a message is this now."""
+        """Replace all of a message."""
         draft = MessageDraft(role, message_id)
         index = self._messages.setdefault((role, message_id), len(self._timeline))
         self._timeline[index : index + 1] = [draft]
@@ -381,7 +379,7 @@ class Fold:
             draft.add_block(block)
 
     def _child(self, session_id: str) -> ChildDraft:
-        """The child with this id. A new one stands here, unless that lies too deep."""
+        """Return the child with this id. A new one is placed here, unless that is too deep."""
         if (known := self._children.get(session_id)) is not None:
             return known
         lane = self
@@ -393,7 +391,7 @@ class Fold:
 
 
 class ChildDraft:
-    """A sub-agent that may still change, with a fold of what is said in it.
+    """A sub-agent that may still change, with a fold of its own updates.
 
     It lies in the fold of its parent; `tree` has all children of the session by their ids.
     """
@@ -412,7 +410,8 @@ class ChildDraft:
         self.folding: Fold = Fold(within=self)
 
     def go_on_from(self, item: SubAgent, left: ChildDraft | None) -> None:
-        """It is known what it was; and what of it was `left` open, if anything was."""
+        """Go on from a known sub-agent, and from its `left` open tool calls and compactions, if
+        any."""
         self.caller = item.caller
         self.fields = {name: getattr(item, name) for name in _CHILD_FIELDS}
         open_tools = () if left is None else (*left.folding._open_tools,)
@@ -423,21 +422,21 @@ class ChildDraft:
         self.folding = Fold(state, self)
 
     def leave_open(self, known: OpenChild) -> None:
-        """No more is known of it than what was open."""
+        """Go on from what was open: nothing else is known of it."""
         self.spelling, self.depth, self._parent = known.spelling, known.depth, known.parent
         self.fields = {"state": "running"} if known.is_at_work else {}
         state = SessionState(open_tools=known.open_tools, open_compactions=known.open_compactions)
         self.folding = Fold(state, self)
 
     def touch(self) -> None:
-        """It has changed, and so has all that it lies in."""
+        """Drop the made value of it, and of every child that it lies in: it has changed."""
         child: ChildDraft | None = self
         while child is not None:
             child._made = None
             child = child.lies_in._within
 
     def sub_agent(self) -> SubAgent:
-        """The sub-agent so far."""
+        """Return the sub-agent so far."""
         if self._made is None:
             self._made = SubAgent(
                 self.session_id,
@@ -448,7 +447,7 @@ class ChildDraft:
         return self._made
 
     def still_open(self) -> OpenChild | None:
-        """What is expected of it; None for nothing."""
+        """Return what is still expected of it; None for nothing."""
         folding, is_at_work = self.folding, self.fields.get("state") in AT_WORK
         if not (is_at_work or folding._open_tools or folding._open_compactions):
             return None
@@ -464,4 +463,4 @@ class ChildDraft:
 
 
 _CHILD_FIELDS: Final = ("title", "description", "state", "stop_reason")
-"""What an announcement may change of a SubAgent."""
+"""The fields of a SubAgent that an announcement may change."""

@@ -1,6 +1,6 @@
-"""Reading what ACP updates say, no more of them than needed, whatever they say.
+"""Reading parts of ACP updates, no more of them than needed, whatever they contain.
 
-What cannot be read is nothing, never an error.
+Unreadable parts count as absent; they are never an error.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from acphold.schema import members as members_of
 from acphold.schema.update_kinds import UPDATE_KINDS
 
 UNREADABLE: Final = (DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes it cannot read; ValidationError is one of them."""
+"""The errors that msgspec raises for unreadable bytes; ValidationError is one of them."""
 
 ChunkKind = Literal[
     "user_message_chunk",
@@ -25,14 +25,14 @@ ChunkKind = Literal[
     "compaction_summary_chunk",
 ]
 Role = Literal["user", "agent", "thought"]
-"""Who says a message; a thought is the agent's."""
+"""The speaker of a message; a thought is the agent's."""
 
 ROLES: Final[dict[str, Role]] = {
     "user_message_chunk": "user",
     "agent_message_chunk": "agent",
     "agent_thought_chunk": "thought",
 }
-"""Who speaks, by the kind of a chunk of a message."""
+"""The speaker, by the kind of a chunk of a message."""
 
 
 BEGUN: Final = "acphold/begun"
@@ -41,7 +41,7 @@ BEGUN: Final = "acphold/begun"
 PROMPT_BEGUN: Final = (
     b'{"sessionUpdate":"session_info_update","_meta":{"%b":true}}' % BEGUN.encode()
 )
-"""Tells a client that the turn of its own prompt begins here; what came before was of others."""
+"""Tells a client that the turn of its own prompt begins here; earlier updates were of others."""
 
 
 class PlainText(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
@@ -75,21 +75,21 @@ _decode_tool_head = msgspec.json.Decoder(_ToolHead).decode
 _decode_text = msgspec.json.Decoder(str).decode
 
 decode_plain_chunk = msgspec.json.Decoder(PlainChunk).decode
-"""A plain chunk from its bytes; raises one of UNREADABLE for anything else."""
+"""Decodes a plain chunk; raises one of UNREADABLE for anything else."""
 
 decode_plain_text = msgspec.json.Decoder(PlainText).decode
-"""A plain text block from its bytes; raises one of UNREADABLE for anything else."""
+"""Decodes a plain text block; raises one of UNREADABLE for anything else."""
 
 
 CHUNK_STARTS: Final = (
     b'{"sessionUpdate":"agent_message_chunk"',
     b'{"sessionUpdate":"agent_thought_chunk"',
 )
-"""How nearly every chunk begins, so that most are known without decoding; chunks set nothing."""
+"""The beginnings of nearly all chunks, known without decoding; chunks set no attribute."""
 
 
 def may_be_chunk(raw: bytes) -> bool:
-    """False for most updates that are no chunks, at a tenth of the price of decoding them."""
+    """Return False for most updates that are no chunks, at a tenth of the cost of decoding them."""
     return b"_chunk" in raw
 
 
@@ -97,11 +97,11 @@ _KIND_START: Final = b'{"sessionUpdate":"'
 _KIND_NAMES: Final = {name.encode(): name for name in UPDATE_KINDS}
 
 LONG: Final = 2048
-"""Bytes from which on it is quicker to look how an update begins than to decode it."""
+"""Bytes above which looking at an update's beginning is quicker than decoding it."""
 
 
 def update_kind(raw: bytes) -> str:
-    """The `sessionUpdate` of an update, empty when it cannot be told."""
+    """Return the `sessionUpdate` of an update, "" if it cannot be read."""
     if len(raw) > LONG and raw.startswith(_KIND_START):
         begin = len(_KIND_START)
         known = _KIND_NAMES.get(raw[begin : raw.find(b'"', begin, LONG)])
@@ -114,7 +114,7 @@ def update_kind(raw: bytes) -> str:
 
 
 def tool_id(raw: bytes) -> str:
-    """The `toolCallId` of a `tool_call` or `tool_call_update`, empty when there is none."""
+    """Return the `toolCallId` of a `tool_call` or `tool_call_update`, "" if there is none."""
     try:
         return _decode_tool_head(raw).toolCallId
     except UNREADABLE:
@@ -122,7 +122,7 @@ def tool_id(raw: bytes) -> str:
 
 
 def string(raw: bytes | None) -> str | None:
-    """The string that `raw` is, or None."""
+    """Return the string that `raw` is, or None."""
     if raw is None or not raw.startswith(b'"'):
         return None
     try:
@@ -132,7 +132,7 @@ def string(raw: bytes | None) -> str | None:
 
 
 def members(raw: bytes) -> dict[str, bytes]:
-    """The members of a JSON object, each value byte for byte; none when it is no object."""
+    """Return the members of a JSON object, each value byte for byte; {} if it is no object."""
     if not raw:
         return {}
     try:
@@ -142,7 +142,7 @@ def members(raw: bytes) -> dict[str, bytes]:
 
 
 def items(raw: bytes) -> list[bytes]:
-    """The items of a JSON array, byte for byte; none when it is no array."""
+    """Return the items of a JSON array, byte for byte; [] if it is no array."""
     try:
         return items_of(raw)
     except InvalidParamsError:
@@ -150,7 +150,7 @@ def items(raw: bytes) -> list[bytes]:
 
 
 def content_text(block: bytes) -> str | None:
-    """The text of a block that is nothing but text, or None."""
+    """Return the text of a block that is nothing but text, or None."""
     try:
         return decode_plain_text(block).text
     except UNREADABLE:
@@ -158,12 +158,13 @@ def content_text(block: bytes) -> str | None:
 
 
 def text_block(text: str) -> bytes:
-    """The content block that is nothing but `text`."""
+    """Return the content block that is nothing but `text`."""
     return b'{"type":"text","text":%b}' % encode_text(text)
 
 
 def encode_text(text: str) -> bytes:
-    """`text` as a JSON string; what came from no wire, such as a path, may be no whole text."""
+    """Return `text` as a JSON string; a text from outside, such as a path, may have half
+    characters."""
     try:
         return msgspec.json.encode(text)
     except UnicodeEncodeError:
@@ -171,12 +172,13 @@ def encode_text(text: str) -> bytes:
 
 
 def storable(text: str) -> str:
-    """`text` with a question mark for each half of a surrogate pair, which UTF-8 cannot hold."""
+    """Return `text` with a question mark for each half of a surrogate pair, which UTF-8 cannot
+    hold."""
     return text.encode(errors="replace").decode()
 
 
 def encode_object(values: dict[str, bytes]) -> bytes:
-    """A JSON object of values that are JSON already."""
+    """Return a JSON object of values that are JSON already."""
     return b"{%b}" % b",".join(
         [b"%b:%b" % (encode_text(name), value) for name, value in values.items()]
     )

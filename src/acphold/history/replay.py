@@ -1,12 +1,12 @@
-"""Replay: what is sent to a client so that it has the conversation as if it had been there."""
+"""Replay: the updates that give a client the conversation as if it had been there."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 
 from msgspec import Struct
 
-from acphold.history.children import said, with_update
+from acphold.history.children import said
 from acphold.history.compaction import Run
 from acphold.history.entries import (
     AUTHOR,
@@ -29,23 +29,22 @@ from acphold.history.raw_update import (
     members,
     update_kind,
 )
-from acphold.history.timeline import TurnEnd, turn_end, without_terminals
-from acphold.schema.splice import splice
+from acphold.history.timeline import TurnEnd, turn_end
 from acphold.schema.update_kinds import is_for_the_moment
 
 CLIENT_MARK = "acphold/client"
-"""The `_meta` key of what a user said: the client that they said it in."""
+"""The `_meta` key of a user's words: the client that they came from."""
 
 TURN_MARK = "acphold/turn"
-"""The `_meta` key of the update that tells of a turn that was not completed."""
+"""The `_meta` key of the update that marks a turn that was not completed."""
 
 
 class Replayed(Struct, frozen=True, gc=False):
     """One `session/update` to send: its `update` object, or with `whole_params` all of its params.
 
     Such params hold the session id that the agent knows; the sender puts the client's there. With
-    `in_child` it is the raw of a `child` entry, which says itself whose session it is of. `seq`
-    is the last entry that is told with it; 0 when more of that entry follows.
+    `in_child` it is the raw of a `child` entry, which names its own session. `seq` is the last
+    entry that is told with it; 0 if more of that entry follows.
     """
 
     raw: bytes
@@ -55,14 +54,14 @@ class Replayed(Struct, frozen=True, gc=False):
 
 
 NOBODY = Segment(0, -1, AUTHOR, 0, b"")
-"""Before the first prompt, and before one whose client has not said who it is."""
+"""No author: before the first prompt, and before a prompt whose client gave no name."""
 
 
 def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
-    """What to send for these segments, in order.
+    """Yield the updates to send for these segments, in order.
 
-    Plain text in a row is joined, all else passes byte for byte, but for terminals: they are gone.
-    A turn that was not completed is marked. Notices, and what a session began with, are left out.
+    Consecutive plain text is joined, everything else passes byte for byte. A turn that was not
+    completed is marked. Notices, and a session's first settings, are left out.
     """
     run: Run | None = None
     end = 0  # of the segment before
@@ -94,7 +93,7 @@ def replay(segments: Iterable[Segment]) -> Iterator[Replayed]:
                 yield Replayed(run.joined(), seq=seq - 1 if seq > first else end)
                 run = None
             if raw and not is_for_the_moment(update_kind(raw)):
-                yield Replayed(terminals_gone(raw), seq=seq)
+                yield Replayed(raw, seq=seq)
         end = segment.last_seq
     if run is not None:
         yield Replayed(run.joined(), seq=end)
@@ -114,15 +113,11 @@ def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
         for seq, raw in segment.raws():
             if not (update := members(raw).get("update", b"")):
                 continue
-            if (shown := terminals_gone(update)) != update:
-                raw = splice(raw, {"update": shown})
             if not is_for_the_moment(update_kind(update)):
                 yield Replayed(raw, whole_params=True, seq=seq)
     elif segment.kind == CHILD:
         for seq, raw in segment.raws():
             update = said(raw).update
-            if (shown := terminals_gone(update)) != update:
-                raw = with_update(raw, shown)
             if raw and not is_for_the_moment(update_kind(update)):
                 yield Replayed(raw, in_child=True, seq=seq)
     elif segment.kind == TERMINAL:
@@ -135,7 +130,7 @@ def _replay_other(segment: Segment, author: Segment) -> Iterator[Replayed]:
 
 
 def prompt_chunk(seq: int, block: bytes, client: bytes = b"") -> bytes:
-    """The update that shows a client one content block of the prompt with this `seq`.
+    """Return the update that shows a client one content block of the prompt with this `seq`.
 
     `client` is the `author` entry of the prompt, if it has one.
     """
@@ -148,7 +143,8 @@ def prompt_chunk(seq: int, block: bytes, client: bytes = b"") -> bytes:
 
 
 def turn_mark(end: TurnEnd) -> bytes:
-    """The update that tells a client how the turn before it ended; it changes nothing else."""
+    """Return the update that tells a client how the turn before it ended; it changes nothing
+    else."""
     said = {
         "outcome": end.outcome,
         "stopReason": end.stop_reason,
@@ -159,16 +155,3 @@ def turn_mark(end: TurnEnd) -> bytes:
         TURN_MARK.encode(),
         mark,
     )
-
-
-def terminals_gone(raw: bytes, stays: Callable[[str], bool] = lambda _: False) -> bytes:
-    """The update without the terminals it shows, but for those that stay.
-
-    No client knows those of an earlier connection.
-    """
-    if b'"terminalId"' not in raw:
-        return raw
-    content = members(raw).get("content", b"")
-    if not content.startswith(b"[") or (kept := without_terminals(content, stays=stays)) == content:
-        return raw
-    return splice(raw, {"content": kept})

@@ -1,8 +1,8 @@
-"""Whether an entry that somebody else wrote may be kept as one.
+"""Checks of entries from foreign files, before they are kept.
 
-An agent's words are kept as they come, as long as they are an object: it answers for them. So what
-is asked of a file that is imported is no more than what makes an entry one of its kind; an export
-of ours, with whatever an agent said in it, comes back whole.
+An agent's words are kept as they come, if they are an object: the agent answers for them. So an
+imported file is only checked for what makes an entry one of its kind; an export of ours, with
+anything an agent said in it, comes back whole.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from acphold.schema import items, members
 
 
 def is_sound(kind: str, raw: bytes) -> bool:
-    """Whether an entry of this kind can say this; of a kind that nobody knows, any object can."""
+    """Return True if an entry of this kind can have this content; an unknown kind can have any
+    object."""
     try:
         if kind == PROMPT:
             return all(map(_is_block, items(raw)))
@@ -38,7 +39,7 @@ def is_sound(kind: str, raw: bytes) -> bool:
 
 
 def _is_block(raw: bytes) -> bool:
-    """Whether this is a content block, known or not."""
+    """Return True if this is a content block, known or not."""
     try:
         return string(members(raw).get("type")) is not None
     except InvalidParamsError:

@@ -1,9 +1,9 @@
-"""Whose word something is: ours, the person's, or the agent's.
+"""The speaker of an update: acphold, the person, or the agent.
 
-It is told by marks: a `_meta` key that begins with `acphold/`, and a message id that begins with
-`acphold-`. Only acphold sets them, for the updates of a wrapped agent lose them where they come in.
-So what has no mark is the agent's word, also where it says that the person said it: a replay of a
-session that was held without us, or a message that it puts into their mouth.
+Marks tell the speaker: a `_meta` key that begins with `acphold/`, and a message id that begins with
+`acphold-`. Only acphold sets them; updates of a wrapped agent lose them on arrival. So an update
+without a mark is the agent's word, even if it claims to quote the person: a replay of a session
+held outside acphold, or a message that it puts into their mouth.
 """
 
 from __future__ import annotations
@@ -14,27 +14,33 @@ from typing import Final
 from acphold.history.raw_update import encode_object, encode_text, members, string, update_kind
 
 KEYS: Final = "acphold/"
-"""How each `_meta` key of ours begins."""
+"""The beginning of each `_meta` key of ours."""
 
 MESSAGES: Final = "acphold-"
-"""How the id of each message begins that the person sent through us."""
+"""The beginning of the id of each message that the person sent through acphold."""
 
 NOTICE: Final = "acphold/notice"
-"""The `_meta` key of a notice that is not a wrapped agent's own. Its value has `from` where an
-agent of the library speaks, and not acphold."""
+"""The `_meta` key of a notice that is not a wrapped agent's own. Its value has `from` if an agent
+of the library speaks, and not acphold."""
 
 METHOD: Final = "acphold/method"
-"""The `_meta` key of what the person said by an extension, into a turn: its value is the method."""
+"""The `_meta` key of a person's words sent by an extension, into a turn: its value is the
+method."""
+
+
+def may_have_marks(raw: bytes) -> bool:
+    """Return False if there is certainly no mark, in one update or many: true for nearly all
+    agents' words."""
+    # A mark contains this name, or an escape for one of its letters.
+    return b"acphold" in raw or (b"\\" in raw and (b"\\u00" in raw or b"\\/" in raw))
 
 
 def without_marks(update: bytes) -> bytes:
-    """An update of an agent, without what would make it our word or the person's.
+    """Return an update of an agent, without marks that would make it our word or the person's.
 
-    The keys go. A message id is changed and not taken away, for it tells messages apart.
+    The keys are removed. A message id is changed and not removed, for it tells messages apart.
     """
-    # What stands in every update with a mark: its name, or an escape that a letter of it is
-    # written with.
-    if b"acphold" not in update and b"\\u00" not in update and b"\\/" not in update:
+    if not may_have_marks(update):
         return update
     parts = members(update)
     kept = dict(parts)
@@ -47,7 +53,7 @@ def without_marks(update: bytes) -> bytes:
 
 
 def params_without_marks(params: bytes) -> bytes:
-    """The params of an update of an agent, without the same."""
+    """Return the params of an update of an agent, without the same marks."""
     parts = members(params)
     kept = {**parts, "update": without_marks(parts.get("update", b""))}
     if "_meta" in parts:
@@ -56,18 +62,18 @@ def params_without_marks(params: bytes) -> bytes:
 
 
 def meta_without_marks(meta: bytes) -> bytes:
-    """A `_meta` of an agent without the keys that are ours; itself where it has none."""
+    """Return a `_meta` of an agent without the keys that are ours; itself if it has none."""
     found = members(meta)
     kept = {name: value for name, value in found.items() if not name.startswith(KEYS)}
     return meta if len(kept) == len(found) else encode_object(kept)
 
 
 def is_the_persons(message_id: str | None) -> bool:
-    """Whether a message of the user with this id is what the person sent, through us."""
+    """Return True if a user message with this id was sent by the person through acphold."""
     return message_id is not None and message_id.startswith(MESSAGES)
 
 
 def is_our_notice(parts: Mapping[str, bytes]) -> bool:
-    """Whether acphold gives the notice with these members."""
+    """Return True if acphold itself gives the notice with these members."""
     said = members(parts.get("_meta", b"")).get(NOTICE)
     return said is not None and "from" not in members(said)

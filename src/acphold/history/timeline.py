@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from acphold.errors import InvalidParamsError
+from acphold.history.display_terminals import DisplayTerminal, DisplayTerminals, may_tell, texts
 from acphold.history.raw_update import (
     UNREADABLE,
     Role,
@@ -45,7 +46,8 @@ _NULLABLE: Final = frozenset({*_STRINGS, *_ARRAYS, "rawInput", "rawOutput", "_me
 
 
 class Message(Struct, frozen=True):
-    """What one side said; `content` holds its content blocks raw, plain text in a row as one."""
+    """A message of one side; `content` holds its content blocks raw, consecutive plain text as
+    one."""
 
     role: Role
     message_id: str | None
@@ -61,7 +63,7 @@ class Message(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All that is plain text in it."""
+        """All of its plain text."""
         return "".join(filter(None, map(content_text, self.content)))
 
 
@@ -74,16 +76,21 @@ def _block(raw: bytes) -> ContentBlock:
 
 
 def shortened(text: str) -> str:
-    """As much of a text as is read in passing, in a `repr`."""
+    """Return the beginning of a text, short enough for a `repr`."""
     return text if len(text) < 60 else f"{text[:59]}…"
 
 
 class ToolCall(Struct, frozen=True):
     """A tool call as it stands; `fields` has the newest value of each, raw and by its name on the
-    wire."""
+    wire.
+
+    `terminals` are those that the agent only shows, by their ids: see `history.display_terminals`.
+    In `content` and `produced` their text stands in their place.
+    """
 
     tool_call_id: str
     fields: Mapping[str, bytes]
+    terminals: Mapping[str, DisplayTerminal] = {}
 
     def __repr__(self) -> str:
         about = shortened(self.title or self.name or "")
@@ -91,17 +98,17 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def name(self) -> str | None:
-        """The tool's name for programs, where the agent tells it."""
+        """The tool's name for programs, if the agent reports it."""
         return string(self.fields.get("name"))
 
     @property
     def title(self) -> str:
-        """What the call does, for people."""
+        """A description of the call, for people."""
         return string(self.fields.get("title")) or ""
 
     @property
     def kind(self) -> str:
-        """`read`, `edit`, `execute` …; `other` when the agent did not say."""
+        """`read`, `edit`, `execute` …; `other` if the agent did not say."""
         return string(self.fields.get("kind")) or "other"
 
     @property
@@ -111,36 +118,36 @@ class ToolCall(Struct, frozen=True):
 
     @property
     def input(self) -> Any:
-        """The tool's input, a JSON value; None when there is none."""
+        """The tool's input, a JSON value; None if there is none."""
         return _value(self.raw_input)
 
     @property
     def output(self) -> Any:
-        """The tool's output, a JSON value; None when there is none."""
+        """The tool's output, a JSON value; None if there is none."""
         return _value(self.raw_output)
 
     @property
     def locations(self) -> tuple[ToolCallLocation, ...]:
         """The files that it works on."""
-        return self._typed("locations").locations or ()
+        return self._typed("locations", self.fields.get("locations", b"null")).locations or ()
 
     @property
     def produced(self) -> tuple[ToolCallContent, ...]:
-        """What it produced: content, diffs, terminals; nothing where that cannot be read."""
-        return self._typed("content").content or ()
+        """Its products: content, diffs, terminals; () if they cannot be read."""
+        return self._typed("content", self._shown).content or ()
 
     @property
     def blocks(self) -> tuple[ContentBlock, ...]:
-        """The content blocks in what it produced."""
+        """The content blocks that it produced."""
         return tuple(part.content for part in self.produced if isinstance(part, Content))
 
     @property
     def diffs(self) -> tuple[Diff, ...]:
-        """The changes of files in what it produced."""
+        """The changes of files that it produced."""
         return tuple(part for part in self.produced if isinstance(part, Diff))
 
-    def _typed(self, name: str) -> ToolCallPatch:
-        raw = encode_object({name: self.fields.get(name, b"null"), "toolCallId": b'""'})
+    def _typed(self, name: str, value: bytes) -> ToolCallPatch:
+        raw = encode_object({name: value, "toolCallId": b'""'})
         try:
             return decode(ToolCallPatch, raw).value
         except InvalidParamsError:
@@ -149,7 +156,14 @@ class ToolCall(Struct, frozen=True):
     @property
     def content(self) -> list[bytes]:
         """The same as `produced`, raw."""
-        return items(self.fields.get("content", b"[]"))
+        return items(self._shown)
+
+    @property
+    def _shown(self) -> bytes:
+        content = self.fields.get("content", b"[]")
+        known = texts(self.terminals)
+        # Unknown ones stay: they may be the client's own.
+        return without_terminals(content, known, lambda id_: id_ not in known)
 
     @property
     def raw_input(self) -> bytes | None:
@@ -170,11 +184,11 @@ def _value(raw: bytes | None) -> Any:
 
 
 class ContextCompaction(Struct, frozen=True):
-    """The agent has shortened what the model is told of the conversation, or is at it.
+    """A compaction by the agent of the context that its model gets, finished or not.
 
     `status` is `in_progress`, `completed`, `failed`, `cancelled` or a word of the agent's own;
-    `summary` holds raw content blocks, what it goes on with as far as it tells; `error` says why it
-    failed.
+    `summary` holds raw content blocks, the summary as far as the agent shows it; `error` is the
+    reason of a failure.
     """
 
     compaction_id: str
@@ -184,7 +198,7 @@ class ContextCompaction(Struct, frozen=True):
 
 
 TurnOutcome = Literal["completed", "limited", "refused", "cancelled", "failed", "interrupted"]
-"""How a turn ended: `limited` by a number of tokens or requests, `interrupted` by a crash."""
+"""The outcome of a turn: `limited` by a number of tokens or requests, `interrupted` by a crash."""
 
 _OUTCOMES: Final[dict[str, TurnOutcome]] = {
     "max_tokens": "limited",
@@ -198,8 +212,8 @@ _OUTCOMES: Final[dict[str, TurnOutcome]] = {
 class TurnEnd(Struct, frozen=True):
     """The end of a turn; `at` is ms since the epoch.
 
-    `stop_reason` is the agent's own word, None when it gave none; `message` says why a turn
-    failed. Of a turn that was refused neither the prompt nor what follows it counts for the agent.
+    `stop_reason` is the agent's own word, None if it gave none; `message` is the reason of a
+    failure. If a turn was refused, the agent forgets its prompt and everything after it.
     """
 
     outcome: TurnOutcome
@@ -209,7 +223,7 @@ class TurnEnd(Struct, frozen=True):
 
 
 def turn_end(raw: bytes, at: int) -> TurnEnd:
-    """What a `turn_end` entry says."""
+    """Return the content of a `turn_end` entry."""
     parts = members(raw)
     if parts.get("interrupted") == b"true":
         return TurnEnd("interrupted", at)
@@ -220,12 +234,12 @@ def turn_end(raw: bytes, at: int) -> TurnEnd:
 
 
 class SubAgent(Struct, frozen=True):
-    """An agent that the agent has do something, as a session of its own: a child of this one.
+    """An agent that works for the agent, in a session of its own: a child of this one.
 
-    `state` is `running`, `idle`, `requires_action` or a word of the agent's own, None when it does
-    not say; `stop_reason` is why it went idle. `caller` is the tool call that made it, where that
-    is told. `timeline` is what was said and done in it, sub-agents of its own included.
-    Experimental: it follows a draft of the protocol, and two dialects of it.
+    `state` is `running`, `idle`, `requires_action` or a word of the agent's own, None if unknown;
+    `stop_reason` is why it went idle. `caller` is the tool call that made it, if known. `timeline`
+    is its conversation, sub-agents of its own included. Experimental: it follows a draft of the
+    protocol, and two dialects of it.
     """
 
     session_id: str
@@ -238,41 +252,20 @@ class SubAgent(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What it is called, for people."""
+        """Its name, for people."""
         return self.title or self.description or self.session_id
 
 
 Item = Message | ToolCall | ContextCompaction | TurnEnd | SubAgent
-"""One thing on the timeline."""
+"""One item of the timeline."""
 
 
 def with_those_inside(timeline: Iterable[Item]) -> Iterator[Item]:
-    """The things of a timeline, each with those in its sub-agents behind it."""
+    """Yield the items of a timeline, each followed by those in its sub-agents."""
     for item in timeline:
         yield item
         if isinstance(item, SubAgent):
             yield from with_those_inside(item.timeline)
-
-
-def replace_fields(fields: dict[str, bytes], kind: str, parts: Mapping[str, bytes]) -> None:
-    """Put the members of a `tool_call` or `tool_call_update` into a call's fields.
-
-    Each one named replaces the old value, collections included; null, and by the schema a value
-    of the wrong type, means unchanged. A `tool_call` that names no status begins anew.
-    """
-    if kind == "tool_call":
-        fields.pop("status", None)
-    for name, value in parts.items():
-        if name in ("sessionUpdate", "toolCallId") or (value == b"null" and name in _NULLABLE):
-            continue
-        if name in _STRINGS and not value.startswith(b'"'):
-            continue
-        if name in _ARRAYS and not value.startswith(b"["):
-            continue
-        if name == "_meta" and b'"acphold/' in value:
-            # What we add ourselves stands beside what the agent has put there.
-            value = encode_object({**members(fields.get("_meta", b"{}")), **members(value)})
-        fields[name] = value
 
 
 _NO_TEXTS: Final[Mapping[str, str]] = {}
@@ -280,13 +273,13 @@ _NO_TEXTS: Final[Mapping[str, str]] = {}
 
 def without_terminals(
     content: bytes,
-    texts: Mapping[str, str] = _NO_TEXTS,
+    known: Mapping[str, str] = _NO_TEXTS,
     stays: Callable[[str], bool] = lambda _: False,
 ) -> bytes:
-    """A tool call's `content` with the text that each terminal showed in its place.
+    """Return a tool call's `content` with each terminal replaced by its text.
 
-    `texts` has it by `terminalId`. A terminal without a text is left out, for nobody who was not
-    there when it ran can show it, unless it `stays`.
+    `known` has the texts by `terminalId`. A terminal without a text is left out, for a later client
+    cannot show it, unless it `stays`.
     """
     if b'"terminalId"' not in content:
         return content
@@ -296,24 +289,25 @@ def without_terminals(
         named = string(parts.get("terminalId")) or ""
         if string(parts.get("type")) != "terminal" or stays(named):
             kept.append(item)
-        elif (text := texts.get(named)) is not None:
+        elif (text := known.get(named)) is not None:
             kept.append(b'{"type":"content","content":%b}' % text_block(text))
     return b"[%b]" % b",".join(kept)
 
 
-def terminal_entry(tool_call_id: str, content: bytes, texts: Mapping[str, str]) -> bytes:
-    """The raw of a `terminal` entry: this call's `content` with `texts` for its terminals."""
+def terminal_entry(tool_call_id: str, content: bytes, known: Mapping[str, str]) -> bytes:
+    """Return the raw of a `terminal` entry: this call's `content` with the texts for its
+    terminals."""
     return encode_object(
         {
             "sessionUpdate": b'"tool_call_update"',
             "toolCallId": encode_text(tool_call_id),
-            "content": without_terminals(content, texts),
+            "content": without_terminals(content, known),
         }
     )
 
 
 def opens_tool(kind: str, status: str | None) -> bool | None:
-    """Whether an update of this kind and status leaves a call open; None if it does not say.
+    """Return True if an update of this kind and status leaves a call open; None if it does not say.
 
     A `tool_call` without a status is pending, by the schema's default.
     """
@@ -323,7 +317,7 @@ def opens_tool(kind: str, status: str | None) -> bool | None:
 
 
 class MessageDraft:
-    """A message that may still grow. Its plain text is joined when it is looked at."""
+    """A message that may still grow. Its plain text is joined when it is read."""
 
     def __init__(self, role: Role, message_id: str | None) -> None:
         self.role = role
@@ -333,18 +327,18 @@ class MessageDraft:
 
     @classmethod
     def of(cls, message: Message) -> MessageDraft:
-        """A message that goes on where `message` ended."""
+        """Return a draft that goes on where `message` ended."""
         draft = cls(message.role, message.message_id)
         for block in message.content:
             draft.add_block(block)
         return draft
 
     def add_text(self, text: str) -> None:
-        """Go on with plain text."""
+        """Append plain text."""
         self._texts.append(text)
 
     def add_block(self, block: bytes) -> None:
-        """Go on with a content block."""
+        """Append a content block."""
         text = content_text(block)
         if text is not None:
             self._texts.append(text)
@@ -353,7 +347,7 @@ class MessageDraft:
         self._texts = []
 
     def message(self) -> Message:
-        """The message so far."""
+        """Return the message so far."""
         return Message(self.role, self.message_id, (*self._blocks, *self._text()))
 
     def _text(self) -> list[bytes]:
@@ -371,15 +365,15 @@ class CompactionDraft:
 
     @classmethod
     def of(cls, compaction: ContextCompaction) -> CompactionDraft:
-        """One that goes on where `compaction` ended."""
+        """Return a draft that goes on where `compaction` ended."""
         draft = cls(compaction.compaction_id, compaction.status)
         draft.error = compaction.error
         draft.summary = MessageDraft.of(Message("agent", None, compaction.summary))
         return draft
 
     def patch(self, parts: Mapping[str, bytes]) -> None:
-        """Put the members of a `compaction_update` in: one that is left out changes nothing, null
-        clears it, and one of a wrong type counts as left out."""
+        """Apply the members of a `compaction_update`: an absent one changes nothing, null clears
+        it, and one of a wrong type counts as absent."""
         self.status = string(parts.get("status")) or self.status
         error, summary = parts.get("error"), parts.get("summary", b"")
         if error == b"null" or string(error) is not None:
@@ -390,7 +384,7 @@ class CompactionDraft:
                 self.summary.add_block(block)
 
     def compaction(self) -> ContextCompaction:
-        """The compaction so far."""
+        """Return the compaction so far."""
         summary = self.summary.message().content
         return ContextCompaction(self.compaction_id, self.status, summary, self.error)
 
@@ -398,10 +392,57 @@ class CompactionDraft:
 class ToolDraft:
     """A tool call that may still change."""
 
-    def __init__(self, tool_call_id: str, fields: Mapping[str, bytes] | None = None) -> None:
+    def __init__(self, tool_call_id: str) -> None:
         self.tool_call_id = tool_call_id
-        self.fields: dict[str, bytes] = dict(fields or {})
+        self.fields: dict[str, bytes] = {}
+        self.terminals = _NO_TERMINALS
+
+    @classmethod
+    def of(cls, call: ToolCall) -> ToolDraft:
+        """Return a draft that goes on where `call` stands."""
+        draft = cls(call.tool_call_id)
+        draft.fields = {**call.fields}
+        if call.terminals:
+            draft.terminals = DisplayTerminals(call.terminals)
+        return draft
+
+    def patch(self, kind: str, parts: Mapping[str, bytes]) -> None:
+        """Apply the members of a `tool_call` or `tool_call_update`.
+
+        Each one named replaces the old value, collections included; null, and by the schema a value
+        of the wrong type, means unchanged. A `tool_call` without a status starts anew.
+        """
+        fields = self.fields
+        if kind == "tool_call":
+            fields.pop("status", None)
+        for name, value in parts.items():
+            if name in ("sessionUpdate", "toolCallId") or (value == b"null" and name in _NULLABLE):
+                continue
+            if name in _STRINGS and not value.startswith(b'"'):
+                continue
+            if name in _ARRAYS and not value.startswith(b"["):
+                continue
+            if name == "_meta":
+                self._take_meta(value)
+            else:
+                fields[name] = value
+
+    def _take_meta(self, value: bytes) -> None:
+        if may_tell(value):
+            if self.terminals is _NO_TERMINALS:
+                self.terminals = DisplayTerminals()
+            value = self.terminals.take(value)
+        if value in (b"", b"{}"):
+            return
+        if b'"acphold/' in value:
+            # Our own additions stay beside the agent's.
+            value = encode_object({**members(self.fields.get("_meta", b"{}")), **members(value)})
+        self.fields["_meta"] = value
 
     def tool_call(self) -> ToolCall:
-        """The call so far."""
-        return ToolCall(self.tool_call_id, {**self.fields})
+        """Return the call so far."""
+        return ToolCall(self.tool_call_id, {**self.fields}, self.terminals.terminals())
+
+
+_NO_TERMINALS: Final = DisplayTerminals()
+"""Shared by most calls, which have none: never changed."""

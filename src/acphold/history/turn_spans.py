@@ -1,8 +1,7 @@
-"""Which entries of a session belong to which turn.
+"""The entries of each turn of a session.
 
-A turn begins with a prompt, and with who wrote that, where this is known; or, in what an agent
-replayed of itself, with what the user says there. It goes on to where the next one begins. What
-comes before the first turn belongs to none.
+A turn begins with a prompt, and with its author if that is known; in an agent's own replay, with
+the user's words. It ends where the next one begins. Entries before the first turn belong to none.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ class TurnSpan(Struct, frozen=True):
 
 
 async def turn_spans(segments: AsyncIterable[Segment]) -> list[TurnSpan]:
-    """The turns of a whole session, oldest first."""
+    """Return the turns of a whole session, oldest first."""
     finding = _Finding()
     async for segment in segments:
         finding.add(segment)
@@ -38,7 +37,7 @@ async def turn_spans(segments: AsyncIterable[Segment]) -> list[TurnSpan]:
 
 
 def span_at(spans: Sequence[TurnSpan], seq: int) -> TurnSpan | None:
-    """The turn that entry `seq` belongs to; None before the first one."""
+    """Return the turn that entry `seq` belongs to; None before the first one."""
     place = bisect_right(spans, seq, key=lambda span: span.first)
     return spans[place - 1] if place else None
 
@@ -46,7 +45,7 @@ def span_at(spans: Sequence[TurnSpan], seq: int) -> TurnSpan | None:
 class _Finding:
     def __init__(self) -> None:
         self._starts: list[int] = []
-        self._author = -1  # the entry that says who wrote the prompt behind it
+        self._author = -1  # the entry with the author of the prompt behind it
         self._is_open = False
         self._last_seq = 0
         self._speaking: tuple[str | None] | None = None  # the id of the user's message, if in one

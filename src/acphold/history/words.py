@@ -1,12 +1,12 @@
-"""What entries say in words, made ready for the index.
+"""The words of entries, prepared for the index.
 
-The index keeps no copy of these texts, and takes a document out by them: for bytes that are indexed
-`document` must never change its answer. A change here needs a migration that empties the index
-and lets it begin at 0 again.
+The index keeps no copy of these texts, and needs them to remove a document: for bytes that are
+indexed `document` must never change its result. A change here needs a migration that empties the
+index and starts it at 0 again.
 
-SQLite's tokenizer takes letters and digits in a row for a word, so that `snake_case` and
+SQLite's tokenizer takes consecutive letters and digits for a word, so that `snake_case` and
 `dotted.path` are words in a row, which a phrase finds. It cannot see where a word begins in
-`camelCase` or in Chinese; this is mended in the text that it is given. Its trigram tokenizer finds
+`camelCase` or in Chinese; the text that it is given makes up for this. Its trigram tokenizer finds
 any part of a word, but makes an index three times as large in five times the time.
 """
 
@@ -21,21 +21,21 @@ import msgspec
 from msgspec import Struct
 
 from acphold.history.children import child_change
+from acphold.history.display_terminals import printed_in
 from acphold.history.entries import PROMPT, Entry
 from acphold.history.raw_update import ROLES, UNREADABLE, items, members, string, update_kind
+from acphold.schema.update_kinds import TOOL_KINDS
 
 TEXT_CHARACTERS: Final = 64 << 10
-"""How much of one entry is searched, of each part."""
-
-TOOL_KINDS: Final = ("tool_call", "tool_call_update")
+"""Most characters of one entry that are searched, of each part."""
 
 
 class Document(Struct, frozen=True):
-    """What an entry says, by part.
+    """The words of an entry, by part.
 
-    `messages` are what people and agents said, and thoughts; `tools` the titles, inputs and outputs
-    of tool calls, and what sub-agents are called and for; `diffs` the paths and both sides of
-    changes.
+    `messages` are the words of people and agents, and thoughts; `tools` the titles, inputs and
+    outputs of tool calls, and the titles and tasks of sub-agents; `diffs` the paths and both sides
+    of changes.
     """
 
     messages: str = ""
@@ -47,7 +47,7 @@ class Document(Struct, frozen=True):
 
 
 def document(entry: Entry) -> Document:
-    """The words of an entry; an empty document when it says nothing."""
+    """Return the words of an entry; an empty document if it has none."""
     if entry.kind == PROMPT:
         blocks = (_block_text(block) for block in items(entry.raw))
         return Document(messages=_joined(text for block in blocks for text in block))
@@ -72,8 +72,8 @@ def document(entry: Entry) -> Document:
 
 
 REPEATED_CHARACTERS: Final = 200
-"""From this length on, a text that stands in one before it is left out: what a tool printed is
-often told twice, for people and as it came."""
+"""From this length on, a text that repeats part of an earlier one is left out: a tool's output is
+often sent twice, for people and raw."""
 
 
 def _joined(texts: Iterator[str]) -> str:
@@ -89,8 +89,8 @@ def _joined(texts: Iterator[str]) -> str:
 
 
 _CONTROL: Final = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?)")
-"""What colours a terminal, or sets its title: without it, the `32m` of a colour would begin a word.
-Source: ECMA-48, control sequences and strings."""
+"""Escapes that colour a terminal, or set its title: with them, the `32m` of a colour would begin a
+word. Source: ECMA-48, control sequences and strings."""
 
 
 def _tool_text(parts: dict[str, bytes], produced: list[dict[str, bytes]]) -> Iterator[str]:
@@ -98,6 +98,7 @@ def _tool_text(parts: dict[str, bytes], produced: list[dict[str, bytes]]) -> Ite
     yield from _strings(parts.get("rawInput"))
     for item in produced:
         yield from _block_text(item.get("content", b""))
+    yield from printed_in(parts.get("_meta", b""))
     yield from _strings(parts.get("rawOutput"))
 
 
@@ -108,8 +109,7 @@ def _diff_text(item: dict[str, bytes]) -> Iterator[str]:
 
 def _block_text(block: bytes) -> Iterator[str]:
     parts = members(block)
-    # Links and embedded resources have what a person would look for in these; `data` and `blob`
-    # are base64.
+    # In links and embedded resources people search for these; `data` and `blob` are base64.
     if "resource" in parts:
         parts |= members(parts["resource"])
     for name in ("text", "title", "name", "uri"):
@@ -118,7 +118,7 @@ def _block_text(block: bytes) -> Iterator[str]:
 
 
 def _strings(raw: bytes | None) -> Iterator[str]:
-    """All strings in a JSON value, in their order, without the names of members."""
+    """Yield all strings in a JSON value, in their order, without the names of members."""
     if raw is None:
         return
     try:
@@ -144,8 +144,8 @@ _UNSPACED: Final = (
     "([\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uf900-\ufaff"
     "\uff66-\uff9d\U00020000-\U000323af])"
 )
-"""Characters of Chinese, Japanese and Korean (kana, ideographs, syllables of Hangul): each of them
-is a word of its own here, and a word of several a phrase."""
+"""Characters of Chinese, Japanese and Korean (kana, ideographs, syllables of Hangul): each is a
+word of its own here, and a word of several is a phrase."""
 
 
 @cache
@@ -155,19 +155,20 @@ def _unspaced() -> re.Pattern[str]:
 
 
 def indexable(text: str) -> str:
-    """A part of a document as the tokenizer gets it: what is not seen in it stands at its end."""
+    """Return a part of a document for the tokenizer, with words that it would miss at its end."""
     spaced = with_spaces(text)
     parts = camel_parts(text)
     return f"{spaced}\n{parts}" if parts else spaced
 
 
 def with_spaces(text: str) -> str:
-    """`text` with spaces around each character that is a word of its own."""
+    """Return `text` with spaces around each character that is a word of its own."""
     return text if text.isascii() else _unspaced().sub(r" \1 ", text)
 
 
 def camel_parts(text: str) -> str:
-    """The parts of the words in `camelCase` and `PascalCase`, each word once: `camel Case …`."""
+    """Return the parts of the words in `camelCase` and `PascalCase`, each word once: `camel Case
+    …`."""
     found: list[str] = []
     for word in dict.fromkeys(text.split()):
         if not word.islower() and _EDGE.search(word):

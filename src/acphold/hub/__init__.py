@@ -1,7 +1,7 @@
-"""The live sessions: what is published in them, who is attached, what is asked of whom.
+"""The live sessions: publishing, attached clients, questions to people and clients.
 
-Begin with `hub` (which sessions there are), `conversation` (one of them with all that belongs to
-it), `session` (what is published) and `attachment` (one client).
+Begin with `hub` (all sessions), `conversation` (one of them with all that belongs to it), `session`
+(publishing) and `attachment` (one client).
 """
 
 from acphold.hub.agent_session import Setup

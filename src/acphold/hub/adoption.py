@@ -1,8 +1,8 @@
 """Sessions that only the agent knows: taken into the journal when they are first opened here.
 
-Adopting is done once the agent's replay is in the journal whole; until then the session is in no
-list, and whatever goes wrong leaves nothing behind: the agent still has it, so it can be opened
-again. What is removed is removed under our own lease only, and never once it is linked.
+Adopting is complete once the agent's replay is in the journal whole. Until then the session is in
+no list, and a failure leaves nothing behind: the agent still has it, so it can be opened again.
+Removal needs our own lease, and a linked session is never removed.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ from acphold.schema import LOAD_SESSION, RESUME_SESSION
 log = logging.getLogger(__name__)
 
 ADOPT_SECONDS = 120.0
-"""What an agent has to replay a session of its own: some read a long history for many seconds."""
+"""Seconds an agent has to replay a session of its own: some read a long history for a long time."""
 
 ELSEWHERE_SECONDS = 30.0
-"""How long another process may be at adopting the same session before we give up."""
+"""Seconds another process may take to adopt the same session before we give up."""
 
 ATTEMPTS = 10
-"""How often an adoption is begun while other processes begin, or leave, the same one."""
+"""Times an adoption is started while other processes start, or give up, the same one."""
 
 LOOK_SECONDS = 0.1
-"""How often is looked whether another process has adopted it: it cannot call us."""
+"""Seconds between looks at whether another process has adopted it: it cannot call us."""
 
 
 class Adoption:
@@ -75,7 +75,7 @@ class Adoption:
         self._drop = drop
 
     async def is_known(self, session_id: str) -> bool:
-        """Whether the journal has this session whole; a half-adopted one is none."""
+        """Return True if the journal has this session whole; a half-adopted one does not count."""
         try:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
@@ -90,23 +90,23 @@ class Adoption:
         return bool(first) and first[0].kind == "settings"
 
     async def may_correct_folder(self, session_id: str) -> bool:
-        """Whether the folder of a session is only what the first client said that loaded it.
+        """Return True if the session's folder is only what the first client said that loaded it.
 
-        So it is when it was adopted from an agent that has no list to ask.
+        That is so if it was adopted from an agent without a session list.
         """
         lists = self._agent.capabilities.session_capabilities.list is not None
         return not lists and not await self._was_made_here(session_id)
 
     async def adopt(self, session_id: str, setup: Setup) -> Conversation:
-        """Take it into the journal, by the agent's own replay.
+        """Take a session into the journal, from the agent's own replay.
 
-        Raises UnknownSessionError when the agent has no such session, or it was deleted here;
-        SessionExistsError when another process has it meanwhile; InvalidParamsError for another
-        working directory than the agent lists; RemoteError when the agent wants the person to sign
-        in; AgentError.
+        Raises UnknownSessionError if the agent has no such session, or it was deleted here;
+        SessionExistsError if another process has it meanwhile; InvalidParamsError for another
+        working directory than the agent lists; RemoteError if the agent asks the person to sign in;
+        AgentError.
         """
         can = self._agent.capabilities
-        if self._agent.reads_journal:  # it has none that the journal does not have
+        if self._agent.reads_journal:  # the journal has all of its sessions
             raise UnknownSessionError(session_id)
         if not can.load_session and can.session_capabilities.resume is None:
             raise UnknownSessionError(session_id)
@@ -116,7 +116,7 @@ class Adoption:
         if known == session_id:
             raise SessionExistsError(f"session {session_id!r} was adopted by another process")
         if known is not None:
-            raise UnknownSessionError(session_id)  # that is one of ours, under another id
+            raise UnknownSessionError(session_id)  # one of ours, under another id
         if (listed := await self._list.look_up(session_id)) is not None:
             check_folder(listed.info.cwd, setup.cwd)
         method = (LOAD_SESSION if can.load_session else RESUME_SESSION).name
@@ -144,31 +144,32 @@ class Adoption:
         return conversation
 
     async def _claim(self, session_id: str, setup: Setup) -> Lease:
-        """A lease of a session without entries; what an adoption left half done is removed."""
+        """Return a lease of a session without entries; remove what a half-done adoption has
+        left."""
         new = NewSession(session_id, self._agent.key, setup.cwd, setup.additional_directories)
         for _ in range(ATTEMPTS):
             try:
                 return await self._journal.create(new)
             except SessionExistsError:
-                # What is there is removed once nobody is at it; unless another one is quicker.
+                # Remove what is there once no process adopts it, unless another one is quicker.
                 with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
                     seen = await self._until_nobody_is_at_it(session_id)
                     lease = await self._journal.acquire(session_id, seen=seen)
-                    if await self.is_known(session_id):  # whoever was at it was quicker
+                    if await self.is_known(session_id):  # the other process has finished
                         await self._journal.release(lease)
                     else:
                         await self._journal.delete(lease)
         raise SessionExistsError(f"session {session_id!r} is adopted by others all the time")
 
     async def _until_nobody_is_at_it(self, session_id: str) -> int:
-        """Wait for another process that lives and adopts it; the epoch of who was at it last.
+        """Wait for a running process that adopts it; return the epoch of the last adopter.
 
-        SessionExistsError if it is done, UnknownSessionError if nothing of it is left.
+        SessionExistsError if it is adopted, UnknownSessionError if nothing of it is left.
         """
         deadline = asyncio.get_running_loop().time() + ELSEWHERE_SECONDS
         while not await self.is_known(session_id):
             whose = await self._journal.owner(session_id)
-            # What is left by us is at rest: one adoption at a time is ours.
+            # Remains of our own are at rest: we adopt a session only once at a time.
             late = asyncio.get_running_loop().time() > deadline
             if late or isinstance(whose, Free | Here):
                 return whose.epoch
@@ -176,7 +177,7 @@ class Adoption:
         raise SessionExistsError(f"session {session_id!r} was adopted by another process")
 
     async def _description(self, session: Session) -> RowChange:
-        """What the list shows of it: what the agent's list says, else what is in the replay."""
+        """Return what the list shows of it: from the agent's list, else from the replay."""
         listed = self._list.agents_own(session.id)
         title = session.attributes.title or (listed.info.title if listed is not None else None)
         title = without_context(title or "").strip()

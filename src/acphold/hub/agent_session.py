@@ -1,9 +1,9 @@
 """The agent's side of a session: its id there, how it was opened, and whether its words count now.
 
-Nobody else knows the agent's id of a session. It is opened (`session/new`, or adopted), lost with
-the agent's process, and opened again when it is needed: see `hub.restoration`.
+Only this module knows the agent's id of a session. The session is opened (`session/new`, or
+adopted), lost with the agent's process, and opened again when needed: see `hub.restoration`.
 
-What the agent says of the session counts or not, by its `Voice`:
+The `Voice` says whether the agent's words about the session count:
 
     what happened                                   voice
     ----------------------------------------------  -------
@@ -15,9 +15,9 @@ What the agent says of the session counts or not, by its `Voice`:
     a turn was cancelled and answered, or answered
     for by us                                       STALE
 
-COUNTS: all of it is part of the session. REPEATS: it is in the journal already; what differs in the
-settings is kept for the end of the restoring. STALE: only what says how the session stands counts;
-some agents go on with a replay behind its answer, or with a turn behind its cancellation.
+COUNTS: everything is part of the session. REPEATS: it is in the journal already; settings that
+differ are kept for the end of the restoring. STALE: only updates of the attributes count; some
+agents go on with a replay behind its answer, or with a turn behind its cancellation.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from acphold.agents.interface import ANSWER_SECONDS
 from acphold.errors import INTERNAL_ERROR, InvalidParamsError, RemoteError
 from acphold.history.attributes import Attributes, fold_update
 from acphold.history.raw_update import update_kind
+from acphold.hub.handover import without_its_title
 from acphold.hub.outside_turns import CAPTURED_BYTES
 from acphold.hub.routes import Routes
 from acphold.schema import encode
@@ -45,11 +46,12 @@ log = logging.getLogger(__name__)
 
 
 class Setup(Struct, frozen=True):
-    """What a client sends to open a session, checked: `params` as the agent is to get them.
+    """The request of a client that opens a session, checked: `params` as the agent is to get them.
 
-    It holds the credentials of MCP servers: kept in memory only, for when the agent is restarted.
-    `tenant` is whose a session will be that is made so, `introduction` how the client introduced
-    itself. `is_listed_elsewhere` as of `Session`.
+    It holds the credentials of MCP servers: kept in memory only, to restart the agent with.
+    `tenant` will own a session made with it; `introduction` is how the client introduced itself.
+    `is_listed_elsewhere` as of `Session`. `stays` refuses to continue the session with another
+    agent than its own.
     """
 
     cwd: str
@@ -58,16 +60,17 @@ class Setup(Struct, frozen=True):
     tenant: str = ""
     introduction: bytes = b"{}"
     is_listed_elsewhere: bool = False
+    stays: bool = False
 
     def told(self, agent: Agent) -> bytes:
-        """The params as this agent is to get them: one of the library is told by whom."""
+        """Return the params for this agent; an agent of the library is also told who asks."""
         if not agent.reads_journal:
             return self.params
         return told_author(self.params, self.tenant, self.introduction)
 
 
 class Voice(Enum):
-    """Whether what the agent says now is part of the session; see the module."""
+    """Tells if the agent's words are part of the session now; see the module."""
 
     COUNTS = "counts"
     REPEATS = "repeats"
@@ -75,17 +78,17 @@ class Voice(Enum):
 
 
 WHOLE_KINDS = kinds_about("commands", "cost")
-"""Of those that say how a session stands, the ones of which the last one says it all."""
+"""Kinds of attribute updates of which the last one says it all."""
 
 CHOSEN_KINDS = kinds_about("choices")
-"""What the person chose: a session that is restored is set as it was, not as the agent tells it."""
+"""The person's choices: a restored session is set as it was, not as the agent reports it."""
 
 
 class AgentSession:
     """See the module.
 
-    `answer` is what the agent answered last when it opened the session. While it is restored,
-    `captured` takes the conversation of the agent's replay; None when nobody wants it.
+    `answer` is the agent's last answer to opening the session. While it is restored, `captured`
+    collects the conversation of the agent's replay; None if not wanted.
     """
 
     def __init__(self, agent: Agent, routes: Routes, session_id: str, setup: Setup) -> None:
@@ -103,52 +106,52 @@ class AgentSession:
 
     @property
     def is_open(self) -> bool:
-        """Whether the agent runs and has this session open."""
+        """True if the agent runs and has this session open."""
         return self.agent.alive and self._generation == self.agent.generation
 
     @property
     def is_at_work(self) -> bool:
-        """Whether the agent is at a turn of this session."""
+        """True while the agent works on a turn of this session."""
         return self._routes.unended_turn(self.id) is not None
 
     def knows_child(self, child: str) -> bool:
-        """Whether the agent, as it runs, has told of the sub-agent that clients know as this."""
+        """Return True if the agent, since it was started, announced the sub-agent with this id for
+        clients."""
         children = self._routes.children_of(self._session_id)
         return any(known.id == child for known in children.values())
 
     # -- opened and closed ----------------------------------------------------------------
 
     def bind(self, agent_session: str) -> list[Updates]:
-        """From now on the agent's words about this id are for this session; those that were early.
+        """Route the agent's words about this id to this session; return those that came early.
 
-        It is not open before `opened`.
+        The session does not count as open before `opened`.
         """
         self.id = agent_session
         return self._routes.bind(agent_session, self._session_id)
 
     def opened(self, answer: bytes, setup: Setup) -> None:
-        """The agent has it open with this, and answered so.
+        """Note that the agent has opened it with this setup, and its answer.
 
-        That does not count if a client has opened it with something else meanwhile.
+        Has no effect on `is_open` if a client has opened it with another setup meanwhile.
         """
         if _is_same(setup, self.setup):
             self._generation = self.agent.generation
         self.answer = splice(answer, {"sessionId": None}) if answer.startswith(b"{") else b"{}"
 
     def close(self) -> None:
-        """Nothing the agent says is for this session any more."""
+        """Route nothing the agent says to this session any more."""
         self._routes.unbind(self._session_id)
         self._generation = 0
 
     def open_with(self, setup: Setup) -> None:
-        """A client opens it with this: what the agent has it open with is no longer right."""
+        """Take the setup of a client; if it differs, the agent has to open the session again."""
         if not _is_same(setup, self.setup):
             self._generation = 0
         self.setup = setup
 
     def distrust(self) -> None:
-        """Have it opened again before it is used: who is signed in, or what it was opened with,
-        has changed."""
+        """Have it opened again before it is used: the sign-in, or its setup, has changed."""
         self._generation = 0
 
     # -- talked to ------------------------------------------------------------------------
@@ -156,15 +159,15 @@ class AgentSession:
     def exchange(
         self, method: str, params: bytes, seconds: float | None = ANSWER_SECONDS
     ) -> Exchange:
-        """A request about this session; `params` may name it by any id."""
+        """Return a request about this session; `params` may name it by any id."""
         return Exchange(self.agent, method, self.under_its_id(params), seconds)
 
     def under_its_id(self, params: bytes) -> bytes:
-        """Params about this session as the agent knows it."""
+        """Return params about this session with the id that the agent knows."""
         return splice(params, {"sessionId": encode(self.id)})
 
     def under_our_id(self, params: bytes) -> bytes:
-        """Params about this session as clients know it."""
+        """Return params about this session with the id that clients know."""
         if self.id == self._session_id:
             return params
         return splice(params, {"sessionId": encode(self._session_id)})
@@ -172,7 +175,7 @@ class AgentSession:
     # -- heard ----------------------------------------------------------------------------
 
     def counting(self, updates: Updates) -> Sequence[bytes]:
-        """Those of the updates that are to be published now."""
+        """Return those of the updates that are to be published now."""
         if self.voice is Voice.COUNTS or updates.kind not in ("update", "params"):
             return updates.raws
         whole = updates.kind == "params"
@@ -200,13 +203,13 @@ class AgentSession:
         return ()
 
     def begin_capture(self) -> None:
-        """Take the conversation of the replay that is asked for next."""
+        """Collect the conversation of the replay that is requested next."""
         self.captured, self._captured_bytes = [], 0
 
     def differing(self, attributes: Attributes) -> list[bytes]:
-        """What was kept aside and changes these attributes, in order; kept no longer."""
+        """Return, and forget, the updates kept aside that change these attributes, in order."""
         found: list[bytes] = []
-        for raw in self.repeated:
+        for raw in map(without_its_title, self.repeated):
             changed = fold_update(attributes, update_kind(raw), raw)
             if changed != attributes:
                 found.append(raw)
@@ -216,14 +219,14 @@ class AgentSession:
 
 
 def _is_same(one: Setup, other: Setup) -> bool:
-    """Whether the agent has the session open in the same way with both."""
+    """Return True if the agent opens the session in the same way with both."""
     if one is other:
         return True
     return splice(one.params, {"sessionId": None}) == splice(other.params, {"sessionId": None})
 
 
 def update_in(params: bytes) -> bytes:
-    """The update in the params of a `session/update`; b"" when there is none to be read."""
+    """Return the update in the params of a `session/update`; b"" if none can be read."""
     try:
         return members(params).get("update", b"")
     except InvalidParamsError:
@@ -231,7 +234,7 @@ def update_in(params: bytes) -> bytes:
 
 
 def new_session_id(answer: bytes) -> str:
-    """The id in the answer to `session/new`; RemoteError when there is none."""
+    """Return the id in the answer to `session/new`; RemoteError if there is none."""
     if (found := session_id_in(answer)) is None:
         raise RemoteError(INTERNAL_ERROR, "the agent made a session without an id")
     return found

@@ -1,17 +1,17 @@
-"""When a person is told of a session that they may not be looking at, by a command of theirs.
+"""Alerts about a session that a person may not be looking at, by a command of theirs.
 
-    what happens                                         what is told
+    what happens                                         alert
     ---------------------------------------------------  ----------------------------------------
     a question to a person stays open for so many        `waiting`, once; further questions of the
     seconds                                              session are part of it while it is open
     a turn that took so many seconds ends                `turn_end`, unless a person ended it
 
-Who is attached makes no difference: a window that is open is not a person who looks. The rules are
-asked for when they are needed, so they may change while a session is live. Nothing here waits:
-what is told is handed to `tell`, which must not raise, with what looks up in the journal how the
-question is to be put, where that is not known at once.
+Attached clients make no difference: an open window is not a person who looks. The rules are read
+when needed, so they may change while a session is live. Nothing here waits: alerts are handed to
+`tell`, which must not raise, with a function that looks up the words of the question in the journal
+if they are not known at once.
 
-Whoever shows what goes on here hears of each question and each turn at once, by `stirred`.
+Each question and each turn is reported at once by `stirred`, for whoever shows what is going on.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from acphold.history.timeline import TurnOutcome
 from acphold.hub.annotations import first_line
 from acphold.hub.session import Session
 
-if TYPE_CHECKING:  # only then: an editor waits while such classes are made
+if TYPE_CHECKING:  # only for types: making such classes would delay an editor's start
     from typing import Protocol
 
     class Timer(Protocol):
-        """What `Clock.call_later` gives back."""
+        """The handle that `Clock.call_later` returns."""
 
         def cancel(self) -> None: ...
 
@@ -47,11 +47,12 @@ if TYPE_CHECKING:  # only then: an editor waits while such classes are made
 
 
 UNTOLD = frozenset({"cancelled", "interrupted"})
-"""Outcomes of turns that a person brought about, who is there then; or that is told elsewhere."""
+"""Outcomes of turns without an alert: a person who is there caused them, or it is told
+elsewhere."""
 
 
 class AlertRules(Struct, frozen=True):
-    """What to tell, and when; a command of no words tells nothing."""
+    """Commands for alerts, and the seconds until each; an empty command tells nothing."""
 
     on_waiting: tuple[str, ...] = ()
     waiting_seconds: float = 20.0
@@ -60,10 +61,10 @@ class AlertRules(Struct, frozen=True):
 
 
 class Alert(Struct, frozen=True):
-    """What a person is told.
+    """One alert.
 
     `seconds` is how long the question has been open, or the turn took. `question`, `options` and
-    `seq`, the number of its entry, are of `waiting`, `outcome` is of `turn_end`.
+    `seq`, the number of its entry, belong to `waiting`; `outcome` belongs to `turn_end`.
     """
 
     event: Literal["waiting", "turn_end"]
@@ -79,11 +80,11 @@ class Alert(Struct, frozen=True):
 
 
 LookUp = Callable[[], Awaitable[str]]
-"""Gives the words of a question."""
+"""Returns the words of a question."""
 
 
 class Alerts:
-    """The alerts of a hub: `rules` gives those of now, `tell` is called with command and alert."""
+    """The alerts of a hub: `rules` returns the present rules, `tell` gets command and alert."""
 
     def __init__(
         self,
@@ -101,11 +102,11 @@ class Alerts:
 
 
 NO_ALERTS = Alerts(AlertRules, lambda command, alert, look_up: None)
-"""Nobody is told anything."""
+"""No alerts at all."""
 
 
 class SessionAlerts:
-    """What is told of one session; see the module."""
+    """The alerts of one session; see the module."""
 
     def __init__(
         self, alerts: Alerts, session: Session, agent: Agent, stirred: Callable[[], object]
@@ -119,12 +120,13 @@ class SessionAlerts:
         self._alerted: set[str] = set()
         self._turn_began: float | None = None
         self._prompt = b"[]"
-        self._before_turn = 0
+        self.before_turn = 0
+        """The last entry before the last turn."""
 
     # -- questions ------------------------------------------------------------------------
 
     def asked(self, question: AskedQuestion, seq: int = 0) -> None:
-        """A question to a person is open from now on; `seq` is its entry."""
+        """Note that a question to a person is open; `seq` is its entry."""
         self._stirred()
         rules = self._alerts.rules()
         if rules.on_waiting:
@@ -134,7 +136,7 @@ class SessionAlerts:
             )
 
     def closed(self, question_id: str) -> None:
-        """Whatever came of it, it is not open any more."""
+        """Note that a question is closed, whatever its outcome."""
         self._stirred()
         timer = self._timers.pop(question_id, None)
         if timer is not None:
@@ -160,26 +162,28 @@ class SessionAlerts:
         self._alerts.tell(rules.on_waiting, alert, look_up)
 
     async def words_of(self, question: AskedQuestion) -> str:
-        """What it asks; where it has but the id of a tool call, what the agent called that."""
+        """Return the text of a question; if it has only the id of a tool call, the title of
+        that."""
         if (tool_call_id := question.untitled_call) is None:
             return question.title
         try:
-            told = (await self._session.tools(self._before_turn)).get(tool_call_id)
+            told = (await self._session.tools(self.before_turn)).get(tool_call_id)
         except JournalError:
-            return question.title  # that it waits is what the person needs to know
+            return question.title  # without its words: that it waits is what matters
         return (told and told.title) or question.title
 
     # -- turns ----------------------------------------------------------------------------
 
     def turn_began(self, prompt: bytes, before: int) -> None:
-        """The agent has this prompt from now on; `before` is the last entry before it."""
+        """Note that the agent has this prompt; `before` is the last entry before it."""
         self._stirred()
         self._turn_began = self._clock.time()
         self._prompt = prompt
-        self._before_turn = before
+        self.before_turn = before
 
     def turn_ended(self, how: Callable[[], TurnOutcome]) -> None:
-        """It is over; one that never reached the agent has not begun. `how` is rarely asked."""
+        """Note the end of a turn, which may never have reached the agent. `how` is rarely
+        called."""
         self._stirred()
         began, self._turn_began = self._turn_began, None
         if began is None:

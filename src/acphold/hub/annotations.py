@@ -1,4 +1,4 @@
-"""What acphold itself adds to a conversation: each carries a `_meta` key of ours.
+"""Updates that acphold itself adds to a conversation: each carries a `_meta` key of ours.
 
 Source for the shapes: ACP v1 schema, `ToolCallUpdate`, `CompactionUpdate`, `SubagentUpdate`,
 `SessionInfoUpdate`, `Notice`; for the keys: spec v1, extensibility.
@@ -28,10 +28,11 @@ FAILED = "acphold/failed"
 CHOICE = "acphold/choice"
 
 CONTEXT = re.compile(r"\s*<([a-z]+[_-][a-z_-]+)>(.*?</\1>\s*|.*$)", re.DOTALL)
-"""Names of two words: what agents add has them, what people write about (HTML) has not."""
+"""Elements that agents put before a person's words. Their names have two words; those of HTML,
+which people write about, do not."""
 
 NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
-"""How every notice of ours begins, so that it can be told from an agent's without decoding."""
+"""The start of every notice of ours: tells it from an agent's without decoding."""
 
 
 class _Text(Struct):
@@ -40,7 +41,8 @@ class _Text(Struct):
 
 
 def failed_tool(tool: ToolCall, why: str) -> bytes:
-    """An update that closes a tool call whose end nobody will report; the agent's `_meta` stays."""
+    """Return an update that closes a tool call whose end will never be reported; the agent's
+    `_meta` stays."""
     known = tool.fields.get("_meta", b"{}")
     meta = splice(known if known.startswith(b"{") else b"{}", {FAILED: encode(why)})
     return encode(
@@ -54,7 +56,8 @@ def failed_tool(tool: ToolCall, why: str) -> bytes:
 
 
 def ended_compaction(compaction_id: str, why: str, *, cancelled: bool) -> bytes:
-    """An update that closes a compaction of the agent's context whose end nobody will report."""
+    """Return an update that closes a compaction of the agent's context whose end will never be
+    reported."""
     ended = {"status": "cancelled"} if cancelled else {"status": "failed", "error": why}
     return encode(
         {
@@ -67,9 +70,9 @@ def ended_compaction(compaction_id: str, why: str, *, cancelled: bool) -> bytes:
 
 
 def ended_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool) -> bytes:
-    """What tells of the end of a sub-agent whose end nobody will report, as its agent would.
+    """Return the report of a sub-agent's end that the agent will never send, in the agent's form.
 
-    An update of its parent; of opencode's, the params of a notification.
+    An update of its parent; for opencode, the params of a notification.
     """
     told: dict[str, object]
     if child.spelling == "spawned":
@@ -98,7 +101,7 @@ def ended_child(child: OpenChild, session_id: str, why: str, *, cancelled: bool)
 
 
 def title_update(title: str) -> bytes:
-    """A `session_info_update` with a title made from the first prompt."""
+    """Return a `session_info_update` with a title made from the first prompt."""
     return msgspec.json.encode(
         {
             "sessionUpdate": "session_info_update",
@@ -110,25 +113,25 @@ def title_update(title: str) -> bytes:
 
 
 def notice(title: str, description: str, severity: str = "info") -> bytes:
-    """A notice to the person; never part of a replay (RFD session notices)."""
+    """Return a notice to the person; never part of a replay (RFD session notices)."""
     body = {"severity": severity, "title": title, "description": description}
     meta = {"kind": "context"}
     return NOTICE_START + b":%b},%b" % (msgspec.json.encode(meta), msgspec.json.encode(body)[1:])
 
 
-LEFT_OUT = "Something that was said is not shown here"
-LEFT_OUT_HOW = "It did not come through: {}. --max-message says how long it may be."
+LEFT_OUT = "An update is missing here"
+LEFT_OUT_HOW = "It could not be delivered: {}. --max-message sets the limit."
 
 
 def left_out(problem: str) -> bytes:
-    """The notice in the place of an update that was over a limit."""
+    """Return the notice in place of an update that was over a limit."""
     return notice(LEFT_OUT, LEFT_OUT_HOW.format(problem), "warning")
 
 
 def notice_as_message(raw: bytes) -> bytes:
-    """A notice of ours for a client that does not take notices: a message that says who speaks.
+    """Return a notice of ours as a message that names its speaker, for clients without notices.
 
-    What only begins like one of ours is an agent's own, and b"": such a client may not be told it.
+    If it only begins like one of ours it is an agent's own: b"", such a client may not be told it.
     """
     try:
         said = msgspec.json.decode(raw, type=_Notice)
@@ -148,7 +151,7 @@ def notice_as_message(raw: bytes) -> bytes:
 
 
 class _Speaker(msgspec.Struct):
-    """Whose notice it is: an agent's of the library, by its name, or ours."""
+    """The speaker of a notice: an agent of the library, by its name, or acphold."""
 
     speaker: str = msgspec.field(default="acphold", name="from")
 
@@ -160,9 +163,9 @@ class _Notice(msgspec.Struct):
 
 
 def first_words(state: SessionState) -> str | None:
-    """The first line of the user's first words; None when there are none.
+    """Return the first line of the user's first words; None if there are none.
 
-    Some agents replay what they told the model before those, as if the user had said it.
+    Some agents replay their own context before those, as if the user had said it.
     """
     for item in state.timeline:
         if isinstance(item, Message) and item.role == "user":
@@ -174,10 +177,10 @@ def first_words(state: SessionState) -> str | None:
 
 
 def without_context(text: str) -> str:
-    """What a person said or called a session, without what an agent has put before it.
+    """Return a person's words, or a title, without what an agent has put before them.
 
-    That stands in elements: `<environment_context>…</environment_context>`. A title may have been
-    cut in the middle of one.
+    That is in elements: `<environment_context>…</environment_context>`. A title may have been cut
+    in the middle of one.
     """
     while (found := CONTEXT.match(text)) is not None:
         text = text[found.end() :]
@@ -185,12 +188,12 @@ def without_context(text: str) -> str:
 
 
 def first_line(prompt: bytes) -> str | None:
-    """The first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
+    """Return the first line with text in an array of content blocks, cut to `TITLE_LENGTH`."""
     return next(filter(None, (first_line_of(block.text) for block in _texts(prompt))), None)
 
 
 def first_line_of(text: str) -> str | None:
-    """The first line that is not empty, cut to `TITLE_LENGTH`; None when there is none."""
+    """Return the first line that is not empty, cut to `TITLE_LENGTH`; None if there is none."""
     for line in text.splitlines():
         if words := " ".join(line.split()):
             return words if len(words) <= TITLE_LENGTH else words[: TITLE_LENGTH - 1] + "…"
@@ -205,16 +208,16 @@ def _texts(prompt: bytes) -> list[_Text]:
 
 
 def iso_time(at: int | None = None) -> str:
-    """A time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
+    """Return a time in ISO 8601, UTC; `at` in ms since the epoch, None is now."""
     when = datetime.now(UTC) if at is None else datetime.fromtimestamp(at / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def milliseconds(updated_at: str | None) -> int:
-    """An ISO 8601 time as the journal counts; 0, the end of the list, when there is none.
+    """Return an ISO 8601 time in ms since the epoch; 0, the end of the list, if there is none.
 
-    A time before 1970 is none: Go writes an unset one as that of the year 1. Nor is one that no
-    clock shows: see LATEST_MS.
+    A time before 1970 counts as none: Go writes an unset one as that of the year 1. So does one
+    that no clock shows: see LATEST_MS.
     """
     try:
         at = int(datetime.fromisoformat(updated_at or "").timestamp() * 1000)

@@ -27,7 +27,7 @@ from typing import Protocol
 from acphold.agents.capabilities import Offer
 from acphold.errors import ConnectionLostError, LeaseLostError
 from acphold.history import Segment
-from acphold.history.entries import PROMPT, UPDATE
+from acphold.history.entries import PROMPT, TURN_END, UPDATE
 from acphold.hub.frames import Frames
 
 log = logging.getLogger(__name__)
@@ -39,15 +39,15 @@ PAGE = 1024 * 1024
 """Bytes of every further read."""
 
 CATCH_UP = 2 * 1024
-"""Bytes of the first read for a client that lags, and twice as many with each further one: of
-hundreds of sessions that it has open, each is to tell it something before one tells it all."""
+"""Bytes of the first read for a client that lags; each further read doubles it. With hundreds of
+sessions open, each shows something before one shows everything."""
 
 LAG = 1024 * 1024
 """Bytes a client may leave unread before it is fed from the journal."""
 
 DUE = 256
 DUE_BYTES = 4 * 1024 * 1024
-"""Notifications of an agent's own making that are kept for a client that lags."""
+"""Notifications of the agent's own that are kept for a client that lags: their number and bytes."""
 
 
 class Client(Protocol):
@@ -55,19 +55,19 @@ class Client(Protocol):
 
     @property
     def offer(self) -> Offer:
-        """What it can do and asks for, as it said at `initialize`."""
+        """The capabilities and wishes from its `initialize`."""
 
     @property
     def info(self) -> bytes:
-        """`{"name": …, "version": …}` as it said at `initialize`; b"" when it did not."""
+        """`{"name": …, "version": …}` from its `initialize`; b"" if it sent none."""
 
     @property
     def sees_all(self) -> bool:
-        """Whether the sessions of everybody are there for it."""
+        """True if it sees everybody's sessions."""
 
     def only_watches(self, session_id: str) -> bool:
-        """Whether it only looks on, there or everywhere: it is asked nothing, and nobody counts
-        on it."""
+        """Return True if it only watches this session, or all: it is asked nothing, and nobody
+        counts on it."""
 
     @property
     def known_prompts(self) -> AbstractSet[str]:
@@ -75,13 +75,13 @@ class Client(Protocol):
 
     @property
     def buffered(self) -> int:
-        """Bytes on their way to it."""
+        """Bytes not yet sent to it."""
 
     def send(self, lines: bytes) -> None:
         """Queue framed lines."""
 
     async def drain(self) -> None:
-        """Wait until few bytes are buffered; ConnectionLostError when it has gone."""
+        """Wait until few bytes are buffered; ConnectionLostError if it has gone."""
 
     async def ask(self, method: str, params: bytes) -> bytes:
         """Call a client method; cancelling this sends `$/cancel_request`."""
@@ -91,7 +91,7 @@ class Client(Protocol):
 
 
 class Source(Protocol):
-    """What is read from: a session."""
+    """The session that an attachment reads from."""
 
     @property
     def id(self) -> str:
@@ -103,10 +103,10 @@ class Source(Protocol):
 
     @property
     def terminals(self) -> Mapping[str, Client | None]:
-        """The clients that know the terminals that were made, by their ids; None for nobody."""
+        """The client that knows each terminal, by the terminal's id; None for nobody."""
 
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
-        """Committed segments above `after`, at least one if there is any."""
+        """Return committed segments above `after`, at least one if there is any."""
 
 
 class State(Enum):
@@ -119,19 +119,19 @@ class State(Enum):
 
 
 HELD, LIVE, READING, CLOSED = State
-"""By their names: Python 3.11 takes 0.1 µs to find a member, and each step asks for several."""
+"""The members by name: Python 3.11 takes 0.1 µs to look one up, and each step needs several."""
 
 
 class Attachment:
-    """See the module. `untold` holds entries that this client knows otherwise: its own words, say.
+    """See the module. `untold` holds entries that this client knows already: its own words, say.
 
-    `on_moved` is called, with the cursor, when another process has taken the session over. `before`
-    is what the client had open when it asked for this one: it has that still if this one is never
-    opened.
+    `on_moved` is called with the cursor when another process has taken the session over. `before`
+    is the attachment that the client had when it asked for this one; it keeps that if this one is
+    never opened.
 
-    With `positions` each line carries the position that its client can go on from later. What is
-    above `live_after` is told as it is told live, a notice in it, too. What is not is history, and
-    told as a replay.
+    With `positions` each line carries the position from which its client can resume. Entries above
+    `live_after` are sent as they would be live, notices included. Entries up to it are history and
+    sent as a replay.
     """
 
     def __init__(
@@ -156,6 +156,7 @@ class Attachment:
             terminals=source.terminals,
             client=client,
             sent=client.known_prompts,
+            from_start=after == 0,
         )
         self._live_after = live_after
         self._due: deque[tuple[int, Callable[[], None]]] = deque()
@@ -164,29 +165,29 @@ class Attachment:
         self.before: Attachment | None = None
         self._heir: Attachment | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._stops = 0  # how often reading was ended: what still comes of it is of nobody
+        self._stops = 0  # how often reading was stopped: a read that began before is void
 
     @property
     def session_id(self) -> str:
-        """The id of the session that it is on."""
+        """The id of its session."""
         return self._source.id
 
     @property
     def is_open(self) -> bool:
-        """Whether the client has the answer that opens the session."""
+        """True once the client has the answer that opens the session."""
         return self.state in (LIVE, READING)
 
     @property
     def is_fed(self) -> bool:
-        """Whether the client gets anything; if it could not be fed, it has to attach anew."""
+        """True until it is closed; a client that could not be fed has to attach anew."""
         return self.state is not CLOSED
 
     @property
     def kept_apart(self) -> set[int]:
-        """Entries that are not to be put together with those behind them, for its sake.
+        """Entries that must not be joined with those behind them, for the sake of this client.
 
-        It goes on behind its cursor, something is to be done behind each of those that are due, and
-        what is told lies on either side of what is not.
+        These are its cursor, the entries where something is due, and both ends of entries it is not
+        told.
         """
         due = (seq for seq, _ in self._due)
         return {self.cursor, *due, *self.untold, *(seq - 1 for seq in self.untold)}
@@ -194,7 +195,7 @@ class Attachment:
     # -- held -----------------------------------------------------------------------------
 
     async def replay(self, through: int) -> None:
-        """Send all up to `through`; ConnectionLostError when detached."""
+        """Send everything up to `through`; ConnectionLostError if detached."""
         size = FIRST_PAGE
         while self.cursor < through and self.state is HELD:
             await self._read_page(size)
@@ -203,7 +204,7 @@ class Attachment:
             raise ConnectionLostError("the client was detached")
 
     def open(self) -> None:
-        """The client has the answer that opens the session: go on with what is behind it."""
+        """Go live behind the cursor: the client has the answer that opens the session."""
         if self.state is HELD:
             self.state, self.before = LIVE, None
             self._act()
@@ -212,7 +213,7 @@ class Attachment:
     # -- live -----------------------------------------------------------------------------
 
     def deliver(self, segment: Segment) -> None:
-        """Send what was just committed, unless this client lags: then it comes from the journal."""
+        """Send a segment just committed; if this client lags, it will read it from the journal."""
         if self.state is not LIVE:
             return
         if self.cursor + 1 != segment.first_seq:
@@ -220,7 +221,7 @@ class Attachment:
             return
         if segment.last_seq in self.untold:
             self.untold.discard(segment.last_seq)
-            if segment.kind == PROMPT and (lines := self._frames.position(segment.last_seq)):
+            if lines := self._frames.own(segment):
                 self.client.send(lines)
         elif (buffered := self.client.buffered) > LAG:
             self._go_on()
@@ -228,17 +229,18 @@ class Attachment:
         elif lines := self._frames.live(segment):
             if buffered:
                 self.client.send(lines)
-            else:  # a message a write: there are clients that merge or cut text when several
-                # updates come in one read
+            else:  # one message per write: some clients merge or cut text when several updates
+                # arrive in one read
                 for line in lines[:-1].split(b"\n"):
                     self.client.send(line + b"\n")
         self._advance(segment.last_seq)
 
     def lines_of(self, segment: Segment) -> list[bytes]:
-        """The lines of what was just committed, for who sends them with those of other sessions.
+        """Return the lines of a segment just committed, to be sent together with those of other
+        sessions.
 
-        Nothing may wait for the client. None when that is not all there is to do: then it is to be
-        delivered.
+        Nothing may be buffered for the client. [] if there is nothing to send or more to do than
+        sending: then call `deliver`.
         """
         seq = segment.last_seq
         if (
@@ -257,9 +259,9 @@ class Attachment:
         return [line + b"\n" for line in lines[:-1].split(b"\n")]
 
     def when_reached(self, seq: int, act: Callable[[], None]) -> None:
-        """Do `act` as soon as all up to `seq` has been sent, and behind all that is due already.
+        """Call `act` once everything up to `seq` has been sent, after all that is due already.
 
-        At once when it has been, and when this client gets no more.
+        Called at once if that has been sent, or if this client gets no more.
         """
         last = self._last
         if last._due:
@@ -274,14 +276,14 @@ class Attachment:
 
     @property
     def _last(self) -> Attachment:
-        """What its client has instead, if it has attached anew."""
+        """The attachment that replaced this one, if its client has attached anew."""
         last = self
         while last._heir is not None:
             last = last._heir
         return last
 
     def forget(self, act: Callable[[], None]) -> None:
-        """What was to be done when something is reached is not to be done any more."""
+        """Cancel an `act` given to `when_reached`."""
         due = self._last._due
         for each in due:
             if each[1] is act:
@@ -290,7 +292,7 @@ class Attachment:
 
     @property
     def lags(self) -> bool:
-        """Whether it is open, and not all that was committed has been sent."""
+        """True if it is open and some committed entries have not been sent."""
         return self.state is READING
 
     def tell(self, method: str, params: bytes) -> None:
@@ -303,13 +305,14 @@ class Attachment:
 
     @property
     def has_room(self) -> bool:
-        """Whether one notification more can be sent, or kept until the updates before it are."""
+        """True if one more notification can be sent, or kept until the updates before it are
+        sent."""
         if self._is_behind(self._source.last_seq):
             return self.client.buffered <= LAG
         return len(self._due) < DUE and self._due_bytes < DUE_BYTES
 
     def tell_last(self, update: bytes) -> None:
-        """Send an update that is in no journal."""
+        """Send an update that is not journalled."""
         self.client.send(self._frames.live(Segment(0, 0, UPDATE, 0, update)))
 
     def _tell(self, method: str, params: bytes) -> None:
@@ -325,7 +328,7 @@ class Attachment:
             self._reading = asyncio.create_task(self._read_on(), name="attachment reads on")
 
     async def _read_on(self) -> None:
-        """Read on in the journal until the end is reached; live from there."""
+        """Read on in the journal to its end, then go live."""
         try:
             size, stops = CATCH_UP, self._stops
             while self._stops == stops and self.cursor < self._source.last_seq:
@@ -336,7 +339,7 @@ class Attachment:
         except (ConnectionLostError, LeaseLostError) as exc:
             log.info("session %s: a client gets no more: %s", self._source.id, exc)
             self.close()
-        except Exception:  # nobody awaits this task; who waits for what is due is told
+        except Exception:  # nobody awaits this task; closing runs what is due
             log.exception("session %s: a client could not be fed", self._source.id)
             self.close()
 
@@ -344,19 +347,19 @@ class Attachment:
         stops = self._stops
         page = await self._source.read(self.cursor, size)
         if self._stops != stops:
-            return  # a database answers who has gone, too: none of this is sent, or counts as sent
-        # What is in the journal before whoever publishes it knows comes when that one tells it.
+            return  # a database read ends after a detach, too: drop it, it counts as not sent
+        # The journal may be ahead of `last_seq` until the publisher delivers: leave that to it.
         end = self._source.last_seq
         page = [segment for segment in page if segment.last_seq <= end]
         for piece in self._between_due(page):
             self._send_page(piece)
-        # Also when there is room: a long replay lets the other sessions breathe.
+        # Also if the client has room: a long replay must not starve the other sessions.
         await asyncio.sleep(0)
         if self.client.buffered > LAG:
             await self.client.drain()
 
     def _between_due(self, page: list[Segment]) -> list[list[Segment]]:
-        """The page, cut where something is due."""
+        """Return the page, cut where something is due."""
         pieces: list[list[Segment]] = []
         for seq, _ in self._due:
             size = sum(segment.last_seq <= seq for segment in page)
@@ -369,16 +372,14 @@ class Attachment:
         past: list[Segment] = []
         for segment in page:
             is_own = segment.last_seq in self.untold
-            if is_own and segment.kind != PROMPT:
+            if is_own and segment.kind not in (PROMPT, TURN_END):
                 continue
             if not is_own and segment.last_seq <= self._live_after:
                 past.append(segment)
                 continue
             lines.append(self._frames.history(past))
             past.clear()
-            lines.append(
-                self._frames.position(segment.last_seq) if is_own else self._frames.live(segment)
-            )
+            lines.append(self._frames.own(segment) if is_own else self._frames.live(segment))
         lines.append(self._frames.history(past))
         self.untold.difference_update(segment.last_seq for segment in page)
         if any(lines) and self.state is not CLOSED:
@@ -391,23 +392,24 @@ class Attachment:
             self._act()
 
     def _act(self) -> None:
-        """Do what is due at the cursor."""
+        """Run what is due at the cursor."""
         while self._due and self.is_open and self._due[0][0] <= self.cursor:
             self._due.popleft()[1]()
 
     # -- the end --------------------------------------------------------------------------
 
     def replaced_by(self, other: Attachment) -> None:
-        """Its client attaches anew: what is due here is due there.
+        """Hand over what is due to `other`: the client attaches anew.
 
-        What it is sent as history is sent whole, its own words, too.
+        History is sent there in full, including the client's own words.
         """
         other.before = self if self.is_open else self.before
         other.untold |= {seq for seq in self.untold if seq > other._live_after}
         self._give_way(other)
 
     def take_back(self, other: Attachment) -> None:
-        """The one that replaced this could not be opened: go on here, behind the cursor."""
+        """Go on here, behind the cursor: the attachment that replaced this one could not be
+        opened."""
         self.state, self._heir = HELD, None
         self.untold |= other.untold
         other._give_way(self)
@@ -420,13 +422,13 @@ class Attachment:
         self._stop_reading()
 
     def moved(self) -> None:
-        """Send nothing more: the session goes on in another process, and its client with it."""
+        """Send nothing more: the session goes on in another process, and its client follows it."""
         self.close()
         if self.on_moved is not None:
             self.on_moved(self.cursor)
 
     def close(self) -> None:
-        """Send nothing more; what is due is done, for the client gets no more updates."""
+        """Send nothing more, and run what is due: the client gets no more updates."""
         self.state = CLOSED
         self._stop_reading()
         while self._due:

@@ -1,12 +1,12 @@
-"""The sub-agents of one session: the agent's ids of them, and what becomes of their words.
+"""The sub-agents of one session: the agent's ids of them, and the ids that clients know.
 
-A child is known from its announcement on, while the agent runs. Clients know it by the agent's own
-id, as they know the session; by one that begins with the agent's id of the session where that is
-not the id that clients know, or where a session of the journal or a child of another one has that
-id. So what two agents, or two lives of one, call the same never becomes one thing.
+A child is known once it is announced, while the agent runs. Clients know it by the agent's own id,
+as they know the session. The id is prefixed with the agent's id of the session if clients know that
+by another id, or if a session of the journal has the child's id. So two things that two agents, or
+two runs of one, call the same stay two.
 
-An agent can announce no session that it has open here, and no child of another one. Of what it
-announces beyond the limits nothing is kept or told, but for the first time in the log.
+An agent cannot announce a session that it has open here, nor a child of another one. Beyond the
+limits its announcements are dropped; only the first is logged as a warning.
 """
 
 from __future__ import annotations
@@ -52,24 +52,25 @@ class Children:
         self._has_refused = False
 
     def find(self, agent_session: str) -> Child | None:
-        """The child of this session that the agent means by this id."""
+        """Return the child of this session that the agent means by this id."""
         return self._routes.child(agent_session)
 
     def early(self) -> list[Updates]:
-        """What was said in children before they were announced; once."""
+        """Return, once, the words of children that came before their announcement."""
         early, self._early = self._early, []
         return early
 
     # -- announced --------------------------------------------------------------------------
 
     async def look(self, updates: Updates) -> None:
-        """Get to know the children that these updates announce, which do not count themselves."""
+        """Learn the children that these updates announce; the updates themselves do not count."""
         for raw in updates.raws:
             update = update_in(raw) if updates.kind == "params" else raw
             await self.taken(update, self.find(updates.session_id))
 
     async def told(self, kind: str, raws: Sequence[bytes]) -> list[bytes]:
-        """Updates of the session itself, or params with more than them, as clients get them."""
+        """Return updates of the session itself, or params with more than them, as clients get
+        them."""
         if kind == "update":
             return [taken for raw in raws if (taken := await self.taken(raw))]
         told = []
@@ -82,9 +83,9 @@ class Children:
         return told
 
     async def taken(self, update: bytes, within: Child | None = None) -> bytes:
-        """An update about children as clients are told it; b"" for one that is refused.
+        """Return an update about children as clients are told it; b"" if it is refused.
 
-        It was said in the session itself, or in a child of it.
+        It was said in the session itself, or in the child `within`.
         """
         kind = update_kind(update)
         if kind not in SPEAKS_OF_CHILDREN:
@@ -98,7 +99,8 @@ class Children:
         return with_ids(kind, update, {(self._side.id or ""): self._session.id, **ids})
 
     async def _known(self, agent_id: str, within: Child | None) -> Child | None:
-        """The child that this id of the agent is from now on; None for one that is refused."""
+        """Return the child with this id of the agent, binding it if it is new; None if it is
+        refused."""
         if (known := self._routes.child(agent_id)) is not None:
             if known.session_id == self._session.id:
                 return known
@@ -121,7 +123,7 @@ class Children:
         return child
 
     async def _is_taken(self, id_: str) -> bool:
-        """Whether clients may know something else by this id."""
+        """Return True if clients may know something else by this id."""
         try:
             await self._journal.session(id_)
         except UnknownSessionError:
@@ -142,7 +144,7 @@ class Children:
     # -- what they say ----------------------------------------------------------------------
 
     async def entries(self, child: Child, updates: Updates) -> Sequence[bytes]:
-        """The entries for what was said in a child."""
+        """Return the entries for what was said in a child."""
         found = []
         for raw in updates.raws:
             said = update_in(raw) if updates.kind == "params" else raw
@@ -156,7 +158,7 @@ class Children:
         return found
 
     async def opencode(self, params: bytes) -> bytes:
-        """The entry for a notification of opencode's about a child; b"" for one that is refused."""
+        """Return the entry for opencode's notification about a child; b"" if it is refused."""
         parts = members(params)
         agent_id, parent = opencode_child(params), string(parts.get("parentSessionId")) or ""
         within = self._routes.child(parent)
@@ -179,7 +181,8 @@ class Children:
     # -- what they ask ----------------------------------------------------------------------
 
     def asked(self, asked: Asked) -> Asked:
-        """What the agent asks, under the id that clients know; `child` if a sub-agent does."""
+        """Return the agent's request under the id that clients know; `child` if a sub-agent
+        asks."""
         child = self.find(string(members(asked.params).get("sessionId")) or "")
         if child is None:
             return Asked(asked.method, self._side.under_our_id(asked.params))

@@ -1,8 +1,8 @@
 """Modes and config options: set by a client, told to the others, kept in step.
 
 Sources: spec v1, session modes; spec v1, session config options ("Boolean Config Options",
-"Relationship to Session Modes"). Where an agent has both, a mode and the option of category "mode"
-are two views of one choice. Here are the pure functions; `hub.conversation` asks the agent.
+"Relationship to Session Modes"). If an agent has both, a mode and the option of category "mode" are
+two views of one choice. These are the pure functions; `hub.conversation` asks the agent.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class _Option(Struct):
 
 
 def option_list(raw: bytes) -> list[bytes]:
-    """The options in a `configOptions` array, byte for byte; empty for null or nonsense."""
+    """Return the options in a `configOptions` array, byte for byte; empty for null or nonsense."""
     try:
         return [item for item in items(raw or b"[]") if item.startswith(b"{")]
     except InvalidParamsError:
@@ -32,7 +32,8 @@ def option_list(raw: bytes) -> list[bytes]:
 
 
 def without_booleans(holder: bytes) -> bytes:
-    """An object whose `configOptions` has no boolean option: for clients that did not opt in."""
+    """Return the object without boolean options in `configOptions`: for clients that did not opt
+    in."""
     try:
         options = members(holder).get("configOptions", b"null")
     except InvalidParamsError:
@@ -42,7 +43,7 @@ def without_booleans(holder: bytes) -> bytes:
 
 
 def with_value(options: list[bytes], option_id: str, value: bytes) -> list[bytes]:
-    """The options with this one's `currentValue` replaced."""
+    """Return the options with this one's `currentValue` replaced."""
     return [
         splice(item, {"currentValue": value}) if _option(item).id == option_id else item
         for item in options
@@ -50,24 +51,24 @@ def with_value(options: list[bytes], option_id: str, value: bytes) -> list[bytes
 
 
 def current_values(options: list[bytes]) -> dict[str, bytes]:
-    """Option id to the JSON of its current value."""
+    """Return the JSON of each option's current value, by its id."""
     return {_option(item).id: members(item).get("currentValue", b"null") for item in options}
 
 
 def is_boolean(options: list[bytes], option_id: str) -> bool:
-    """Whether this option takes true and false."""
+    """Return True if this option takes true and false."""
     return any(
         _option(item).id == option_id and _option(item).type == "boolean" for item in options
     )
 
 
 def with_mode(modes: bytes, mode_id: str) -> bytes:
-    """A `modes` object with this mode current."""
+    """Return a `modes` object with this mode current."""
     return splice(modes, {"currentModeId": msgspec.json.encode(mode_id)})
 
 
 def takes(options: list[bytes], option_id: str, value: bytes) -> bool:
-    """Whether `value` is among the values of this option; of nested groups, in any."""
+    """Return True if `value` is among the values of this option, also in nested groups."""
     found = next((item for item in options if _option(item).id == option_id), b"{}")
     return value in _values(members(found).get("options", b"[]"))
 
@@ -83,7 +84,7 @@ def _values(choices: bytes) -> list[bytes]:
 
 
 def mode_option(options: list[bytes]) -> str | None:
-    """The id of the option that stands for the session mode; None when there is none."""
+    """Return the id of the option that stands for the session mode; None if there is none."""
     return next((_option(item).id for item in options if _option(item).category == "mode"), None)
 
 
@@ -95,17 +96,17 @@ def _option(raw: bytes) -> _Option:
 
 
 OURS = {CHOICE: True}
-"""The `_meta` of an update that tells what was chosen, or what follows from it."""
+"""The `_meta` of an update that reports a choice, or a change that follows from it."""
 
 
 def mode_update(mode_id: str) -> bytes:
-    """Tells which mode was chosen."""
+    """Return the update that reports the chosen mode."""
     update = {"sessionUpdate": "current_mode_update", "currentModeId": mode_id, "_meta": OURS}
     return encode(update)
 
 
 def options_update(options: list[bytes]) -> bytes:
-    """Tells the config options as they stand."""
+    """Return the update that reports the present config options."""
     return b'{"sessionUpdate":"config_option_update","configOptions":%b,"_meta":%b}' % (
         array(options),
         encode(OURS),
@@ -113,7 +114,8 @@ def options_update(options: list[bytes]) -> bytes:
 
 
 def option_behind_mode(attributes: Attributes, mode_id: str) -> bytes | None:
-    """The update by which the option of category "mode" shows this mode; None if it does."""
+    """Return the update that puts the option of category "mode" in step with this mode; None if it
+    is."""
     options = option_list(attributes.config_options or b"[]")
     option_id = mode_option(options)
     value = encode(mode_id)
@@ -125,7 +127,8 @@ def option_behind_mode(attributes: Attributes, mode_id: str) -> bytes | None:
 
 
 def mode_behind_option(attributes: Attributes, options: list[bytes]) -> bytes | None:
-    """The update by which the mode is what the option of category "mode" is; None if it is."""
+    """Return the update that puts the mode in step with the option of category "mode"; None if it
+    is."""
     option_id = mode_option(options)
     if option_id is None or attributes.available_modes is None:
         return None
@@ -139,7 +142,8 @@ def mode_behind_option(attributes: Attributes, options: list[bytes]) -> bytes | 
 
 
 def in_step(before: Attributes, now: Attributes) -> bytes | None:
-    """What follows from an update of the agent: a mode and its option are one choice."""
+    """Return the update that follows from one of the agent: a mode and its option are one
+    choice."""
     if now.config_options != before.config_options:
         return mode_behind_option(now, option_list(now.config_options or b"[]"))
     if now.current_mode_id != before.current_mode_id and now.current_mode_id:
@@ -148,7 +152,7 @@ def in_step(before: Attributes, now: Attributes) -> bytes | None:
 
 
 def settings_in(answer: bytes) -> bytes:
-    """The modes and options in the answer that opened a session, as an "opened" entry."""
+    """Return the modes and options in the answer that opened a session, as a "settings" entry."""
     parts = members(answer) if answer.startswith(b"{") else {}
     kept = [
         b"%b:%b" % (encode(name), parts[name])
@@ -159,9 +163,9 @@ def settings_in(answer: bytes) -> bytes:
 
 
 def opened_result(answer: bytes, attributes: Attributes) -> bytes:
-    """The result of session/load and resume; `{}` at least.
+    """Return the result of session/load and session/resume; `{}` at least.
 
-    The agent's own answer, the modes and options in it as they stand now.
+    It is the agent's own answer, with the present modes and options.
     """
     now: dict[str, bytes] = {}
     if attributes.available_modes is not None and attributes.current_mode_id is not None:
@@ -179,7 +183,8 @@ def opened_result(answer: bytes, attributes: Attributes) -> bytes:
 
 
 def with_all_options(answer: bytes, attributes: Attributes, option_id: str, value: bytes) -> bytes:
-    """The answer to `session/set_config_option` with the complete list, whatever the agent sent."""
+    """Return the answer to `session/set_config_option` with the complete list, whatever the agent
+    sent."""
     if not answer.startswith(b"{"):
         answer = b"{}"
     if option_list(members(answer).get("configOptions", b"null")):

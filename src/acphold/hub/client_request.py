@@ -2,8 +2,8 @@
 
 It is sent to every client that can answer, behind the updates that came before it. The first answer
 counts, and the others are told that it is over. A client that does not know `$/cancel_request`
-answers all the same, later; that answer is ignored. What a sub-agent asks has its id for a client
-that shows sub-agents, and that of the session for any other.
+still answers later; that answer is ignored. A request of a sub-agent carries its id for a client
+that shows sub-agents, and the session's id for any other.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ from acphold.schema.splice import members, splice, with_meta
 from acphold.schema.update_kinds import CHILD
 
 DECISIONS = frozenset({REQUEST_PERMISSION.name, CREATE_ELICITATION.name})
-"""What a person decides: anybody who is attached may answer."""
+"""Requests that a person decides: every attached client may answer."""
 
 QUESTION = "acphold/question"
-"""The `_meta` key by which a client knows a question again when it is asked once more."""
+"""The `_meta` key by which a client recognises a question that is asked again."""
 
 SENT = "acphold/sent"
 """The `_meta` key of the id that a client gives to what it sends, so that it can send it again."""
 
 FORM, URL = b'"form"', b'"url"'
-"""The modes of an elicitation, as they stand on the wire."""
+"""The modes of an elicitation, as on the wire."""
 
 TERMINAL_METHODS = "terminal/"
 
 SERVICES = ("fs/", TERMINAL_METHODS)
-"""What a client does for the agent: once, not by everybody who is there."""
+"""Work that a client does for the agent: one client, once, not all that are attached."""
 
 
 class Reply(Struct, frozen=True):
-    """What came of a request: a `result`, or an `error`; `client` is who gave it, if one did, and
-    `sent_id` by what id that one knows it."""
+    """The outcome of a request: a `result`, or an `error`; `client` gave it, if one did, under its
+    own id `sent_id`."""
 
     outcome: Outcome = "answered"
     result: bytes = b""
@@ -72,8 +72,8 @@ class Reply(Struct, frozen=True):
 class ClientRequest:
     """See the module. `seq` is the last entry before it, `only` the one client that can answer.
 
-    One for nobody but `only` ends when that client is gone. `known_as` is its id for clients that
-    go on over another connection, "" for what is not asked again there.
+    With `only` it ends when that client is gone. `known_as` is its id for clients that resume over
+    another connection, "" if it is not asked again there.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class ClientRequest:
         self._tasks: dict[Client, asyncio.Task[None] | None] = {}  # None for what is over
 
     def suits(self, attachment: Attachment) -> bool:
-        """Whether this client may answer, and can."""
+        """Return True if this client may answer, and can."""
         client = attachment.client
         return self._only in (None, client) and can_answer(
             client, self.asked, attachment.session_id
@@ -103,7 +103,7 @@ class ClientRequest:
         if client in self._due or client in self._tasks or not self.suits(attachment):
             return
 
-        def ask() -> None:  # in the step in which it is due: what comes behind it is told behind it
+        def ask() -> None:  # in the step in which it is due, so that nothing later overtakes it
             del self._due[client]
             self._tasks[client] = None
             self._tasks[client] = self._begin(self._ask(attachment), f"ask {self.asked.method}")
@@ -115,17 +115,17 @@ class ClientRequest:
         client = attachment.client
         try:
             if client.buffered > LAG:
-                await client.drain()  # one that reads nothing is not sent more and more questions
+                await client.drain()  # a client that reads nothing gets no more questions
             params = self.asked.params
-            if self.asked.child and CHILD in client.offer.withheld:  # it knows the session alone
+            if self.asked.child and CHILD in client.offer.withheld:  # it knows only the session
                 params = splice(params, {"sessionId": encode(attachment.session_id)})
             if self.known_as and client.offer.positions:
                 params = with_meta(params, QUESTION, encode(self.known_as))
             result = await client.ask(self.asked.method, params)
         except ConnectionLostError:
-            return  # it went without answering; somebody else may
+            return  # it left without an answer; another may give one
         except RemoteError as exc:
-            # One client cannot answer: that is the answer only if nobody else is being asked.
+            # An error of one client is the answer only if no other is being asked.
             self._tasks.pop(client, None)
             if not self._due and all(it is None or it.done() for it in self._tasks.values()):
                 self.end(Reply("refused", error=exc, client=client))
@@ -134,7 +134,7 @@ class ClientRequest:
             self.end(Reply(result=result, client=client, sent_id=own_id))
 
     def withdraw(self, client: Client) -> None:
-        """This client is gone or no longer asked."""
+        """Stop asking this client: it is gone or no longer asked."""
         self.changed.set()
         if (due := self._due.pop(client, None)) is not None:
             attachment, ask = due
@@ -146,13 +146,13 @@ class ClientRequest:
             self.end(Reply(error=ConnectionLostError("the client that was asked has gone")))
 
     def end(self, reply: Reply) -> None:
-        """This is what came of it, unless something did already."""
+        """End it with this reply, unless it has one already."""
         if not self.reply.done():
             self.reply.set_result(reply)
             self.changed.set()
 
     async def aclose(self) -> None:
-        """Tell whoever still thinks about it that it is over."""
+        """Tell clients that are still asked that it is over."""
         for attachment, ask in self._due.values():
             attachment.forget(ask)
         self._due.clear()
@@ -164,7 +164,8 @@ class ClientRequest:
 
 
 def _sent(result: bytes) -> tuple[str, bytes]:
-    """The client's own id for an answer, and the answer without it: no agent knows of it."""
+    """Return the client's own id for an answer, and the answer without it: agents do not know
+    it."""
     meta = members(result).get("_meta", b"") if result.startswith(b"{") else b""
     raw = members(meta).get(SENT) if meta.startswith(b"{") else None
     if raw is None:
@@ -176,15 +177,15 @@ def _sent(result: bytes) -> tuple[str, bytes]:
 
 
 def can_answer(client: Client, asked: Asked, session_id: str = "") -> bool:
-    """Whether this client advertised what answering takes (spec v1, initialization).
+    """Return True if this client advertised what answering takes (spec v1, initialization).
 
-    One that only watches is asked nothing, and nobody counts on it.
+    A client that only watches is asked nothing, and nobody counts on it.
     """
     return not client.only_watches(session_id) and covers(client.offer.capabilities, asked)
 
 
 def covers(can: ClientCapabilities, asked: Asked) -> bool:
-    """Whether these capabilities allow an agent to ask this."""
+    """Return True if these capabilities allow an agent to ask this."""
     method = asked.method
     if method == READ_TEXT_FILE.name:
         return can.fs.read_text_file
@@ -201,7 +202,7 @@ def covers(can: ClientCapabilities, asked: Asked) -> bool:
 
 
 def unanswerable(asked: Asked, clients: Iterable[ClientCapabilities]) -> PeerError:
-    """What the agent is told when none of those with these capabilities can be asked.
+    """Return the error for the agent if no client with these capabilities can be asked.
 
     Source: spec v1, elicitation, "URL completion": a mode that was not advertised is -32602.
     """

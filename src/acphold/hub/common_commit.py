@@ -1,8 +1,7 @@
-"""What many sessions publish in one moment, in one transaction.
+"""Publications of many sessions at one moment, in one transaction.
 
-A commit costs ten times what a row of it does. Where hundreds of sessions stream at once, each
-piece by itself would be a commit, and so would each prompt; and whoever waits for one waits for all
-of those.
+A commit costs ten times as much as a row in it. If hundreds of sessions stream at once, each piece
+alone would be a commit, and so would each prompt; every session would wait for all of them.
 """
 
 from __future__ import annotations
@@ -25,9 +24,10 @@ log = logging.getLogger(__name__)
 async def publish_together(
     journal: Entries, said: Sequence[tuple[Session, Publication | None]]
 ) -> list[JournalError | None]:
-    """Publish what each of these sessions of `journal` holds, and this; none is named twice.
+    """Publish what each of these sessions of `journal` holds, and its publication; no session
+    twice.
 
-    What it failed with for each, as `Session.publish` would raise it. Nothing was delivered then.
+    Return the error of each, as `Session.publish` would raise it; nothing was delivered then.
     """
     sessions = [session for session, _ in said]
     for session in sessions:
@@ -46,7 +46,8 @@ async def publish_together(
                 return [exc] * len(sessions)
             raise
         published = [*zip(sessions, prepared, done, strict=True)]
-        # All of them before anybody is told: whatever comes of that, this is in the journal.
+        # Note all of them before any delivery: whatever a delivery causes, these are in the
+        # journal.
         for session, each, segments in published:
             if isinstance(segments, LeaseLostError):
                 session.put_off(each, segments)
@@ -73,8 +74,8 @@ async def publish_together(
                         if place == len(its):
                             its.append([])
                         its[place].append(line)
-        # One message of each session in a write: a client that starts all it reads at once mixes up
-        # what is of one session.
+        # A write has one message of each session: a client that starts all it reads at once would
+        # mix up several of one session.
         for client, its in rounds.items():
             for some in its:
                 client.send(b"".join(some))
@@ -85,8 +86,10 @@ async def publish_together(
 
 
 class CommonRelease:
-    """What is held in the sessions of a hub at the end of a step of the event loop: it is published
-    then, in one transaction, unless it was with what came behind it."""
+    """Publishes what the sessions of a hub hold at the end of a step of the event loop.
+
+    In one transaction, without what was published together with a later publication.
+    """
 
     def __init__(self, journal: Entries, tasks: EagerTasks) -> None:
         self._journal = journal
@@ -95,7 +98,7 @@ class CommonRelease:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def add(self, session: Session, alone: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        """Publish what this one holds, too; `alone` does if it cannot be done with the others."""
+        """Publish what this session holds, too; `alone` does so if it cannot go with the others."""
         if not self._due:
             asyncio.get_running_loop().call_soon(self._leave)
         self._due[session] = alone
@@ -109,7 +112,7 @@ class CommonRelease:
         if len(together) > 1:
             try:
                 await publish_together(self._journal, together)
-            except Exception:  # nobody awaits this task, and each finds out by itself
+            except Exception:  # nobody awaits this task; each session finds out alone
                 log.exception("%d prompts could not be journalled together", len(together))
         for session, alone in due.items():
             if session.holds_any:
@@ -122,6 +125,6 @@ class CommonRelease:
             task.add_done_callback(self._under_way.discard)
 
     async def aclose(self) -> None:
-        """Wait until what is under way is in the journal."""
+        """Wait until everything under way is in the journal."""
         if self._under_way:
             await asyncio.wait(self._under_way)

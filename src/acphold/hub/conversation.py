@@ -1,7 +1,7 @@
 """A live session with all that belongs to it: its turns, its open questions, its agent's side.
 
-This is where it is decided what becomes of what the agent reports and asks in a session, and of
-what clients do in it besides prompting.
+It decides what to do with the agent's updates and requests in a session, and with requests of
+clients other than prompts.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import msgspec
 
 from acphold.agents import Agent, Asked, Notified, Updates
 from acphold.errors import (
+    HistoryLostError,
     InvalidParamsError,
     JournalError,
     LeaseLostError,
@@ -40,7 +41,7 @@ from acphold.hub.choices import (
 from acphold.hub.client_request import SERVICES, can_answer, covers, unanswerable
 from acphold.hub.common_commit import CommonRelease
 from acphold.hub.given_titles import GivenTitle
-from acphold.hub.handover import is_context
+from acphold.hub.handover import own_words, without_its_title
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
 from acphold.hub.prompt_turn import Stage, Turn
 from acphold.hub.publication import NO_CHANGE, Publication
@@ -57,6 +58,7 @@ from acphold.schema import (
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
     ClientCapabilities,
+    encode,
 )
 from acphold.schema.splice import array, members, splice
 from acphold.schema.update_kinds import OPENCODE_CHILD, kinds_about
@@ -65,15 +67,15 @@ from acphold.serve_options import ServeOptions
 log = logging.getLogger(__name__)
 
 INTERRUPTED = "interrupted: acphold was ended meanwhile"
-"""Why something has no end of its own that nobody lived to report."""
+"""The reason for an end that nobody lived to report."""
 
 REPEATED = kinds_about("choices", "commands", "cost")
-"""Updates that say the whole of something: one that says it again is not journalled again."""
+"""Updates that state the whole of something: a repetition is not journalled again."""
 
 
 class Conversation:
-    """See the module. `offered` is what the agent was told that clients can do, `stirred` is called
-    when a question or a turn begins or ends."""
+    """See the module. `offered` returns the client capabilities that the agent was told; `stirred`
+    is called when a question or a turn begins or ends."""
 
     def __init__(
         self,
@@ -123,7 +125,7 @@ class Conversation:
     # -- what the agent says --------------------------------------------------------------
 
     async def hear(self, updates: Updates) -> None:
-        """Publish those that count; a failing journal ends the turn with the reason."""
+        """Publish the updates that count; if the journal fails, the turn ends with that reason."""
         is_own = updates.session_id == self.side.id
         child = None if is_own else self.children.find(updates.session_id)
         try:
@@ -147,8 +149,8 @@ class Conversation:
             await self.hear(early)
 
     def plain(self, updates: Updates) -> Publication | None:
-        """These as they are published, where there is nothing else to be known of them, nor to be
-        waited for."""
+        """Return these updates as a publication if they need nothing else and nothing has to be
+        waited for; otherwise None."""
         if (
             updates.session_id != self.side.id
             or self.side.voice is not Voice.COUNTS
@@ -160,7 +162,7 @@ class Conversation:
         return Publication("update", updates.raws, None, None, NO_CHANGE, None, is_speech=True)
 
     async def failed(self, error: JournalError) -> None:
-        """What was said could not be journalled: that ends the turn."""
+        """End the turn: its updates could not be journalled."""
         log.error("session %s: %s", self.id, error)
         await self.turns.fail(error)
 
@@ -171,7 +173,7 @@ class Conversation:
             log.info("session %s: %d old updates were dropped", self.id, len(entries))
 
     async def notified(self, event: Notified) -> None:
-        """A notification that is no update: for the clients that are there."""
+        """Pass a notification that is no update to the attached clients."""
         if event.method == OPENCODE_CHILD:
             try:
                 if entry := await self.children.opencode(event.params):
@@ -182,7 +184,7 @@ class Conversation:
         about = self.children.asked(Asked(event.method, event.params))
         try:
             await self.session.come_behind()
-        except JournalError as exc:  # what it would have come behind will never be told
+        except JournalError as exc:  # the updates before it will never be shown
             await self.failed(exc)
         self.session.tell(event.method, about.params, about_child=bool(about.child))
 
@@ -194,9 +196,10 @@ class Conversation:
                 if self._is_old(raw):
                     continue
                 if self.restoration.hands_over and update_kind(raw) == "session_info_update":
-                    # A title is made of what the agent was handed with the prompt.
+                    # The agent makes the title from the prompt, which contains the handed-over
+                    # conversation.
                     raw = splice(raw, {"title": None})
-                raws.append(await self.title.wins_over(raw))
+                raws.append(await self.title.wins_over(without_its_title(raw)))
         if log.isEnabledFor(logging.DEBUG):
             self._tell_of_tools(kind, raws)
         raws = await self.children.told(kind, raws)
@@ -210,10 +213,10 @@ class Conversation:
         if self.session.attributes is not before:
             await self._publish_if_any(in_step(before, self.session.attributes))
             if self.session.attributes.title != before.title:
-                await self.title.look()  # it may have come in what is passed on whole
+                await self.title.look()  # a title may also come within whole params
 
     def _tell_of_tools(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Log which tools begin and end; not what they are given, nor what they say."""
+        """Log which tools begin and end, without their input and output."""
         for raw in raws:
             update = update_in(raw) if kind == "params" else raw
             if (told := update_kind(update)) in ("tool_call", "tool_call_update"):
@@ -224,16 +227,17 @@ class Conversation:
                     self.turns.story("%s %s: %s", its_kind, id_, status or "pending")
 
     def _is_old(self, raw: bytes) -> bool:
-        """Whether an update says what everybody knows: some agents send all of it at every load."""
+        """Return True if an update says nothing new: some agents send everything at every load."""
         attributes, kind = self.session.attributes, update_kind(raw)
         if kind not in REPEATED or b'"_meta"' in raw:
             return False
         return fold_update(attributes, kind, raw) == attributes
 
     async def _publish_user_messages(self, kind: str, raws: Sequence[bytes]) -> None:
-        """Some agents send the prompt back: journalled as an echo, for the prompt is there.
+        """Publish user messages; a prompt that an agent sends back becomes an echo.
 
-        Who prompted sees it as it would without us; the others have been told the prompt.
+        The author of the prompt sees the echo, as without acphold; the others were shown the
+        prompt.
         """
         running = self.turns.running
         author = None if running is None else running.author
@@ -241,9 +245,14 @@ class Conversation:
             update = update_in(raw) if kind == "params" else raw
             if update_kind(update) != "user_message_chunk":
                 await self.session.publish(kind, [raw])
-            elif _holds_context(update):
+                continue
+            own = _own_words_in(update)
+            if own is not update:
                 log.info("session %s: its context came back and was dropped", self.id)
-            elif self.interjections.is_echo(update) or (
+                raw, update = splice(raw, {"update": own}) if kind == "params" else own, own
+            if not own:
+                continue
+            if self.interjections.is_echo(update) or (
                 running is not None and repeats(update, running.prompt)
             ):
                 await self.session.publish("echo", [update], audience=author)
@@ -253,7 +262,7 @@ class Conversation:
     # -- what the agent asks --------------------------------------------------------------
 
     async def answer(self, asked: Asked) -> bytes:
-        """The answer to what the agent asks; raises MethodNotFoundError when none can be given."""
+        """Answer a request of the agent; raises MethodNotFoundError if no answer is possible."""
         asked = self.children.asked(asked)
         try:
             if is_decision(asked):
@@ -269,16 +278,16 @@ class Conversation:
                 answer = await self.questions.decide(asked)
                 self.turns.story("answered: %s", asked.method)
                 return answer
-            await self.session.come_behind()  # as a question does, which is committed itself
+            await self.session.come_behind()  # questions are committed themselves
             running = self.turns.running
             client = None if running is None else running.author.client
             if asked.method.startswith(SERVICES):
                 return await self.services.answer(asked, client)
-            # An extension's request: for who prompted, else for whoever is attached.
+            # An extension's request goes to the client that prompted, else to whoever is attached.
             if client is not None and self.session.find(client) is not None:
                 return await self.questions.relay(asked, client)
             if client is not None and not self.session.attachments:
-                raise MethodNotFoundError(asked.method)  # who it was for is gone
+                raise MethodNotFoundError(asked.method)  # the client that it was meant for is gone
             return await self.questions.relay(asked)
         except JournalError as exc:
             await self.failed(exc)
@@ -287,12 +296,13 @@ class Conversation:
     # -- what a client does ---------------------------------------------------------------
 
     def open_to(self, attachment: Attachment) -> None:
-        """Its client has the answer that opens the session: tell it what is new, ask it."""
+        """Go live: the client has the answer that opens the session. Send it what is new, ask it
+        what is open."""
         self.session.open_to(attachment)
         self.questions.put_to(attachment)
 
     async def close_for(self, client: Client) -> None:
-        """A client closes the session, which others have open: its own turns end with that."""
+        """Detach a client from a session that others have open; its own turns end."""
         await self.turns.end_for(client)
         if (attachment := self.session.find(client)) is not None:
             self.detach(attachment)
@@ -304,12 +314,12 @@ class Conversation:
             self.session.detach(attachment)
 
     def put_back(self, attachment: Attachment) -> None:
-        """It could not be opened: what its client had open before, it has still."""
+        """Give the client back its former attachment: the session could not be opened."""
         if not self.session.put_back(attachment):
             self.detach(attachment)
 
     def prompt(self, turn: Turn, *, is_cancelled: bool = False) -> None:
-        """Begin one turn; one that is cancelled already never reaches the agent."""
+        """Begin one turn; a cancelled one never reaches the agent."""
         if is_cancelled:
             turn.stage = Stage.CANCELLED
         self.turns.begin(turn)
@@ -317,7 +327,7 @@ class Conversation:
     async def set_mode(
         self, params: bytes, author: Attachment, reply: Callable[[bytes], None]
     ) -> None:
-        """`session/set_mode`; raises RemoteError when the agent refuses."""
+        """Answer `session/set_mode`; raises RemoteError if the agent refuses."""
         mode_id = _string(members(params).get("modeId"), "modeId")
         await self.restoration.ready()
         async with self.side.exchange(SET_SESSION_MODE.name, params) as answer:
@@ -329,7 +339,7 @@ class Conversation:
     async def set_config_option(
         self, params: bytes, author: Attachment, reply: Callable[[bytes], None]
     ) -> None:
-        """`session/set_config_option`; the answer has all options, whatever the agent sent."""
+        """Answer `session/set_config_option` with all options, whatever the agent sent."""
         option_id = _string(members(params).get("configId"), "configId")
         value = members(params).get("value", b"null")
         await self.restoration.ready()
@@ -344,9 +354,10 @@ class Conversation:
     async def relay(
         self, method: str, params: bytes, client: Client, reply: Callable[[bytes], None]
     ) -> None:
-        """A method that is the agent's own business, about this session.
+        """Pass a method that is the agent's own business on, about this session.
 
-        What it says to the agent is journalled as said by the user once the agent has taken it in.
+        If it says something to the agent, that is journalled as said by the user once the agent has
+        accepted it.
         """
         await self.restoration.ready()
         words = prompt_in(method, params)
@@ -364,7 +375,7 @@ class Conversation:
             self.interjections.end(words)
 
     async def tell(self, method: str, params: bytes, client: Client) -> None:
-        """A notification that the agent was sent: one that says something is never refused."""
+        """Journal what a notification said to the agent; a notification is never refused."""
         if (words := prompt_in(method, params)) is not None:
             self.interjections.begin(words)
             if self.interjections.is_new(words):
@@ -377,7 +388,7 @@ class Conversation:
         await self.session.publish("update", user_message(method, words, client.info), author)
 
     def _reply(self, to: Attachment, reply: Callable[[bytes], None], answer: bytes) -> None:
-        """Answer behind what came before it, and before what the agent says behind it."""
+        """Answer behind the updates so far, and before whatever the agent says next."""
         to.when_reached(self.session.last_seq, lambda: reply(answer))
 
     async def _publish_if_any(self, update: bytes | None) -> None:
@@ -386,13 +397,13 @@ class Conversation:
 
     @property
     def opened_result(self) -> bytes:
-        """The result of session/load and resume."""
+        """The result of session/load and session/resume."""
         return opened_result(self.side.answer, self.session.attributes)
 
     # -- begun and ended ------------------------------------------------------------------
 
     async def close_interrupted_turn(self) -> None:
-        """A turn that a crash cut off is marked, and what was open in it is closed."""
+        """Mark a turn that a crash cut off as interrupted, and close what was open in it."""
         session = self.session
         await session.close_open(INTERRUPTED)
         if session.attributes.title is None:
@@ -402,21 +413,24 @@ class Conversation:
         await session.publish("turn_end", [b'{"interrupted":true}'])
 
     async def close_left_questions(self, ids: Sequence[str]) -> None:
-        """What people were asked when a crash ended it."""
+        """Close the questions that a crash left open."""
         await self.questions.close_left(ids)
 
     def lose(self, error: LeaseLostError) -> None:
-        """Another process owns the session, or it is gone: nothing of it goes on here."""
+        """End everything here: another process owns the session, or it is gone."""
         self.turns.lose(error)
         self._end()
         if error.deleted:
             self.session.tell_deleted()
             self.session.detach_all()
-        else:
-            self.session.move()
+            return
+        if isinstance(error, HistoryLostError):
+            log.error("%s", error)
+            self.session.tell_history_lost(error)
+        self.session.move()
 
     async def aclose(self) -> None:
-        """End the turn, detach everybody, let go of the lease."""
+        """End the turn, detach everybody, release the lease."""
         await self.turns.aclose()
         try:
             await self.terminals.turn_over()
@@ -434,21 +448,27 @@ class Conversation:
 
 
 def is_speech(kind: str, raws: Sequence[bytes]) -> bool:
-    """Whether these are nothing but pieces of messages and thoughts of the agent's."""
+    """Return True if these are only pieces of the agent's messages and thoughts."""
     if kind != "update":
         return False
-    for raw in raws:  # noqa: SIM110 — asked of every piece, and a generator takes longer
+    for raw in raws:  # noqa: SIM110 — runs for every piece, and a generator takes longer
         if not raw.startswith(CHUNK_STARTS):
             return False
     return True
 
 
-def _holds_context(update: bytes) -> bool:
-    """Whether an update shows the earlier conversation that the agent was handed."""
-    try:
-        return is_context(members(update).get("content", b"null"))
-    except InvalidParamsError:
-        return False
+def _own_words_in(update: bytes) -> bytes:
+    """An update without the earlier conversation that the agent was handed; b"" if it is no more.
+
+    The same object where there is none in it.
+    """
+    content = members_of(members_of(update).get("content", b""))
+    text = string(content.get("text"))
+    if text is None or (own := own_words(text)) == text:
+        return update
+    if not own:
+        return b""
+    return splice(update, {"content": splice(b"{}", {**content, "text": encode(own)})})
 
 
 def _string(raw: bytes | None, field: str) -> str:

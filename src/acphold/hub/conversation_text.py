@@ -19,53 +19,61 @@ from acphold.errors import InvalidParamsError
 from acphold.history import Message, ToolCall
 from acphold.history.raw_update import string
 from acphold.history.speakers import is_the_persons
-from acphold.history.timeline import Item
+from acphold.history.timeline import Item, SubAgent, with_those_inside
 from acphold.schema.splice import members
 
 TOOL_BYTES = 2 * 1024
-"""Bytes of what one tool call did, in it: enough to see what came of it."""
+"""Bytes of the result of one tool call: enough to see what came of it."""
 
 DIFF_BYTES = 64 * 1024
-"""Bytes of a file of which the changed lines are looked for; of a longer one it is said that it
-changed."""
+"""Bytes of a file whose changed lines are quoted; of a longer file it only says that it changed."""
 
 MARK_BYTES = 40
-"""What the mark takes that says how much is missing."""
+"""Bytes of the mark that says how much is missing."""
 
 SPEAKERS = {"user": "User", "agent": "Assistant"}
-"""Who is quoted; thoughts are not: models are not to take up old ones."""
+"""Roles that are quoted; thoughts are not: models must not take up old ones."""
 
 TOLD = "User, as the agent of then told it"
-"""Who is quoted where only an agent says that the user said it."""
+"""The speaker if only an agent reports that the user said it."""
 
-BEGINNINGS = re.compile(r"^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|… ))", re.MULTILINE)
+WORDS_NOW = "# What the user says now"
+"""The line that ends the text where a prompt follows it."""
+
+BEGINNINGS = re.compile(
+    rf"^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|Sub-agent:|… )|{re.escape(WORDS_NOW)})",
+    re.MULTILINE,
+)
 """How what stands in the text begins: a line in what somebody said must not, or it would speak for
 another."""
 
 
 def written(item: Item) -> str:
-    """What stands in the text for one item of the timeline; empty for what is not told."""
+    """Return the text of one item of the timeline; "" if it is left out."""
     match item:
         case Message():
             return _written_message(item)
         case ToolCall():
             return _written_tool(item)
+        case SubAgent():
+            return _written_child(item)
         case _:  # the end of a turn; a summary, which repeats what is told here
             return ""
 
 
 def quoted(text: str) -> str:
-    """Words of others, none of whose lines begins like a part of the text."""
+    """Return quoted words, none of whose lines begins like a part of the text."""
     return BEGINNINGS.sub("> ", text)
 
 
 def is_prompt(item: Item) -> bool:
-    """Whether the user says this."""
+    """Return True if the user says this."""
     return isinstance(item, Message) and item.role == "user"
 
 
 def shortened(text: str, limit: int) -> str:
-    """`text` in `limit` bytes: its beginning and its end, and how much is missing between them."""
+    """Return `text` in `limit` bytes: its beginning and end, and between them how much is
+    missing."""
     raw = text.encode(errors="replace")
     if len(raw) <= limit:
         return text
@@ -84,7 +92,8 @@ def _written_message(message: Message) -> str:
 
 
 def block_text(block: bytes) -> str:
-    """The words of a content block; what stands for the rest: `[image]`, the URI of a resource."""
+    """Return the words of a content block, or what stands for it: `[image]`, the URI of a
+    resource."""
     try:
         found = msgspec.json.decode(block, type=_Block)
     except msgspec.MsgspecError:
@@ -96,7 +105,7 @@ def block_text(block: bytes) -> str:
 
 
 MEDIA = ("image", "audio")
-"""Content blocks whose content no text can tell."""
+"""Content blocks that text cannot represent."""
 
 
 class _Resource(Struct):
@@ -127,6 +136,19 @@ def _written_tool(call: ToolCall) -> str:
     if not output and raw is not None and raw != b"null":  # nothing was shown of its result
         output = string(raw) or raw.decode(errors="replace")
     return f"{line}\n{quoted(shortened(output, TOOL_BYTES))}" if output else line
+
+
+def _written_child(child: SubAgent) -> str:
+    told = [child.description or ""]
+    for item in with_those_inside(child.timeline):
+        match item:
+            case Message(role="agent"):
+                told.append("\n".join(filter(None, map(block_text, item.content))))
+            case ToolCall() | SubAgent():
+                told.append(f"[{' '.join((item.title or '').split())}]")
+    line = " ".join(f"[Sub-agent: {child.name}, {child.state or 'running'}]".split())
+    text = shortened("\n\n".join(filter(None, told)), TOOL_BYTES)
+    return f"{line}\n{quoted(text)}" if text else line
 
 
 def _written_diff(parts: dict[str, bytes]) -> str:

@@ -1,9 +1,9 @@
-"""Forks: a conversation up to some turn, to be gone on with in a session of its own.
+"""Forks: a conversation up to some turn, to be continued in a session of its own.
 
-A fork takes whole turns: who names an entry gets the turn that it belongs to. A turn that still
-runs is left to the session it runs in. The journal's copy is all there is at first; the agent
-learns of it when the fork is first opened, by its own `session/fork` where that has just the same
-conversation, else by being handed it with the next prompt (`hub.restoration`).
+A fork takes whole turns: an entry stands for the turn that it belongs to. A running turn stays with
+its session. At first only the journal has the copy. The agent learns of it when the fork is first
+opened: by its own `session/fork` if that yields just the same conversation, else the conversation
+is handed over with the next prompt (`hub.restoration`).
 """
 
 from __future__ import annotations
@@ -18,15 +18,13 @@ from acphold.history.turn_spans import span_at, turn_spans
 from acphold.journal import Free, Journal, NewSession, SessionRow, history, session_of
 from acphold.journal.copies import copy
 
-FORK_SESSION = "session/fork"
-"""Unstable: ACP v1 schema with its unstable parts, `ForkSessionRequest`; RFD session fork."""
-
 MARK = " (fork)"
-"""What stands behind the title of a fork, so that a list tells it from what it was made of."""
+"""The end of a fork's title, which tells it from the original in a list."""
 
 
 class Forked(Struct, frozen=True):
-    """A new session: `turns` of the first one, of which the newest is left out if it `runs`."""
+    """A new session with `turns` of the original; `left_out` of them were not copied, the newest
+    because it `runs`."""
 
     session_id: str
     turns: int
@@ -43,16 +41,16 @@ async def fork(
     cwd: str | None = None,
     additional_directories: tuple[str, ...] | None = None,
 ) -> Forked:
-    """Copy the turns of a session up to the one with entry `at`, by default all that are over.
+    """Copy the turns of a session up to the one with entry `at`, by default all that have ended.
 
-    For `agent`, in `cwd`, by default those of the session. Raises NothingSaidError when there is
-    no such turn, and JournalError.
+    `agent` and `cwd` are by default those of the session. Raises NothingSaidError if there is no
+    such turn, and JournalError.
     """
     spans = await turn_spans(history(journal, row.session_id))
     last = None if at is None else span_at(spans, at)
     wanted = spans if at is None else spans[: 0 if last is None else last.number]
     runs = bool(wanted) and wanted[-1].is_open
-    if runs:  # what is open goes on only in a process that lives
+    if runs:  # an open turn runs only if its process does
         runs = not isinstance(await journal.owner(row.session_id), Free)
     taken = wanted[:-1] if runs else wanted
     if not taken:
@@ -74,10 +72,10 @@ async def fork(
 
 
 async def forked_from(journal: Journal, session_id: str, agent: Agent) -> str | None:
-    """What the agent itself would have to fork to have just this conversation, by its own id.
+    """Return the agent's id of the session that it would have to fork for this conversation.
 
-    None when it cannot, when nothing or something else would come of that: this session is no
-    fork, or has gone on, or the one it was made of has, or another agent knows that one.
+    None if it cannot fork, or if the result would differ: this session is no fork, or has gone on,
+    or the original has, or another agent knows the original.
     """
     row = await journal.session(session_id)
     if not agent.can_fork or not row.origins:

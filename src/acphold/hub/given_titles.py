@@ -1,15 +1,15 @@
-"""Titles that persons give: they win over the agent's own, whoever gave them, and wherever.
+"""Titles given by persons: they win over the agent's own, whoever gave them, and wherever.
 
 A title is given in the row of the session, which takes no lease: with the command line, say, while
 the session is live in another process. Where it is live, the row is looked at
 
-- when the session is taken from the journal,
+- when the session is opened from the journal,
 - when the agent names it,
-- with the renewal of its lease, where its row has changed since the last one, and
+- with the renewal of its lease, if its row has changed since the last one, and
 - when somebody says that it has changed (`Hub.look_at`).
 
-What is new is published as an update, so that clients are told and replays have it. An agent's
-title is taken out of its updates before they are published.
+A new title is published as an update, so that clients and replays have it. An agent's title is
+removed from its updates before they are published.
 """
 
 from __future__ import annotations
@@ -24,11 +24,12 @@ from acphold.journal.copies import TITLE
 from acphold.schema.splice import splice
 
 GIVEN_LENGTH = 200
-"""Characters of a title that is given: one line in whatever shows it."""
+"""Most characters of a given title: one line wherever it is shown."""
 
 
 def given_title(text: str) -> str | None:
-    """`text` as a title, on one line and cut to GIVEN_LENGTH; None when it has no word in it."""
+    """Return `text` as a title, on one line and cut to GIVEN_LENGTH; None without a letter or
+    digit."""
     line = " ".join(storable(text).split())
     if not any(map(str.isalnum, line)):
         return None
@@ -36,14 +37,14 @@ def given_title(text: str) -> str | None:
 
 
 class GivenTitle:
-    """The title that a person gave a live session, if one did; see the module."""
+    """The title that a person gave a live session, if any; see the module."""
 
     def __init__(self, session: Session, journal: Sessions) -> None:
         self._session = session
         self._journal = journal
 
     async def look(self) -> None:
-        """Publish the title that was given, if clients do not have it; raises JournalError."""
+        """Publish the given title, if clients do not have it; raises JournalError."""
         given = await self._given()
         if given is not None and given != self._session.attributes.title:
             meta = {TITLE: "person"}
@@ -51,7 +52,7 @@ class GivenTitle:
             await self._session.publish("update", [json.encode(update)])
 
     async def wins_over(self, raw: bytes) -> bytes:
-        """An update of the agent, without its title where a person has given one."""
+        """Return an update of the agent, without its title if a person has given one."""
         if b'"title"' not in raw or update_kind(raw) != "session_info_update":
             return raw
         given = await self._given()

@@ -1,8 +1,11 @@
 """The earlier conversation as text, for an agent that has lost it or never had it.
 
-It goes along with the next prompt, within a limit. Every prompt of the person is in it, because
-those are short and say what the rest was for; of everything else it has the newest. Where something
+It is sent with the next prompt, within a limit. It contains every prompt of the person, because
+those are short and say what the rest was for, and the newest of everything else. Where something
 was left out, the text says so.
+
+It stands before the prompt, as it was said before it. Only a slash command stays in front: agents
+look for one at the very beginning of a prompt.
 """
 
 from __future__ import annotations
@@ -13,58 +16,69 @@ import msgspec
 from msgspec import Struct
 
 from acphold.history import SessionState
+from acphold.history.raw_update import members, string, update_kind
 from acphold.history.timeline import Item
-from acphold.hub.conversation_text import block_text, is_prompt, shortened, written
+from acphold.hub.conversation_text import WORDS_NOW, block_text, is_prompt, shortened, written
+from acphold.schema.splice import splice
 
 CONTEXT_BYTES = 96 * 1024
-"""Bytes of earlier conversation that are handed over: about 25,000 tokens."""
+"""Most bytes of earlier conversation that are handed over: about 25,000 tokens."""
 
 PROMPT_BYTES = 72 * 1024
-"""Bytes of these that prompts have at most, so that there is room for what came of the last."""
+"""Most bytes of prompts in it, so that there is room for what came of the last."""
 
 LEAST_PROMPT_BYTES = 128
-"""What stays of the longest prompts when there are so many that all must be shortened; beyond that
-the oldest are left out."""
+"""Bytes that stay of the longest prompts if all must be shortened; beyond that the oldest are left
+out."""
 
 PART_BYTES = 24
-"""What stands around a part: an empty line, and how many are left out before it."""
+"""Bytes around a part: an empty line, and how many are left out before it."""
 
-HEADING = "\n\n# Earlier in this conversation\n\n"
-"""What separates it from the person's own words, which stand before it."""
+HEADING = "# Earlier in this conversation"
+"""The line that it begins under. Behind a slash command, it ends what the person says."""
 
 BEGINNING = "You have no memory of this conversation. Its earlier part, from a journal"
-"""How its text begins."""
+"""The first words of its text."""
 
 CUT_OFF = (
     "Your last turn was cut off by a crash. From a journal, what the user had asked and been shown "
     "of it"
 )
-"""How the text begins for an agent that only lacks that turn."""
+"""The first words for an agent that only lacks the last turn."""
 
 ENDING = "It is for you to know, and has been answered already:"
-"""How it goes on before it quotes."""
+"""The words before the quoted conversation."""
 
-LOST = "The agent lost this conversation and was given it to read"
+CUT_TITLE = 12
+"""Characters of the heading by which a title that was cut short is known."""
+
+LOST = "The agent had lost this conversation; it was passed on again"
 GIVEN = "The agent was given this conversation to read"
-"""The first is for an agent that has held it, the second for one that has not."""
+"""Titles of the notice: for an agent that has held the conversation, and for one that has not."""
 
 
 class Context(Struct, frozen=True):
-    """A content block for the prompt, and what the person is told about it."""
+    """A text for the prompt, and what the person is told about it."""
 
-    block: bytes
+    text: str
     title: str
     description: str
+
+    def joined(self, prompt: Sequence[bytes]) -> list[bytes]:
+        """The content blocks of a prompt, with this one among them."""
+        if prompt and block_text(prompt[0]).lstrip().startswith("/"):
+            return [*prompt, _text_block(f"\n\n{self.text}")]
+        return [_text_block(f"{self.text}\n{WORDS_NOW}\n\n"), *prompt]
 
 
 def earlier_conversation(
     state: SessionState, held_with: str | None = None, *, is_new: bool = False
 ) -> Context | None:
-    """The conversation in `state`; None when nothing was said.
+    """Return the conversation in `state`; None if nothing was said.
 
-    `held_with` names another agent that it began with; `is_new` says that this one never had it.
-    Plain text: agents do not show a model every embedded resource they are sent, and some forget
-    it at their next restart.
+    `held_with` names another agent that it began with; `is_new` says that this agent never had it.
+    It is plain text: agents do not show a model every embedded resource, and some forget it at
+    their next restart.
     """
     kept = _kept(state.timeline)
     if not kept.parts:
@@ -74,38 +88,59 @@ def earlier_conversation(
     omitted = f" {left_out} left out." if kept.left_out else ""
     title = f"{GIVEN}; it was held with {held_with}" if held_with else GIVEN
     return Context(
-        _block(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
+        _quote(f"{BEGINNING}.{began}{omitted} {ENDING}", kept.parts),
         title if is_new or held_with else LOST,
-        f"{_counted(kept.number, 'earlier ', 'was', 'were')} handed over with your prompt"
+        f"{_counted(kept.number, 'earlier ', 'was', 'were')} passed on with your prompt"
         + (f", {kept.left_out} were left out." if kept.left_out else "."),
     )
 
 
 def cut_off_turn(state: SessionState) -> Context | None:
-    """The last turn in `state`, which a crash cut off: an agent that restored the rest lacks it."""
+    """Return the last turn in `state`, which a crash cut off: an agent that restored the rest lacks
+    it."""
     prompts = [index for index, item in enumerate(state.timeline) if is_prompt(item)]
     kept = _kept(state.timeline[prompts[-1] :] if prompts else ())
     if not kept.parts:
         return None
     return Context(
-        _block(f"{CUT_OFF}. {ENDING}", kept.parts),
-        "The agent was told of the turn that was cut off",
-        "It may have lost what it had said and done in it.",
+        _quote(f"{CUT_OFF}. {ENDING}", kept.parts),
+        "The interrupted turn was passed on to the agent",
+        "The agent may have forgotten what it said and did in it.",
     )
 
 
-def is_context(block: bytes) -> bool:
-    """Whether this content block is an earlier conversation: some agents send prompts back."""
-    if BEGINNING.encode() not in block and CUT_OFF.encode() not in block:
-        return False
-    return block_text(block).startswith((HEADING + BEGINNING, HEADING + CUT_OFF))
+def own_words(text: str) -> str:
+    """What a person said, without an earlier conversation: some agents send prompts back.
+
+    The first line of `WORDS_NOW` is ours: none that is quoted begins with it.
+    """
+    before, _, handed_over = text.partition(HEADING)
+    if not handed_over.lstrip().startswith((BEGINNING, CUT_OFF)):
+        return text
+    return before.rstrip() + handed_over.partition(f"\n{WORDS_NOW}\n")[2].lstrip("\n")
+
+
+def is_named_by_it(title: str) -> bool:
+    """Whether an agent has made this title of an earlier conversation: of its first words."""
+    words = " ".join(title.strip("#….").split()).casefold()
+    heading = HEADING.strip("# ").casefold()
+    return words.startswith(heading) or (len(words) >= CUT_TITLE and heading.startswith(words))
+
+
+def without_its_title(update: bytes) -> bytes:
+    """An update of the agent, without a title that it has made of an earlier conversation."""
+    if b'"title"' not in update or update_kind(update) != "session_info_update":
+        return update
+    title = string(members(update).get("title"))
+    return splice(update, {"title": None}) if title and is_named_by_it(title) else update
 
 
 # -- what there is room for ------------------------------------------------------------------------
 
 
 class _Kept(Struct):
-    """What is handed over, oldest first, with a line where something is missing; and how much."""
+    """The parts handed over, oldest first, with a line where something is missing; and their
+    number."""
 
     parts: list[str]
     number: int = 0
@@ -136,19 +171,20 @@ def _kept(timeline: Sequence[Item]) -> _Kept:
 
 
 def _shortened(prompts: list[str]) -> list[str]:
-    """The prompts in PROMPT_BYTES: the longest are shortened, and only then the oldest left out."""
+    """Return the prompts in PROMPT_BYTES: shorten the longest first; leave out the oldest only
+    then."""
     prompts = prompts[-(PROMPT_BYTES // LEAST_PROMPT_BYTES) :]
     room = PROMPT_BYTES
     for index, size in enumerate(sorted(map(_size, prompts))):
         share = room // (len(prompts) - index)
-        if size > share:  # this one and all that are longer get the same
+        if size > share:  # this one and all longer ones get the same
             return [shortened(prompt, share - PART_BYTES) for prompt in prompts]
         room -= size
     return prompts
 
 
 def _newest(texts: Sequence[str], room: int) -> list[str]:
-    """The newest of these that there is room for; the very newest is shortened to it."""
+    """Return the newest of these for which there is room; the very newest is shortened to fit."""
     kept: list[str] = []
     for text in reversed(texts):
         if not kept:
@@ -170,6 +206,9 @@ def _size(text: str) -> int:
     return len(text.encode(errors="replace")) + PART_BYTES
 
 
-def _block(preface: str, parts: Sequence[str]) -> bytes:
-    text = HEADING + "\n\n".join((preface, *parts)) + "\n"
+def _quote(preface: str, parts: Sequence[str]) -> str:
+    return "\n\n".join((HEADING, preface, *parts)) + "\n"
+
+
+def _text_block(text: str) -> bytes:
     return msgspec.json.encode({"type": "text", "text": text})

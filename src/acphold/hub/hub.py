@@ -20,6 +20,7 @@ from acphold.errors import (
     ConnectionLostError,
     JournalError,
     LeaseLostError,
+    OtherAgentError,
     RemoteError,
     SessionExistsError,
     UnknownSessionError,
@@ -61,23 +62,23 @@ from acphold.serve_options import ServeOptions
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
-"""What an agent has to answer `session/close` and `session/delete`; it is done here anyway."""
+"""Seconds an agent has to answer `session/close` and `session/delete`; here it is done anyway."""
 
 OPENED_AT_ONCE = 8
-"""Clients that are let in, and sessions that are made live, in one pass of the event loop where
-hundreds are: each takes half a millisecond, and those who have one open are not to stand still."""
+"""Clients let in, and sessions made live, in one pass of the event loop. Each takes half a
+millisecond; hundreds at once would stall those who have a session open."""
 
 ENDED = "acphold has ended"
 ENDED_HOW = (
-    "The process that had this session was stopped, or the editor that it belonged to has left. "
-    "What was said is kept; to go on, load the session again."
+    "The process that ran this session was stopped, or its editor was closed. The conversation is "
+    "kept; load the session again to continue."
 )
 
 
 class Hub:
     """See the module. Use it as `async with hub.open():`; leaving ends the agent and all turns.
 
-    `stirred` is called when a turn, a question or a session here is begun or over.
+    `stirred` is called when a turn, a question or a session begins or ends here.
     """
 
     def __init__(
@@ -113,12 +114,12 @@ class Hub:
         self._closing: set[asyncio.Task[None]] = set()
         self._waking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.opening = Turnstile(OPENED_AT_ONCE)
-        """Who comes, or opens a session, goes through here."""
+        """Paces new clients and sessions that are opened."""
         self._ends = False
         self._introduced: bytes | None = None
         self._introducing = asyncio.Lock()
         self.start_failed = asyncio.Event()
-        """Set once the agent could not be started for a client, before it has ever been."""
+        """Set once the agent could not be started for a client, and never ran before."""
         self._readiness = Readiness(self.agent, self.sessions)
 
     @asynccontextmanager
@@ -140,11 +141,12 @@ class Hub:
                 await asyncio.wait(self._adopting.values())
             if self._closing:
                 await asyncio.wait(self._closing)
-            # The agent ends right behind its turns: it is not to run on meanwhile.
+            # The agent ends right after its turns: it must not run on meanwhile.
             await self.end_turns()
             conversations = tuple(self._live.values())
             for conversation in conversations:
-                # One that has the agent start would have its end wait until it has started.
+                # A restoring that starts the agent would hold up the agent's end until it has
+                # started.
                 conversation.restoration.stop()
             await self.agent.aclose()
             results = await asyncio.gather(
@@ -160,10 +162,10 @@ class Hub:
                 await asyncio.wait(self._undoing, timeout=CLOSE_SECONDS)
 
     async def end_turns(self) -> None:
-        """This process ends: cancel all turns, and let those who have sessions open know.
+        """Cancel all turns and tell clients that this process ends.
 
-        For while their connections are there still; whoever looks for the next owner by itself is
-        told nothing. No turn begins any more.
+        Call it while their connections are open. Lines are told nothing: they look for the next
+        owner themselves. No turn begins any more.
         """
         conversations = tuple(self._live.values())
         await asyncio.gather(
@@ -178,10 +180,11 @@ class Hub:
                 )
 
     async def initialize(self, params: bytes, *, anew: bool = False) -> bytes:
-        """Introduce a client to the agent; only the first one starts it. Raises as the agent's.
+        """Introduce a client to the agent; only the first client starts it. Raises the agent's
+        errors.
 
-        With `anew` it has said something else of itself before: the agent is told what it says now,
-        if it is the only one here and has opened nothing.
+        `anew` means that the client introduced itself differently before: the agent is told again,
+        if this client is the only one and has opened nothing.
         """
         async with self._introducing:
             is_alone = not self._live and len(self.router.clients) <= 1
@@ -196,13 +199,13 @@ class Hub:
             return self._introduced
 
     async def kept_in(self) -> str | None:
-        """What tells the journal from all others; None where that cannot be told."""
+        """Return the identity of the journal; None if it has none."""
         return await identity(self._journal)
 
     # -- finding --------------------------------------------------------------------------
 
     def held(self, session_id: str) -> Conversation:
-        """A live session; UnknownSessionError when it is not open here."""
+        """Return a live session; UnknownSessionError if it is not open here."""
         conversation = self._live.get(session_id)
         if conversation is None and session_id in self._ownership.deleted:
             raise UnknownSessionError(session_id, f"session {session_id!r} was deleted")
@@ -214,24 +217,25 @@ class Hub:
         return conversation
 
     def was_deleted(self, session_id: str) -> None:
-        """A session that a client here has open elsewhere is gone: whoever asks for it is told."""
+        """Remember that a session open elsewhere was deleted: requests for it will say so."""
         self._ownership.deleted.add(session_id)
 
     def holds(self, session_id: str) -> bool:
-        """Whether a session is live, and whole."""
+        """Return True if a session is live and fully adopted."""
         return session_id in self._live and session_id not in self._adopting
 
     async def look_at(self, session_id: str) -> None:
-        """Somebody says that the row of a session has changed, or is gone; raises JournalError."""
+        """Look at the row of a session again: it may have changed, or be gone. Raises
+        JournalError."""
         conversation = self._live.get(session_id)
         if conversation is not None:
             conversation.session.row_changed()
-            with suppress(LeaseLostError):  # it leaves, and whoever has it open is told
+            with suppress(LeaseLostError):  # then it leaves, and its clients are told
                 await conversation.session.verify()
                 await conversation.title.look()
 
     def detach(self, client: Client) -> None:
-        """Take a client that has gone off every session."""
+        """Detach a client that has gone from every session."""
         for conversation in tuple(self._live.values()):
             for attachment in tuple(conversation.session.attachments):
                 if attachment.client is client:
@@ -240,14 +244,17 @@ class Hub:
                     conversation.detach(attachment)
 
     def sign_in_changed(self) -> None:
-        """Somebody signed in or out: the agent says anew whether it lets a session be used."""
+        """Have sessions opened again before they are used: somebody signed in or out."""
         self._readiness.signed_in = False
         for conversation in self._live.values():
             conversation.side.distrust()
 
     async def signed_in_outside(self) -> None:
-        """Somebody signed in with the agent's own program: it is started again, to find that out,
-        unless it is at work. Raises AgentError."""
+        """Restart the agent so that it notices a sign-in with its own program, unless it is at
+        work.
+
+        Raises AgentError.
+        """
         self.sign_in_changed()
         if not self.is_busy:
             await self.agent.restart()
@@ -259,7 +266,7 @@ class Hub:
 
     @property
     def is_busy(self) -> bool:
-        """Whether a turn runs, or the agent waits for an answer."""
+        """True while a turn runs, or the agent waits for an answer."""
         return any(
             conversation.turns.running is not None or conversation.questions.are_open
             for conversation in self._live.values()
@@ -267,18 +274,19 @@ class Hub:
 
     @property
     def conversations(self) -> Collection[Conversation]:
-        """All that is live here."""
+        """All sessions that are live here."""
         return self._live.values()
 
     # -- opening --------------------------------------------------------------------------
 
     async def new(self, setup: Setup, asker: Asker | None = None) -> tuple[Conversation, bytes]:
-        """A new session, and the agent's answer under the id that clients are to use."""
+        """Create a session; return it and the agent's answer under the id that clients are to
+        use."""
         await self.agent.ensure()
         params = splice(setup.told(self.agent), {"sessionId": None})
         exchange = Exchange(self.agent, NEW_SESSION.name, params)
         async with self.router.asked_by(asker, exchange) as answer:
-            # An update that came behind the answer finds its session.
+            # Inside the block: updates that came right behind the answer then find their session.
             try:
                 await self.opening.enter()
                 agent_session = new_session_id(answer)
@@ -296,7 +304,8 @@ class Hub:
                     self._ownership.abandon(conversation)
                     raise
             except BaseException:
-                # Nobody has here what it has made, if it has: it may have started servers for it.
+                # No client gets the session that the agent made: close it, it may have started
+                # servers.
                 with suppress(RemoteError):
                     made = encode({"sessionId": new_session_id(answer)})
                     closing = self._close_at_agent("new", made)
@@ -324,10 +333,10 @@ class Hub:
     ) -> tuple[Conversation, Attachment]:
         """Replay a session to `client` and restore the agent's side meanwhile.
 
-        The attachment is held: it is opened with `open_to` when the client has its answer. Raises
-        UnknownSessionError, InvalidParamsError for another working directory, RemoteError
-        when the agent wants the person to sign in, and HeldElsewhereError when another process
-        that may be reached has it live, unless `over` is the epoch of that one's lease.
+        The attachment is held: call `open_to` when the client has its answer. Raises
+        UnknownSessionError, InvalidParamsError for another working directory, RemoteError if the
+        agent asks the person to sign in, and HeldElsewhereError if another process that may be
+        reachable has it live, unless `over` is the epoch of that process's lease.
         """
         conversation = await self._opened(session_id, setup, over)
         session = conversation.session
@@ -345,7 +354,7 @@ class Hub:
             session.require_owned()
         except (LeaseLostError, ConnectionLostError) as exc:
             conversation.put_back(attachment)
-            if session.is_lost and attachment.cursor:  # seen in part: only the client begins anew
+            if session.is_lost and attachment.cursor:  # in part: only the client can restart
                 why = f"another acphold process has taken session {session_id!r}; load it again"
                 raise ConnectionLostError(why) from exc
             session.require_owned()
@@ -365,21 +374,23 @@ class Hub:
         over: int | None = None,
         *,
         after: int | None = None,
+        lineage: str | None = None,
     ) -> tuple[Conversation, Attachment]:
-        """Restore a session without a replay; as `load` in all else.
+        """Restore a session without a replay; otherwise like `load`.
 
-        With `after` the client has all up to that position already, and gets the rest behind the
-        answer, as it would have got it live. InvalidParamsError if it cannot go on there.
+        With `after` the client already has everything up to that position, of this `lineage`. It
+        gets the rest behind the answer, as it would have live. Raises InvalidParamsError if it
+        cannot go on there.
         """
         conversation = await self._opened(session_id, setup, over)
         session = conversation.session
-        # What the agent tells while it is restored is new, and comes behind the answer.
+        # Updates of the agent during the restoring are new, and come behind the answer.
         start = session.last_seq if after is None else after
         attachment = session.attach(client, start, start, positions=after is not None)
         restoring = self._readiness.begin(conversation)
         try:
             if after is not None:
-                await session.require_exact(after)
+                await session.require_exact(after, lineage)
             await session.be_followed(attachment)
             await conversation.questions.tell_missed()
             await self._readiness.wait(restoring)
@@ -392,7 +403,8 @@ class Hub:
         return conversation, attachment
 
     async def _opened(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
-        """The session, live here: it was, or is taken from the journal, or from the agent."""
+        """Return the session, live here: as it is, or opened from the journal, or adopted from the
+        agent."""
         await self.opening.enter()
         await self._journal.complete(session_id)
         if session_id not in self._adopting:
@@ -409,15 +421,17 @@ class Hub:
         with suppress(SessionExistsError):  # another process has adopted it meanwhile
             await asyncio.shield(adopting)
         async with self._alone(session_id):
-            # It was adopted as whoever came first has asked; the others may ask for something else.
+            # It was adopted with the setup of the first client; others may want another one.
             return await self._wake(session_id, setup, over)
 
     def _alone(self, session_id: str) -> asyncio.Lock:
-        """Held by who makes this session live here, or closes it; closing may take seconds."""
+        """Return the lock for making this session live here or closing it; closing may take
+        seconds."""
         return self._waking.setdefault(session_id, asyncio.Lock())
 
     async def _keep(self, session_id: str) -> None:
-        """Have a session in the journal, also one that only the agent has: UnknownSessionError."""
+        """Have a session in the journal, adopting it if only the agent has it;
+        UnknownSessionError."""
         if await self._adoption.is_known(session_id):
             return
         listed = await self.sessions.look_up(session_id)
@@ -431,10 +445,10 @@ class Hub:
     def _adopted(self, session_id: str, task: asyncio.Task[Conversation]) -> None:
         del self._adopting[session_id]
         if not task.cancelled():
-            task.exception()  # seen, also when nobody waits any more
+            task.exception()  # mark it as retrieved, also if nobody waits any more
 
     async def _wake(self, session_id: str, setup: Setup, over: int | None) -> Conversation:
-        """A session of the journal, live and owned; what a crash left open in it is closed."""
+        """Make a session of the journal live and owned; close in it what a crash left open."""
         conversation = self._live.get(session_id)
         if conversation is not None:
             await self._ownership.confirm(conversation)
@@ -443,13 +457,18 @@ class Hub:
             row = await self._journal.session(session_id)
             if not await self._adoption.may_correct_folder(session_id):
                 check_folder(row.cwd, setup.cwd)
+            if setup.stays and row.agent != self.agent.key:
+                # If it is live elsewhere, its own agent may be at work: the client then joins it
+                # there.
+                await self._ownership.require_free(session_id, over)
+                raise OtherAgentError(session_id, row.agent)
             lease = await self._ownership.acquire(session_id, over)
             conversation = await self._ownership.enter(lease, setup)
         else:
             check_folder(conversation.session.cwd, setup.cwd)
             try:
                 await conversation.turns.record_failure()
-            except AcpholdError as exc:  # then the next prompt tries again, and tells
+            except AcpholdError as exc:  # the next prompt tries again and reports it
                 log.warning("session %s: %s", conversation.id, exc)
             conversation.side.open_with(setup)
         await conversation.session.open_in(setup.cwd, setup.additional_directories)
@@ -476,7 +495,7 @@ class Hub:
     async def close(self, session_id: str, client: Client | None = None) -> None:
         """Cancel its turn, free it here and at the agent; it can be loaded again.
 
-        While others than `client` have it open, only that one leaves it, with its own turns.
+        If clients other than `client` have it open, only `client` leaves, with its own turns.
         """
         if (adopting := self._adopting.get(session_id)) is not None:
             adopting.cancel()
@@ -493,7 +512,8 @@ class Hub:
         side = conversation.side
         at_agent = side.under_its_id(b"{}") if side.is_open else None
         if self.agent.reads_journal:
-            # Its last words are part of the session; those of a program go to nobody.
+            # The last words of an agent of ours are part of the session; those of a program are
+            # dropped.
             await conversation.turns.aclose()
             await self._close_at_agent(session_id, at_agent)
             await self._close_live(conversation)
@@ -510,17 +530,17 @@ class Hub:
             log.warning("session %s: not closed at the agent: %s", session_id, exc)
 
     async def _close_live(self, conversation: Conversation) -> None:
-        """Close it, to the end: also if whoever asked for that does not wait any more."""
+        """Close it to the end, even if the request for that is cancelled."""
 
         async def close() -> None:
-            # No request finds it from now on; who loads it again waits until it is closed.
+            # Requests no longer find it; a load waits until it is closed.
             async with self._alone(conversation.id):
                 if self._live.get(conversation.id) is conversation:
                     del self._live[conversation.id]
                     self._stirred()
                     await conversation.aclose()
 
-        # At once: a load right behind it waits for it.
+        # Begin at once: a load right behind this call has to wait for it.
         closing = self._tasks.begin(close(), "close session")
         if closing is not None:
             self._closing.add(closing)
@@ -528,9 +548,9 @@ class Hub:
             await asyncio.shield(closing)
 
     async def delete(self, session_id: str, client: Client | None = None) -> None:
-        """Remove a session for good, here and, where it can, at the agent.
+        """Delete a session for good, here and, if possible, at the agent.
 
-        Whoever has it open besides `client` is told.
+        Its clients other than `client` are told.
         """
         if session_id in self._adopting:
             await self.close(session_id)  # then only the agent has it
@@ -554,12 +574,12 @@ class Hub:
             log.info("session %s: not deleted at the agent: %s", session_id, exc)
 
     async def _known_at_agent(self, session_id: str) -> str | None:
-        """The agent's id of a session, ours or its own; None when it has no such session."""
+        """Return the agent's id of a session, ours or its own; None if it has no such session."""
         try:
             known = (await self._journal.session(session_id)).downstream_id or session_id
         except UnknownSessionError:
             is_ours = await session_of(self._journal, self.agent.key, session_id) is not None
             return None if is_ours else session_id
-        # It may have given the id to another session since, or never have known this one.
+        # The agent may have given the id to another session since, or never had this one.
         owner = await session_of(self._journal, self.agent.key, known)
         return known if owner == session_id else None

@@ -1,4 +1,5 @@
-"""What a person says to an agent besides prompts: into a running turn, by an extension of its own.
+"""A person's words to an agent besides prompts: into a running turn, by an extension of the
+agent's.
 
 Known forms: `_session/steering` with a `prompt` (claude-agent-acp, codex-acp and others), the same
 under a vendor's name (`_goose/unstable/session/steer`, `_lody/session/steer`), the drafted
@@ -22,32 +23,32 @@ from acphold.schema import encode
 from acphold.schema.splice import items, members
 
 SAYING = re.compile(r"(^|[/._])(steer|steering|inject)$")
-"""Methods that say something, in whatever member."""
+"""Methods that say something, whatever the member is called."""
 
 WORDS = ("message", "text", "content")
-"""Where such a method may have the words, if not in `prompt`."""
+"""Members of such a method that may have the words, if not `prompt`."""
 
 REFUSALS = frozenset({"promptRequired", "failed"})
-"""Outcomes of `_session/steering` by which the agent has not taken the words in."""
+"""Outcomes of `_session/steering` that mean that the agent has not accepted the words."""
 
 REMEMBERED = 8
-"""How many of the newest are known again when the agent sends them back."""
+"""Newest interjections that are recognised when the agent sends them back."""
 
 
 class Interjections:
-    """What was said so in one session. An agent may send it back, before its answer or after."""
+    """The interjections of one session. An agent may send them back, before its answer or after."""
 
     def __init__(self) -> None:
         self._said: deque[bytes] = deque(maxlen=REMEMBERED)
         self._pending: list[bytes] = []
 
     def begin(self, prompt: bytes | None) -> None:
-        """The agent is asked to take this in, if it is anything."""
+        """Note that words are sent to the agent, if there are any."""
         if prompt is not None:
             self._pending.append(prompt)
 
     def is_new(self, prompt: bytes, answer: bytes = b"") -> bool:
-        """Whether the agent, which answered so, has taken in what is not journalled yet."""
+        """Return True if the agent's answer accepts words that are not journalled yet."""
         if prompt not in self._pending or not is_taken(answer):
             return False
         self._said.append(prompt)
@@ -55,14 +56,14 @@ class Interjections:
         return True
 
     def end(self, prompt: bytes | None) -> None:
-        """It has been answered, or refused."""
+        """Note that it has been answered, or refused."""
         if prompt in self._pending:
             self._pending.remove(prompt)
 
     def is_echo(self, update: bytes) -> bool:
-        """Whether a message of the user from the agent repeats what is journalled.
+        """Return True if a user message from the agent repeats what is journalled.
 
-        What it sends back before its answer is journalled as the agent has it.
+        If the agent sends it back before its answer, that message is journalled instead.
         """
         for prompt in self._pending:
             if repeats(update, prompt):
@@ -72,7 +73,8 @@ class Interjections:
 
 
 def prompt_in(method: str, params: bytes) -> bytes | None:
-    """The content blocks that a client's extension says to the agent; None when it says nothing."""
+    """Return the content blocks that a client's extension says to the agent; None if it says
+    nothing."""
     try:
         parts = members(params)
         if _is_prompt(prompt := parts.get("prompt", b"")):
@@ -89,7 +91,7 @@ def prompt_in(method: str, params: bytes) -> bytes | None:
 
 
 def _is_prompt(raw: bytes) -> bool:
-    """Whether this is an array of content blocks, and not an empty one."""
+    """Return True if this is an array of content blocks, and not an empty one."""
     if not raw.startswith(b"["):
         return False
     blocks = items(raw)
@@ -99,7 +101,7 @@ def _is_prompt(raw: bytes) -> bool:
 
 
 def is_taken(answer: bytes) -> bool:
-    """Whether the agent's answer says that it has taken the words in."""
+    """Return True if the agent's answer says that it has accepted the words."""
     if not answer.startswith(b"{"):
         return True
     parts = members(answer)
@@ -107,7 +109,7 @@ def is_taken(answer: bytes) -> bool:
 
 
 def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[bytes]:
-    """The updates that show it as what the user said, in this client (`Client.info`)."""
+    """Return the updates that show it as said by the user, in this client (`Client.info`)."""
     message_id = f"{MESSAGES}{uuid4().hex}"
     meta: dict[str, object] = {METHOD: method}
     if client:
@@ -126,7 +128,7 @@ def user_message(method: str, prompt: bytes, client: bytes = b"") -> Sequence[by
 
 
 def repeats(update: bytes, prompt: bytes) -> bool:
-    """Whether an update is one block of this prompt, or all of its text, sent back."""
+    """Return True if an update is one block of this prompt, or all of its text, sent back."""
     try:
         said = _plain(members(update).get("content", b"null"))
         blocks = [_plain(block) for block in items(prompt)]
@@ -138,7 +140,7 @@ def repeats(update: bytes, prompt: bytes) -> bool:
 
 
 def _plain(block: bytes) -> dict[str, object]:
-    """A content block without what programs add or leave out as they like."""
+    """Return a content block without members that programs add or leave out freely."""
     try:
         found = msgspec.json.decode(block, type=dict[str, object])
     except msgspec.MsgspecError:

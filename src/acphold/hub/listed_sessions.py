@@ -1,7 +1,7 @@
-"""What a client may do with any session of the list, open or not: rename, archive, fork.
+"""Requests of a client about any session of the list, open or not: rename, archive, fork.
 
-This process does not become the owner of the session by it. A session that only the agent has is
-adopted first, because what a person does with it is kept in our journal.
+This process does not become the owner of the session by that. A session that only the agent has is
+adopted first, because the result is kept in our journal.
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class ListedSessions:
         self._look_at = look_at
 
     async def rename(self, session_id: str, title: str) -> str:
-        """Give it a title; the title that it has now. InvalidParamsError for one without a word."""
+        """Give it a title and return it as kept. InvalidParamsError for one without a letter or
+        digit."""
         kept = given_title(title)
         if kept is None:
             raise InvalidParamsError("title: a letter or a digit at least is required", "title")
@@ -47,12 +48,12 @@ class ListedSessions:
         return kept
 
     async def archive(self, session_id: str, client: Client) -> None:
-        """Take it out of the lists; `client` has it open no longer, nor has anybody else if that
-        was the last one."""
+        """Take it out of the lists; `client` closes it, and if that was the last client, so does
+        this process."""
         await self._keep(session_id)
         await self._close(session_id, client)
         await self._journal.change(session_id, RowChange(archived=True))
-        await self._look_at(session_id)  # others may have it open still, and prompt it back
+        await self._look_at(session_id)  # others may still have it open, and prompt it back
 
     async def unarchive(self, session_id: str) -> None:
         """Put it back into the lists."""
@@ -60,10 +61,11 @@ class ListedSessions:
         await self._journal.change(session_id, RowChange(archived=False))
 
     async def fork(self, session_id: str, setup: Setup, at: int | None) -> str:
-        """A new session of its turns up to that with entry `at`, in the folders of `setup`; its id.
+        """Make a session of its turns up to the one with entry `at`, in the folders of `setup`;
+        return its id.
 
-        Raises NothingSaidError, and InvalidParamsError where the machine is one of several and the
-        folder, in which the new session lives here, is not on it.
+        Raises NothingSaidError, and InvalidParamsError if this is one of several machines and the
+        folder is not on it: the new session lives here.
         """
         if is_node() and not await asyncio.to_thread(os.path.isdir, setup.cwd):
             raise InvalidParamsError(

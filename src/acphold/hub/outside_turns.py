@@ -1,8 +1,8 @@
-"""Turns that were made without us, for example in the agent's own terminal.
+"""Turns that were made outside acphold, for example in the agent's own terminal.
 
-When the agent opens a session again it replays what it knows. Turns that stand there and not in
-our journal are taken in. Both have the turns before them, so they are compared by what the person
-said; what follows in the agent's replay behind our last turn is new.
+When the agent opens a session again it replays what it knows. Turns that are in the replay and not
+in our journal are taken over. Both have the earlier turns, so they are compared by the person's
+words; everything in the replay behind our last turn is new.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ from collections.abc import Sequence
 
 from acphold.history import Message, SessionState
 from acphold.history.raw_update import members, string, update_kind
-from acphold.hub.handover import HEADING
+from acphold.hub.handover import own_words
 
 MARGIN_MS = 5000
-"""How much later than our last entry the agent's list must be: some write a title behind a turn."""
+"""Milliseconds by which the agent's list must be ahead of our last entry: some write a title behind
+a turn."""
 
 CAPTURED_BYTES = 64 * 1024 * 1024
-"""Bytes of an agent's replay that are kept to look for such turns; a longer one is not searched."""
+"""Most bytes of an agent's replay that are kept to look for such turns; a longer one is not
+searched."""
 
 
 def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] | None:
-    """The updates of the agent's replay behind our last turn; None when the two do not meet."""
+    """Return the updates of the agent's replay behind our last turn; None if the two do not
+    meet."""
     ours = [
         _plain(item.text)
         for item in state.timeline
@@ -33,7 +36,7 @@ def missing_turns(state: SessionState, replay: Sequence[bytes]) -> list[bytes] |
         return None
     index, best = -1, 0
     for end in range(len(theirs)):
-        # The longest run of the same prompts wins, of several the first: a prompt may come again.
+        # The longest run of the same prompts wins; of equals the first, as prompts may repeat.
         if (length := _common_end(ours, theirs[: end + 1])) > best:
             index, best = end, length
     if index < 0:
@@ -51,7 +54,7 @@ def _common_end(one: Sequence[str], other: Sequence[str]) -> int:
 
 
 def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:
-    """What the person said, and all updates from there to what they said next."""
+    """Return the person's words, and all updates from there to their next words."""
     turns: list[tuple[str, list[bytes]]] = []
     is_speaking = False
     for raw in replay:
@@ -71,5 +74,5 @@ def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:
 
 
 def _plain(text: str) -> str:
-    """What was said, without white space and without what we handed over behind it."""
-    return " ".join(text.split(HEADING.strip())[0].split())
+    """What was said, without white space and without what we handed over with it."""
+    return " ".join(own_words(text).split())

@@ -1,11 +1,11 @@
-"""Which sessions this process owns: taken with a lease, renewed, and left when they are lost.
+"""The sessions that this process owns: taken with a lease, renewed, and dropped when lost.
 
-Only the owner may write to a session. A lease that is not renewed ends, and another process may
-take the session; then it leaves this process's memory at once, and its clients are told.
+Only the owner may write to a session. If it does not renew its lease, another process may take the
+session over; then the session leaves this process's memory at once, and its clients are told.
 
-Where machines share the journal, one that is cut off from it cannot know that. So it ends its turns
-before anybody may take the sessions, by a clock of its own: what an agent does there is not to meet
-what another one does at the next owner. What is in memory can still be read, and may be ours still.
+If machines share the journal, one that is cut off from it cannot know that. So it ends its turns
+before another process may take the sessions, by its own clock: its agent must not collide with the
+agent of the next owner. Sessions in memory can still be read, and may still be ours.
 """
 
 from __future__ import annotations
@@ -27,24 +27,25 @@ from acphold.history.fold import Summary
 from acphold.hub.agent_session import Setup
 from acphold.hub.conversation import INTERRUPTED, Conversation
 from acphold.hub.session import Kept, Session
-from acphold.journal import At, Gone, Lease, Silent
+from acphold.journal import At, Gone, Lease, Silent, Whose
 from acphold.journal.owners import RENEW_SECONDS, SILENT_SECONDS
 
 log = logging.getLogger(__name__)
 
 SETTLING_AT_ONCE = 32
-"""Sessions that are settled at the same time: the journal has one thread for that, in which who
-searches is not to wait for hundreds, and neither is who has the loop."""
+"""Sessions settled at the same time: the journal has one thread for that, and neither searches nor
+the event loop must wait for hundreds."""
 
 TRUSTED_SECONDS: Final = SILENT_SECONDS - RENEW_SECONDS
-"""How long an owner that the journal has not heard trusts that nobody has taken its sessions."""
+"""Seconds without contact to the journal in which an owner trusts that its sessions were not
+taken."""
 
 LOOK_SECONDS: Final = 0.005
-"""How long one step of the event loop looks at the titles of what is live, which may be much."""
+"""Seconds of one step of the event loop that look at titles of live sessions; there may be many."""
 
 
 def _clock() -> float:
-    """In seconds; nobody sets it, and it goes on while the machine or this process sleeps."""
+    """Return seconds of a clock that nobody sets and that goes on while the machine sleeps."""
     if hasattr(time, "CLOCK_BOOTTIME"):
         return time.clock_gettime(time.CLOCK_BOOTTIME)
     return time.monotonic()
@@ -53,8 +54,8 @@ def _clock() -> float:
 class Ownership:
     """The sessions that are live in this process, by their id: `live` is the hub's own table.
 
-    `make` makes the conversation around a session. `deleted` are those that were deleted elsewhere
-    while they were live here.
+    `make` makes the conversation around a session. `deleted` are sessions that were deleted
+    elsewhere while they were live here.
     """
 
     def __init__(
@@ -68,11 +69,17 @@ class Ownership:
         self._make = make
         self._ending: set[asyncio.Task[None]] = set()
         self._settling = asyncio.Semaphore(SETTLING_AT_ONCE)
-        self._seen: int | None = None  # of the changes of rows
+        self._seen: int | None = None  # the last change of rows that was looked at
         self.deleted: set[str] = set()
 
     async def acquire(self, session_id: str, over: int | None) -> Lease:
-        """Own a session that nobody owns; or that a silent owner has, under the epoch `over`."""
+        """Acquire a session without an owner, or with a silent one whose epoch is `over`."""
+        whose = await self.require_free(session_id, over)
+        return await self._journal.acquire(session_id, seen=whose.epoch)
+
+    async def require_free(self, session_id: str, over: int | None) -> Whose:
+        """Return the last owner of a session that may be acquired, as in `acquire`;
+        HeldElsewhereError."""
         whose = await self._journal.owner(session_id)
         match whose:
             case At(owner, epoch) | Silent(owner, epoch) if not whose.yields and epoch != over:
@@ -85,10 +92,10 @@ class Ownership:
                     is_silent=isinstance(whose, Silent),
                     is_gone=isinstance(whose, Gone),
                 )
-        return await self._journal.acquire(session_id, seen=whose.epoch)
+        return whose
 
     async def enter(self, lease: Lease, setup: Setup) -> Conversation:
-        """Make a session live that we own; what a crash left open in it is closed."""
+        """Make a session live that we own; close what a crash left open in it."""
         row = await self._journal.session(lease.session_id)
         summary = await self._journal.summary(lease.session_id)
         lost = self._lost(row.session_id)
@@ -107,7 +114,7 @@ class Ownership:
         return conversation
 
     async def keep(self) -> None:
-        """Tell others that we are here, and find what we have lost, for as long as this runs."""
+        """Renew the leases and drop lost sessions, for as long as this runs."""
         heard = _clock()
         while True:
             await asyncio.sleep(RENEW_SECONDS)
@@ -127,14 +134,15 @@ class Ownership:
                 await self._doubt(heard)
 
     async def _renew(self) -> bool:
-        """Tell others once that we are here, and find what we have lost; whether it was told."""
+        """Renew the leases once and drop lost sessions; return False if the journal was not
+        reached."""
         live = {**self._live}
         try:
             lost = await self._journal.renew([item.session.lease for item in live.values()])
         except AcpholdError as exc:
             log.warning("that sessions are live here was not noted: %s", exc)
             return False
-        except Exception:  # nobody awaits this task, which has to go on
+        except Exception:  # nobody awaits this task, and it has to go on
             log.exception("that sessions are live here was not noted")
             return False
         for error in lost:
@@ -152,8 +160,10 @@ class Ownership:
         return True
 
     async def _changed(self) -> list[Conversation]:
-        """Those that somebody may have named since the last time: one question for all that is
-        open, and none for what is idle."""
+        """Return sessions that may have been renamed since the last time.
+
+        One query serves all open sessions, and none is made for idle ones.
+        """
         seen, self._seen = self._seen, None
         try:
             news = await self._journal.changes(seen)
@@ -168,7 +178,7 @@ class Ownership:
         return [self._live[name] for name in news.session_ids if name in self._live]
 
     async def _doubt(self, heard: float) -> None:
-        """End the turns, if somebody on another machine may soon take the sessions from us."""
+        """End the turns if another machine may soon take the sessions from us."""
         if self._journal.file is not None or _clock() - heard < TRUSTED_SECONDS:
             return
         why = "the journal has not been reached for so long that another machine may have it"
@@ -179,19 +189,20 @@ class Ownership:
                 )
 
     async def confirm(self, conversation: Conversation) -> None:
-        """Find that it is ours still, or let it leave: then it is taken back like any other."""
+        """Verify that a session is still ours; if it is lost, it leaves and can be acquired
+        again."""
         try:
             await conversation.session.verify()
         except LeaseLostError as exc:
             log.info("%s; it is taken back", exc)
-        except JournalError as exc:  # a full disk, say: what is there can be read all the same
+        except JournalError as exc:  # a full disk, say: the session can be read all the same
             log.warning("whose session %s is is not known: %s", conversation.id, exc)
 
     def _lost(self, session_id: str) -> Callable[[LeaseLostError], None]:
-        """What to do when another process has taken this session over: it leaves at once.
+        """Return the callback for the loss of this session: it leaves at once.
 
-        One that was closed here, and has only now been found lost, has left already: under its id
-        there may be the one that was loaded since.
+        A session that was closed here, and only now found lost, has left already; its id may belong
+        to one loaded since.
         """
 
         def leave(error: LeaseLostError) -> None:
@@ -204,7 +215,8 @@ class Ownership:
         return leave
 
     def abandon(self, conversation: Conversation) -> None:
-        """Its making failed half-way: nobody has it here, and its lease is not renewed."""
+        """Drop a session whose making failed half-way: no client has it, and its lease is not
+        renewed."""
         self._leave(conversation, LeaseLostError(conversation.id, deleted=True))
 
     def _leave(self, conversation: Conversation, error: LeaseLostError) -> None:
@@ -216,6 +228,6 @@ class Ownership:
         ending.add_done_callback(self._ending.discard)
 
     async def aclose(self) -> None:
-        """Wait until what sessions that were lost had started has ended."""
+        """Wait until commands of lost sessions have ended."""
         if self._ending:
             await asyncio.wait(self._ending)

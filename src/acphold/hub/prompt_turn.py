@@ -5,7 +5,7 @@ stage      what it means                          next
 QUEUED     waits behind another turn              STARTING when it is first
 STARTING   first; the agent is made ready for it  RUNNING when it is sent, OVER if that fails
 RUNNING    the agent has the prompt               OVER with the agent's answer
-CANCELLED  the person gave it up                  OVER with the agent's answer, or after its
+CANCELLED  the person cancelled it                OVER with the agent's answer, or after its
                                                   grace; if it was not sent, when it is first
 OVER       its end is journalled, or cannot be    -
 """
@@ -44,14 +44,13 @@ _numbers = count(1)
 
 class Turn:
     """One prompt from its arrival to its end; `prompt` is the member of `params`, and `sent_id` the
-    id by which its client knows it, where it told one.
+    client's own id for it, if it gave one.
 
-    `began` is the last entry before it. `at_agent` is set once the agent has ended it, which for
-    one that is deaf to a cancellation is after the end for everybody else; None before it is sent.
-    `starting` is the bound on making the agent ready, which a cancellation ends; `is_started` is
-    set when there is nothing left to do at its beginning. Who ends it holds `ending`, for others
-    may come to do so meanwhile. `number` is what the log calls it, and `arrived` (`monotonic`)
-    when its prompt did.
+    `began` is the last entry before it. `at_agent` is set once the agent has ended the turn, and
+    None before it is sent; an agent that ignores a cancellation ends it later than everybody else.
+    `starting` is the timeout on making the agent ready, which a cancellation ends; `is_started` is
+    set when its beginning is complete. Its end runs under `ending`, for several callers may try to
+    end it. `number` is its name in the log, and `arrived` (`monotonic`) the time of its prompt.
     """
 
     def __init__(
@@ -88,7 +87,7 @@ class Turn:
 
     @property
     def may_come_again(self) -> bool:
-        """Whether its client may send it again by what it was told of it."""
+        """True if its client may send it again, by its position or id."""
         author = self.author
         return author.positions and (not author.client.offer.for_events or bool(self.sent_id))
 
@@ -97,7 +96,7 @@ class Turn:
         return self.at_agent is not None and not self.at_agent.is_set()
 
     def conclude(self) -> None:
-        """It is over, for everybody but perhaps the agent."""
+        """End it, for everybody but perhaps the agent."""
         self.stage = Stage.OVER
         if self.at_agent is not None:
             self.at_agent.is_awaited = False
@@ -106,12 +105,12 @@ class Turn:
             self._over.set()
 
     def start_no_more(self) -> None:
-        """If the agent is being made ready for it, wait for that no longer."""
+        """Stop waiting for the agent to be made ready for it."""
         if self.starting is not None and not self.starting.expired():
             self.starting.reschedule(asyncio.get_running_loop().time())
 
     async def over(self) -> None:
         """Wait until it is over."""
         if not self.is_over:
-            self._over = self._over or asyncio.Event()  # few wait for that
+            self._over = self._over or asyncio.Event()  # rarely needed
             await self._over.wait()

@@ -1,4 +1,4 @@
-"""Entries on their way into a session, and what they change: its attributes, its row."""
+"""Entries on their way into a session, and their changes: to its attributes, to its row."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ NO_CHANGE = RowChange()
 
 
 class Publication(Struct, frozen=True):
-    """Entries of one kind; see `Session.publish`. `is_speech` is known where nothing else can be
-    in it: then it changes no attributes."""
+    """Entries of one kind; see `Session.publish`. `is_speech` is set if they are known to be speech
+    only: then they change no attributes."""
 
     kind: str
     raws: Sequence[bytes]
@@ -29,7 +29,7 @@ class Publication(Struct, frozen=True):
     is_speech: bool = False
 
     def after(self, attributes: Attributes) -> Attributes:
-        """The attributes of the session after these, when they were `attributes` before."""
+        """Return the attributes of the session after these entries, given those before."""
         if self.is_speech:
             return attributes
         if self.kind in ("update", "params"):
@@ -54,7 +54,7 @@ class Prepared(Struct, frozen=True):
 
 
 def both(change: RowChange, later: RowChange) -> RowChange:
-    """Both changes in one."""
+    """Return both changes in one."""
     if change is NO_CHANGE or later is NO_CHANGE:
         return change if later is NO_CHANGE else later
     known = {name: value for name, value in asdict(later).items() if value is not UNSET}

@@ -1,11 +1,12 @@
-"""What the agent asks of people, and of clients: open until it is answered, once.
+"""Requests of the agent to people and clients: open until answered, once.
 
-A person's decision (permission, elicitation) is journalled, then put to every attached client that
-can show it; what came of it is journalled too (`acphold.history.decisions` has the outcomes). It
-waits as long as the options say while nobody is attached who can show it, and is put to whoever
-attaches, behind the answer that opens the session for it. Nothing is ever allowed for a person.
+A decision for a person (permission, elicitation) is journalled, then put to every attached client
+that can show it. Its outcome is journalled too (`acphold.history.decisions` lists the outcomes).
+While no attached client can show it, it waits as long as the options say, and is put to every
+client that attaches, behind the answer that opens the session. Nothing is ever allowed on a
+person's behalf.
 
-Everything else is asked of clients too, but is theirs to do, and not kept.
+Every other request is put to clients too, but is not journalled.
 """
 
 from __future__ import annotations
@@ -23,10 +24,11 @@ from acphold.history.decisions import (
     Outcome,
     answer_entry,
     asked_question,
-    question_entry,
+    closed_question,
     rejecting_option,
 )
 from acphold.history.entries import ANSWER, QUESTION
+from acphold.history.raw_update import string
 from acphold.hub.agent_session import AgentSession
 from acphold.hub.alerts import SessionAlerts
 from acphold.hub.annotations import first_line_of, notice
@@ -40,19 +42,30 @@ from acphold.serve_options import ServeOptions
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 2.0
-"""What is waited for the ends of questions to be journalled when their session is closed."""
+"""Seconds to wait for the ends of questions to be journalled when their session is closed."""
 
 PAGE = 1024 * 1024
-"""Bytes that are read at once to find the questions that a crash left open."""
+"""Bytes read at once to find the questions that a crash left open."""
 
-CANNOT_SHOW = "The agent waits for an answer"
+CANNOT_SHOW = "The agent is waiting for an answer"
 CANNOT_SHOW_HOW = (
-    "This client cannot show what it asks; open the session in one that can. It asks: {}"
+    "This client cannot show the question; open the session in one that can. The question: {}"
 )
-WATCHES_HOW = "This client only watches; it can be answered in another. It asks: {}"
+WATCHES_HOW = "This client only watches; answer in another one. The question: {}"
 
-UNANSWERED = "A question of the agent was not answered"
-UNANSWERED_HOW = "It ended before anybody answered; a new prompt has it go on. It had asked: {}"
+NOT_ALLOWED = "it was not allowed"
+REFUSED = {
+    "reject_once": "it was rejected",
+    "reject_always": "it was rejected",
+    "rejected": "nobody was there to allow it",
+    "expired": "nobody allowed it in time",
+}
+"""The reason for the failure of a call, by the outcome of its permission request."""
+
+UNANSWERED = "The agent's question was not answered"
+UNANSWERED_HOW = (
+    "It closed before anybody answered. Send a prompt to continue. The question was: {}"
+)
 
 
 class Question(ClientRequest):
@@ -91,15 +104,16 @@ class Questions:
         self._tasks = tasks
         self._open: list[ClientRequest] = []
         self._missed: list[str] = []
+        self._refused: dict[tuple[str, str], str] = {}
 
     @property
     def are_open(self) -> bool:
-        """Whether the agent waits for the answer of a person."""
+        """True while the agent waits for a person's answer."""
         return bool(self.waiting)
 
     @property
     def waiting(self) -> Sequence[Question]:
-        """The questions to people that are open and in the journal, oldest first."""
+        """The open questions to people that are in the journal, oldest first."""
         return [question for question in self._questions if question.seq]
 
     @property
@@ -109,10 +123,10 @@ class Questions:
     # -- asking ---------------------------------------------------------------------------
 
     async def relay(self, asked: Asked, only: Client | None = None) -> bytes:
-        """The answer of `only`, else of the first client that gives one; it is not journalled.
+        """Return the answer of `only`, else the first that a client gives; it is not journalled.
 
-        Waits while nobody is there. Raises RemoteError when all who could answer refused,
-        ConnectionLostError when `only` has gone.
+        Waits while nobody is attached. Raises RemoteError if all who could answer refused,
+        ConnectionLostError if `only` has gone.
         """
         request = ClientRequest(asked, self._tasks, self._session.last_seq, only)
         self._open.append(request)
@@ -125,17 +139,15 @@ class Questions:
             await request.aclose()
 
     async def decide(self, asked: Asked) -> bytes:
-        """What a person decides, or the rules.
+        """Return the decision of a person, or of the rules.
 
-        Raises RemoteError when all who could answer refused, AgentError when the agent ended
-        meanwhile, and JournalError.
+        Raises RemoteError if all who could answer refused, AgentError if the agent ended meanwhile,
+        and JournalError.
         """
         question = Question(asked, self._tasks)
         self._open.append(question)  # a cancellation finds it from here on
         try:
-            segment = await self._session.publish(
-                QUESTION, [question_entry(question.entry)], change=self._session.question_change()
-            )
+            segment = await self._session.ask(question.entry, asked.child, self._alerts.before_turn)
         except BaseException:
             self._open.remove(question)
             question.changed.set()
@@ -158,7 +170,7 @@ class Questions:
             gone = not self._side.agent.alive
             await self._close(question, Reply("interrupted" if gone else "withdrawn"))
             raise
-        except JournalError as exc:  # those who cannot show it could not be told
+        except JournalError as exc:  # clients that cannot show it could not be told
             reply = Reply("interrupted", error=exc)
         finally:
             if timer is not None:
@@ -167,7 +179,7 @@ class Questions:
         return _result(reply)
 
     async def _attend(self, question: Question) -> None:
-        """See to a question that nobody who is here can show, and tell those who watch of it."""
+        """Handle a question that no attached client can show, and tell clients that only watch."""
         here = tuple(self._session.attachments)
         is_shown = any(question.suits(attachment) for attachment in here)
         if not is_shown and self._options.when_detached == "reject":
@@ -184,7 +196,7 @@ class Questions:
                 await self._session.publish("update", [told], audience=attachment)
 
     async def _close(self, question: Question, reply: Reply) -> None:
-        """Journal what came of it; then the others who were asked are told."""
+        """Journal the outcome; then tell the other clients that were asked."""
         client = reply.client
         try:
             entry = answer_entry(
@@ -197,6 +209,7 @@ class Questions:
             )
             change = self._session.question_change()
             await self._session.publish(ANSWER, [entry], change=change)
+            self._note_refusal(question, entry)
             if reply.outcome == "interrupted" and not self._session.attachments:
                 self._missed.append(await self._words_of(question.entry))
         finally:
@@ -205,26 +218,42 @@ class Questions:
             question.changed.set()
             await question.aclose()
 
+    def _note_refusal(self, question: Question, answer: bytes) -> None:
+        """Note a refused call, to end it with the turn: some agents never mention it again."""
+        if (call := string(question.entry.tool_call.get("toolCallId"))) is None:
+            return
+        how = closed_question(answer).came(question.entry).how
+        if how.startswith("allow") or how == "answered":
+            self._refused.pop((question.asked.child, call), None)
+        else:
+            self._refused[question.asked.child, call] = REFUSED.get(how, NOT_ALLOWED)
+
+    async def end_refused(self) -> None:
+        """End the calls that were not allowed: the turn is over. Raises JournalError."""
+        if refused := self._refused:
+            self._refused = {}
+            await self._session.close_refused(refused)
+
     # -- clients --------------------------------------------------------------------------
 
     def put_to(self, attachment: Attachment) -> None:
-        """A client attached: it is asked what is still open."""
+        """Put the open questions to a client that attached."""
         for request in self._open:
             request.put_to(attachment)
 
     def withdraw(self, client: Client) -> None:
-        """A client detached: its part in open questions is over."""
+        """Take back what a client was asked: it detached."""
         for request in self._open:
             request.withdraw(client)
 
     async def tell_missed(self) -> None:
-        """Tell those who attach now of questions that ended while nobody was attached."""
+        """Tell clients that attach now of questions that ended while nobody was attached."""
         missed, self._missed = self._missed, []
         while missed:
             told = notice(UNANSWERED, UNANSWERED_HOW.format(missed[0]), "warning")
             try:
                 await self._session.publish("update", [told])
-            except JournalError as exc:  # a full disk, say: what is there can be read all the same
+            except JournalError as exc:  # a full disk, say: the session can be read all the same
                 log.warning("session %s: %s", self._session.id, exc)
                 self._missed = missed
                 return
@@ -233,22 +262,22 @@ class Questions:
     # -- the end --------------------------------------------------------------------------
 
     def cancel(self) -> None:
-        """The turn is cancelled: what people were asked ends as cancelled, at once."""
+        """End the questions to people as cancelled, at once: the turn is cancelled."""
         for question in self._questions:
             question.end(Reply("cancelled", refusal(question.asked, "cancelled")))
 
     def abandon(self, error: AcpholdError) -> None:
-        """The agent has ended: nobody waits for the answers any more."""
+        """End all requests: the agent has ended and waits for no answers."""
         for request in self._open:
             request.end(Reply("interrupted", error=error))
 
     def close(self) -> None:
-        """The session is over: whoever waits is told."""
+        """End all requests: the session is closed."""
         self.cancel()
         self.abandon(ConnectionLostError("the session was closed"))
 
     async def aclose(self) -> None:
-        """Close, and wait until what came of all questions is journalled."""
+        """Close, and wait until the outcomes of all questions are journalled."""
         self.close()
         with suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
@@ -257,7 +286,7 @@ class Questions:
                     await waiting[0].changed.wait()
 
     async def close_left(self, ids: Iterable[str]) -> None:
-        """Questions that a crash left open: nobody is there any more who asks."""
+        """Close the questions that a crash left open: the agent that asked them is gone."""
         entries = {entry.id: entry for entry in await self._as_asked(ids)}
         why = "acphold was ended while it waited"
         for id_ in ids:
@@ -266,11 +295,11 @@ class Questions:
                 self._missed.append(await self._words_of(entries[id_]))
 
     async def _words_of(self, question: AskedQuestion) -> str:
-        """What it asks, on one line."""
+        """Return its text, on one line."""
         return first_line_of(await self._alerts.words_of(question)) or question.method
 
     async def _as_asked(self, ids: Iterable[str]) -> list[AskedQuestion]:
-        """The questions with these ids, as they were asked; reads the whole session."""
+        """Return the questions with these ids, as they were asked; reads the whole session."""
         session, wanted, found, after = self._session, {*ids}, [], 0
         while wanted and after < session.last_seq:
             page = await session.read(after, PAGE)
@@ -289,7 +318,7 @@ def _result(reply: Reply) -> bytes:
 
 
 def refusal(asked: Asked, outcome: Outcome) -> bytes:
-    """What the agent is answered where no person answers; never a yes, and nothing for always.
+    """Return the answer to the agent if no person answers; never a yes, and nothing permanent.
 
     Sources: spec v1, tool calls, "Requesting Permission"; schema, `CreateElicitationResponse`.
     """
@@ -302,5 +331,5 @@ def refusal(asked: Asked, outcome: Outcome) -> bytes:
 
 
 def is_decision(asked: Asked) -> bool:
-    """Whether this is for a person to decide."""
+    """Return True if a person has to decide this."""
     return asked.method in DECISIONS

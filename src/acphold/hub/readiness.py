@@ -1,7 +1,7 @@
-"""The agent gets a session open while a client loads it: waited for, but not for ever.
+"""Waiting, but not for ever, for the agent to open a session that a client loads.
 
 The client sees the history in any case. If the agent is late, or cannot open the session, the next
-prompt waits or tries again, and says what is wrong. Only when the agent wants a person to sign in
+prompt waits or tries again, and reports the problem. Only if the agent asks a person to sign in
 first, nothing is shown before.
 """
 
@@ -27,21 +27,22 @@ log = logging.getLogger(__name__)
 
 HELD_OUTSIDE = "The agent has this conversation open in another process"
 HELD_OUTSIDE_HOW = (
-    "It can be read here as it was last seen. To go on, close it there first, or go on with a "
+    "You can read it here as it was last seen. To continue, close it there first, or continue a "
     "copy: acphold fork"
 )
 
 FOLDER_ELSEWHERE = "The folder of this session is on another machine"
 
 LOAD_SECONDS = 25.0
-"""How long `session/load` waits, behind the replay, for the agent to have the session open too.
+"""Seconds that `session/load` waits, behind the replay, for the agent to open the session too.
 
-The history is there all the same; the next prompt waits on, or tries again and tells.
+The history is shown all the same; the next prompt waits on, or tries again and reports.
 """
 
 
 class Readiness:
-    """See the module. `signed_in` says that the agent has let a session be used since it began."""
+    """See the module. `signed_in` says that the agent has let a session be used since it
+    started."""
 
     def __init__(self, agent: Agent, sessions: SessionList) -> None:
         self.signed_in = False
@@ -50,11 +51,12 @@ class Readiness:
 
     @property
     def may_want_sign_in(self) -> bool:
-        """Whether nothing of a conversation may be shown before the agent lets it be opened."""
+        """True if nothing of a conversation may be shown before the agent lets it be opened."""
         return not self.signed_in and self._agent.has_sign_in
 
     def begin(self, conversation: Conversation) -> asyncio.Task[None]:
-        """Have the agent open a session; for `wait`, and to be cancelled at the end."""
+        """Start a task in which the agent opens a session; pass it to `wait`, and cancel it at the
+        end."""
         return asyncio.create_task(self._restored(conversation), name="agent opens session")
 
     async def wait(self, restoring: asyncio.Task[None]) -> None:
@@ -63,11 +65,11 @@ class Readiness:
         if not restoring.done():
             restoring.cancel()
             log.warning("a session is opened before the agent has it open")
-        elif not restoring.cancelled():  # it was, when it was waited for long enough before
+        elif not restoring.cancelled():  # an earlier `wait` may have given up on it
             restoring.result()
 
     async def _restored(self, conversation: Conversation) -> None:
-        """Have it restored, and find out before whether it has gone on without us."""
+        """Restore it, after checking whether it has gone on outside acphold."""
         restoration, session = conversation.restoration, conversation.session
         try:
             known = None if conversation.side.is_open else await restoration.known_as()
@@ -77,10 +79,11 @@ class Readiness:
                     [last] = await session.read(session.last_seq - 1, 1)
                     restoration.went_on = listed.updated_at > last.at + MARGIN_MS
             await restoration.ready()
-            # While the agent is at work in the session, it is not asked to open it.
+            # While the agent works in the session, it is not asked to open it.
             self.signed_in = self.signed_in or conversation.side.is_open
         except RemoteError as exc:
-            if exc.code == AUTH_REQUIRED:
+            # An agent of the library raises in our process: its error is the answer.
+            if exc.code == AUTH_REQUIRED or self._agent.reads_journal:
                 raise
             log.warning("session %s: not restored yet: %s", conversation.id, exc)
         except HeldOutsideError as exc:
@@ -92,5 +95,5 @@ class Readiness:
             await conversation.session.publish("update", [told])
             log.warning("session %s: %s", conversation.id, exc)
         except AcpholdError as exc:
-            # The history is there all the same; the next prompt tries again and tells.
+            # The history is shown all the same; the next prompt tries again and reports.
             log.warning("session %s: not restored yet: %s", conversation.id, exc)

@@ -1,4 +1,4 @@
-"""What a client and the agent have between themselves, handed on: extensions, and newer methods."""
+"""Messages between a client and the agent, passed on: extensions, and newer methods."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 
 
 class Known(Links, Sessions, Protocol):
-    """What it asks of a journal."""
+    """The seams of a journal that a relay needs."""
 
 
 class Relay:
@@ -42,7 +42,7 @@ class Relay:
         asker: Asker,
         reply: Callable[[bytes], None],
     ) -> None:
-        """A method that is the agent's own business: an extension's, or newer than this release."""
+        """Pass on a request that is the agent's own: an extension's, or newer than this release."""
         conversation = self._live.get(session_id or "")
         if conversation is not None:
             await conversation.relay(method, params, asker.client, reply)
@@ -56,7 +56,7 @@ class Relay:
     async def tell(
         self, method: str, params: bytes, session_id: str | None, client: Client
     ) -> None:
-        """A notification that is the agent's own business."""
+        """Pass on a notification that is the agent's own."""
         if method == MCP_MESSAGE and not self._router.may_tell(client, params):
             log.info("%s was dropped: another client provides that server", method)
             return
@@ -71,10 +71,10 @@ class Relay:
             await conversation.tell(method, params, client)
 
     async def _for_agent(self, params: bytes, session_id: str | None) -> bytes:
-        """Params with the agent's own id for a session of ours.
+        """Return params with the agent's own id for a session of ours.
 
-        UnknownSessionError for one that the agent has never known, or that another agent knows: by
-        our id it may know something else.
+        UnknownSessionError if the agent has never known it, or another agent does: our id may mean
+        something else to the agent.
         """
         if session_id is None:
             return params

@@ -1,10 +1,10 @@
-"""When a session is settled: a moment after its turns, and not while somebody may come back.
+"""The time at which a session is settled: a moment after its turns, unless a client may come back.
 
-A client that asks for positions goes on behind the last one it was told, also over a new
-connection. That is exact as long as nothing behind it was merged, and merging is what settling
-does. So it is put off: a little while such a client is attached, for a connection may be dead
-before anybody notices, and longer once its connection is lost; longest if that was in a turn. When
-the owner ends it leaves the session as it is to such a client, and the next owner does.
+A client that asks for positions resumes behind its last one, also over a new connection. That is
+exact as long as nothing behind it was merged, and settling merges. So settling is put off: a little
+while such a client is attached, for its connection may be dead unnoticed; longer once its
+connection is lost; longest if that was in a turn. An owner that ends leaves the session unsettled
+for such a client, and the next owner does the same.
 """
 
 from __future__ import annotations
@@ -19,22 +19,23 @@ DELAY = 1.0
 """Seconds of rest after a turn before it is compacted and indexed: not between two quick turns."""
 
 UNNOTICED_SECONDS = 60.0
-"""How long a connection may be dead before it is lost here: an ssh that asks whether the other side
-is there does so every half minute or so."""
+"""Seconds a connection may be dead unnoticed: an ssh with keep-alives checks every half minute or
+so."""
 
 KEPT_SECONDS = 600.0
-"""How long a client has to come back to its position, whoever goes on with the session meanwhile.
+"""Seconds a client has to come back to its position, whoever owns the session by then.
 
-What is not settled is longer to load and to search, so this is no day; who comes later goes on
-between two turns, or loads the session."""
+An unsettled session is slower to load and to search, so this is not a day; a later client resumes
+between two turns, or loads the session.
+"""
 
 KEPT_IN_TURN_SECONDS = 24 * 3600.0
-"""How long it has if its connection was lost in a turn, and nobody begins another one later than
-KEPT_SECONDS: a lid that was closed on a long task is opened the next morning."""
+"""Seconds it has if its connection was lost in a turn, and no turn begins after KEPT_SECONDS: a lid
+closed on a long task is opened the next morning."""
 
 
 class Bookmark(Struct, frozen=True):
-    """The position of a client: kept until `soon`, and until `late` if no turn begins behind that.
+    """The position of a client: kept until `soon`, and until `late` if no turn begins after that.
 
     Both are times of the event loop.
     """
@@ -44,9 +45,9 @@ class Bookmark(Struct, frozen=True):
 
 
 class Rest:
-    """See the module. `settle` does the work, and says whether it could; it runs once at a time.
+    """See the module. `settle` does the work, and returns True if it could; it runs once at a time.
 
-    It waits for `room`, which it shares with others: hundreds may come to rest in one moment.
+    It waits for `room`, shared with other sessions: hundreds may come to rest at one moment.
     """
 
     def __init__(
@@ -66,8 +67,9 @@ class Rest:
         self._all_read = asyncio.Event()
 
     def begin(self, *, positions: bool) -> None:
-        """The last turn has ended; `positions` says whether a client that is here asks for them."""
-        # One timer for many turns: setting it and taking it back is dear beside a short turn.
+        """Start resting after the last turn; `positions` says that an attached client asks for
+        them."""
+        # One timer serves many turns: setting and cancelling it is expensive beside a short turn.
         loop = asyncio.get_running_loop()
         delay = UNNOTICED_SECONDS if positions else DELAY
         until = loop.time() + delay
@@ -76,13 +78,13 @@ class Rest:
             until = max([until, *(mark.late for mark in self._bookmarks)])
         self._until = until
         if self._timer is not None and self._timer.when() > until:
-            self._timer.cancel()  # it was to wait for somebody who has come back
+            self._timer.cancel()  # it was to wait for a client that has come back
             self._timer = None
         if self._timer is None:
             self._timer = loop.call_at(until, self._over)
 
     def end(self) -> None:
-        """A turn begins: what waits to settle waits on."""
+        """Stop resting: a turn begins."""
         self._until = None
         if self._bookmarks:
             now = asyncio.get_running_loop().time()
@@ -104,12 +106,12 @@ class Rest:
 
     @property
     def bookmarks(self) -> int:
-        """How many clients may come back to their position."""
+        """Number of clients that may come back to their position."""
         now = asyncio.get_running_loop().time()
         return sum(mark.late > now for mark in self._bookmarks)
 
     def leave_bookmark(self, *, in_turn: bool = False, ago: float = 0.0) -> None:
-        """The connection of a client was lost, `ago` in seconds: its position is kept a while."""
+        """Keep the position of a client whose connection was lost `ago` seconds before."""
         lost = asyncio.get_running_loop().time() - ago
         late = lost + (KEPT_IN_TURN_SECONDS if in_turn else KEPT_SECONDS)
         self._bookmarks.append(Bookmark(lost + KEPT_SECONDS, late))
@@ -117,7 +119,7 @@ class Rest:
             self._until = max(self._until, late)
 
     def take_bookmark(self) -> None:
-        """A client that asks for positions has come: the oldest bookmark is nobody's any more."""
+        """Drop the oldest bookmark: a client that asks for positions has come."""
         if self._bookmarks:
             self._bookmarks.pop(0)
             if self._until is not None:
@@ -126,12 +128,12 @@ class Rest:
     # -- settling -------------------------------------------------------------------------
 
     def settle_now(self) -> None:
-        """Settle, beside everything else."""
+        """Settle in a task."""
 
         async def settle() -> bool:
             async with self._room:
-                self._compacted.clear()  # not before: who reads on does not wait for other sessions
-                while self._reads:  # who reads now is elsewhere behind that
+                self._compacted.clear()  # not earlier: readers need not wait for other sessions
+                while self._reads:  # let readers move on first
                     self._all_read.clear()
                     await self._all_read.wait()
                 return await self._settle()
@@ -141,7 +143,7 @@ class Rest:
             self._settling.add_done_callback(self._settled)
 
     def end_compaction(self) -> None:
-        """What is under way puts nothing together any more: what is left does not change rows."""
+        """Note that compaction is over: the rest of settling changes no rows."""
         self._compacted.set()
 
     def _settled(self, settling: asyncio.Task[bool]) -> None:
@@ -154,18 +156,19 @@ class Rest:
             if self._timer is None:
                 self._over()
         elif self._failed and self._until is not None and self._timer is None:
-            # No turn may come that ends in another rest: a full disk, say, is tried again.
+            # Try again after a full disk, say: there may be no further turn whose end starts a
+            # rest.
             delay = min(DELAY * 2**self._failed, UNNOTICED_SECONDS)
             self._timer = asyncio.get_running_loop().call_later(delay, self._over)
 
     async def compaction_ends(self) -> None:
-        """Wait until nothing is put together, if something is just now."""
-        while not self._compacted.is_set():  # it may have begun again before this goes on
+        """Wait until no compaction runs."""
+        while not self._compacted.is_set():  # another may have begun before this continues
             await self._compacted.wait()
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[None]:
-        """A block in which nothing is put together; entered when nothing is just now."""
+        """A block without compaction; entered when none runs."""
         await self.compaction_ends()
         self._reads += 1
         try:
@@ -176,20 +179,20 @@ class Rest:
                 self._all_read.set()
 
     def stop(self) -> None:
-        """Begin nothing more."""
+        """Start nothing more."""
         self._until = None
         if self._timer is not None:
             self._timer.cancel()
 
     async def aclose(self, seconds: float) -> None:
-        """Settle now; what is not done after so many seconds is left for another time.
+        """Settle now; leave the rest for another time after so many seconds.
 
-        All of it is, while a client may come back to its position.
+        Does not settle while a client may come back to its position.
         """
         self.stop()
         if not self.bookmarks:
             self.settle_now()
         if (settling := self._settling) is not None:
             await asyncio.wait({settling}, timeout=seconds)
-            settling.cancel()  # it ends behind the piece that it is at
+            settling.cancel()  # it ends after its present piece
             await asyncio.wait({settling}, timeout=seconds)

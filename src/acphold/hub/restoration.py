@@ -1,11 +1,11 @@
-"""Having the agent open a session again: after its own end, or ours.
+"""The agent opens a session again: after its own end, or ours.
 
-By the agent's own `session/resume`, else by its own `session/load` with that replay kept from
-everybody; a fork that it has not seen by its own `session/fork`, where that fits; else by a new
-session at the agent that is handed the earlier conversation with the next prompt. Then modes and
-options are set as the person left them.
+First by its own `session/resume`, else by its own `session/load`, whose replay no client is shown.
+A fork that it has not seen is opened by its own `session/fork`, where that fits. The last resort is
+a new session at the agent, which is handed the earlier conversation with the next prompt. Then
+modes and options are set as the person left them.
 
-What the agent is owed then, with the next prompt:
+The next prompt brings the agent what it is owed:
 
     how it was restored                    owed
     -------------------------------------  -----------------------------
@@ -13,19 +13,19 @@ What the agent is owed then, with the next prompt:
     by its own means, after a crash        the last turn, which no agent seen so far has kept
     by a new session                       the conversation
 
-A session of another agent goes over to the one that has it open now, once that has answered a
-prompt: see `hub.transfer`.
+A session of another agent goes over to the agent that has it open now, once that is sent a prompt:
+see `hub.transfer`.
 
-Three flags are carried from one step to a later one, and each is set before what it decides:
+Three flags are carried from one step to a later one; each is set before the step that it decides:
 
     flag        set                                        decides
     ----------  -----------------------------------------  -------------------------------------
     cut_off     when the last turn ended in a crash, ours  whether that turn is owed, once the
-                or the agent's, and taken back when the    agent was restored by its own means
-                agent has answered a prompt
-    went_on     before the agent is asked to open the      that its own load comes before its
-                session: its list has a later time for     resume, and that the turns that are
-                it than the journal                        missing here are taken from the replay
+                or the agent's; cleared when the agent     agent was restored by its own means
+                has answered a prompt
+    went_on     before the agent is asked to open the      that its load is tried before its
+                session: its list has a later time for     resume, and that the turns missing
+                it than the journal                        here are taken from the replay
     hands_over  with each prompt: whether more than the    whether a title that comes of it is
                 person's own words was sent                made of what was handed over
 """
@@ -55,7 +55,7 @@ from acphold.history.attributes import Attributes, fold_settings
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
-from acphold.hub.forks import FORK_SESSION, forked_from
+from acphold.hub.forks import forked_from
 from acphold.hub.handover import cut_off_turn, earlier_conversation
 from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import Session
@@ -69,33 +69,35 @@ from acphold.schema import (
     SET_SESSION_MODE,
     encode,
 )
+from acphold.schema.methods import FORK_SESSION
 from acphold.schema.splice import array, items, members, splice
 from acphold.transports.addresses import is_node
 
 log = logging.getLogger(__name__)
 
 OPEN_SECONDS = 60.0
-"""What an agent has to open a session again in one way, before the next way is tried."""
+"""Seconds an agent has to open a session again in one way, before the next way is tried."""
 
 SETTING_SECONDS = 10.0
-"""What an agent has to set one mode or option again; it goes on without."""
+"""Seconds an agent has to set one mode or option again; it goes on without."""
 
 ATTEMPTS = 2
-"""How often a session is restored when the agent is started anew in the middle of it, or a client
-opens it with something else."""
+"""Times a session is restored if the agent is restarted in the middle of it, or a client opens it
+with another setup."""
 
 HELD = re.compile(
     r"already (in use|open|running|active)|(in use|open|locked|held) (by|in) another"
     r"|another (process|instance|client|window)|session is (locked|busy|in use)",
     re.IGNORECASE,
 )
-"""How agents say that another process of theirs has a session open; the protocol has no code."""
+"""Phrases by which agents say that another process of theirs has a session open; the protocol has
+no code for it."""
 
 AGENT_ENDED = "interrupted: the agent ended meanwhile"
-"""Why a sub-agent that was at work behind a turn has no end of its own."""
+"""The reason for the end of a sub-agent that was still at work after a turn."""
 
-WENT_ON = "This conversation went on outside of acphold"
-WENT_ON_HOW = "The agent knows of turns that it does not tell, so they are not shown here."
+WENT_ON = "This conversation continued outside acphold"
+WENT_ON_HOW = "The agent has further turns that it does not report, so they are not shown here."
 
 Owed = Literal["nothing", "last turn", "conversation"]
 
@@ -119,18 +121,18 @@ class Restoration:
 
     @property
     def is_needless(self) -> bool:
-        """Whether a prompt can be sent as it is: nothing has to be opened or written out first."""
+        """True if a prompt can be sent as it is: nothing has to be opened or handed over first."""
         return self._side.is_open and self._owed == "nothing"
 
     async def ready(self) -> None:
         """Have the agent run with this session open.
 
-        Raises AgentError, also where its folder is on another machine that shares the journal, and
-        RemoteError when the agent wants the person to sign in or refuses a new session. One
-        restoring serves all who wait; cancelling a wait ends nobody else's.
+        Raises AgentError, also if its folder is on another machine that shares the journal, and
+        RemoteError if the agent asks the person to sign in or refuses a new session. One restoring
+        serves all callers; cancelling one wait does not cancel the others.
         """
         if self._side.is_open or self._side.is_at_work:
-            return  # one that is at work is opened anew with the next prompt
+            return  # if it is at work, the next prompt opens it anew
         if not self._side.agent.reads_journal:
             _require_folder(self._session.id, self._side.setup.cwd)
         if self._running is None:
@@ -144,17 +146,16 @@ class Restoration:
             log.warning("session %s: not restored: %s", self._session.id, error)
 
     def stop(self) -> None:
-        """The session is closed: whoever waits for it to be restored waits no longer."""
+        """Stop restoring: the session is closed. Nobody waits for it any longer."""
         if self._running is not None:
             self._running.cancel()
 
     # -- what the agent is told of it -----------------------------------------------------
 
     async def outgoing(self, params: bytes, before: int) -> bytes:
-        """The params of a prompt as the agent gets them, with what it is owed.
+        """Return the params of a prompt as the agent gets them, with what it is owed.
 
-        The conversation it is handed ends with entry `before`. The person's words come first: a
-        title that the agent makes of its first prompt is then about them.
+        The conversation it is handed ends with entry `before`.
         """
         changes: dict[str, bytes | None] = {}
         self.hands_over = self._owed != "nothing"
@@ -166,42 +167,43 @@ class Restoration:
                 context = earlier_conversation(state, transfer.held_with, is_new=transfer.is_new)
             if context is not None:
                 prompt = items(members(params)["prompt"])
-                changes["prompt"] = array([*prompt, context.block])
+                changes["prompt"] = array(context.joined(prompt))
                 await self._session.publish("update", [notice(context.title, context.description)])
+        await self._transfer.done()
         if not changes and self._side.id == self._session.id:
-            return params  # nearly always: the id of a session is the one its agent gave it
+            return params  # nearly always: sessions keep the id that their agent gave them
         return splice(self._side.under_its_id(params), changes)
 
     async def understood(self) -> None:
-        """The agent has answered a prompt: it has what it was owed, and knows the conversation."""
+        """Note that the agent knows the conversation: it has answered a prompt, so nothing is
+        owed."""
         self._owed, self.cut_off = "nothing", False
         if self._unlinked is not None:
             await self._session.link(self._side.agent.key, self._unlinked)
             self._unlinked = None
-        await self._transfer.done()
 
     # -- opened again ---------------------------------------------------------------------
 
     async def known_as(self) -> str | None:
-        """The id by which the agent has known the conversation; None when it never did."""
+        """Return the id by which the agent has known the conversation; None if it never did."""
         agent = self._side.agent
-        if agent.reads_journal:  # it knows a copy, or another agent's session, too
+        if agent.reads_journal:  # it also knows a copy, or another agent's session
             if await session_of(self._journal, agent.key, self._session.id) != self._session.id:
                 await self._session.link(agent.key, self._session.id)
             return self._session.id
         known = (await self._journal.session(self._session.id)).downstream_id
         if known and await session_of(self._journal, agent.key, known) == self._session.id:
             return known
-        return None  # another agent's id, or one that this agent has given away again
+        return None  # another agent's id, or one that this agent has reused
 
     async def _restore(self) -> None:
-        """Have it open in one of the ways, the best first, as the person left it."""
+        """Open it in one of the ways, best first, and set it as the person left it."""
         side = self._side
         for _ in range(ATTEMPTS):
             if side.is_open:
                 return
             await side.agent.ensure()
-            if side.id is not None:  # what its sub-agents were at behind a turn ended with it
+            if side.id is not None:  # sub-agents that worked on after a turn ended with it
                 left = (await self._journal.summary(self._session.id)).open_children
                 gone = [child for child in left if not side.knows_child(child.session_id)]
                 await self._session.close_children(AGENT_ENDED, gone)
@@ -220,9 +222,9 @@ class Restoration:
                 await self._set_again(wanted, opened)
 
     async def _reopen(self, known: str) -> bytes | None:
-        """By the agent's own means; None when it has none, or they failed."""
+        """Reopen it by the agent's own means; return None if it has none, or they failed."""
         can = self._side.agent.capabilities
-        # Some replay on behind the answer to session/load.
+        # Some agents go on replaying behind the answer to session/load.
         load = (LOAD_SESSION.name, Voice.STALE) if can.load_session else None
         resumes = can.session_capabilities.resume is not None
         resume = (RESUME_SESSION.name, Voice.COUNTS) if resumes else None
@@ -234,14 +236,15 @@ class Restoration:
         return None
 
     async def _fork(self) -> bytes | None:
-        """By the agent's own fork of what this session was made of; None when that does not fit."""
+        """Open it by the agent's own fork of the session it was copied from; None if that does not
+        fit."""
         side, setup = self._side, self._side.setup
         source = await forked_from(self._journal, self._session.id, side.agent)
         if source is None:
             return None
         params = splice(setup.params, {"sessionId": encode(source)})
         try:
-            async with Exchange(side.agent, FORK_SESSION, params, OPEN_SECONDS) as answer:
+            async with Exchange(side.agent, FORK_SESSION.name, params, OPEN_SECONDS) as answer:
                 forked = new_session_id(answer)
                 side.voice = Voice.STALE  # some replay what they have forked
                 for early in side.bind(forked):
@@ -270,13 +273,14 @@ class Restoration:
             side.bind(known)
             async with side.exchange(method, setup.told(side.agent), OPEN_SECONDS) as answer:
                 side.opened(answer, setup)
-                # A turn that was given up here and goes on there is no part of what follows.
+                # A turn that was answered for here, and still runs there, says nothing that belongs
+                # here.
                 side.voice = Voice.STALE if side.is_at_work else voice
                 if self.went_on:
                     self.went_on = False
                     state = await self._session.state(through=self._session.last_seq)
                     missing = missing_turns(state, side.captured or ())
-                    if missing is None:  # it does not tell them
+                    if missing is None:  # the replay does not contain them
                         missing = [notice(WENT_ON, WENT_ON_HOW, "warning")]
                     if missing:
                         await self._session.publish("update", missing)
@@ -284,10 +288,10 @@ class Restoration:
                     await self._session.publish("update", differing)
                 return answer
         except RemoteError as exc:
-            if exc.code == AUTH_REQUIRED:
-                raise
+            if exc.code == AUTH_REQUIRED or side.agent.reads_journal:
+                raise  # its memory is the journal: no other way is left
             if HELD.search(exc.message):
-                # Not lost: a new session would part from what is said there now.
+                # Not lost: a new session would diverge from the conversation going on there.
                 raise HeldOutsideError(self._session.id, exc.message) from exc
             log.warning("session %s: the agent refused %s: %s", self._session.id, method, exc)
         except AgentTimeoutError as exc:
@@ -302,10 +306,10 @@ class Restoration:
         return None
 
     async def _open_new(self) -> bytes:
-        """A session at the agent that is handed the conversation with the next prompt.
+        """Open a new session at the agent; the next prompt hands it the conversation.
 
-        Until the agent has answered that prompt it does not know the conversation, and its
-        session is neither to be restored nor listed: hence the tombstone.
+        Until the agent has answered that prompt it does not know the conversation. Meanwhile its
+        session must be neither restored nor listed: hence the tombstone.
         """
         side, setup = self._side, self._side.setup
         params = splice(setup.params, {"sessionId": None})
@@ -324,7 +328,7 @@ class Restoration:
     # -- set as it was --------------------------------------------------------------------
 
     async def _set_again(self, wanted: Attributes, opened: bytes) -> None:
-        """Modes and options as the person left them; what became of them is journalled."""
+        """Set modes and options as the person left them; journal the result."""
         parts = members(opened) if opened.startswith(b"{") else {}
         modes = parts.get("modes", b"null")
         if (mode := wanted.current_mode_id) is not None:
@@ -334,7 +338,7 @@ class Restoration:
                 if is_told and answer is not None:
                     modes = with_mode(modes, mode)
         remembered = option_list(wanted.config_options or b"[]")
-        # An agent that says nothing of its options here may have them all the same.
+        # An agent that reports no options here may have them all the same.
         options = option_list(parts.get("configOptions", b"null")) or remembered
         said = options is not remembered
         for option_id, value in current_values(remembered).items():
@@ -365,6 +369,7 @@ class Restoration:
 
 
 def _require_folder(session_id: str, folder: str) -> None:
-    """Refuse a folder that is on another machine, where there are several; FolderElsewhereError."""
+    """Raise FolderElsewhereError if there are several machines and the folder is not on this
+    one."""
     if is_node() and not os.path.isdir(folder):
         raise FolderElsewhereError(session_id, folder, socket.gethostname())

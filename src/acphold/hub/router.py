@@ -1,9 +1,8 @@
-"""From the agent to the sessions: each event of it is handed to the session that it is about.
+"""From the agent to the sessions: each event goes to the session that it is about.
 
-What belongs to no session that is known goes to the client for whom the agent is at work; where
-that cannot be told, to those clients alone for whom every session is there: it may be about one of
-somebody else's. An update that comes before its session is known here is kept until it is
-(`hub.routes`).
+An event about no known session goes to the client for which the agent is at work. If that is
+unclear, it goes only to clients that may see every session: it may be about somebody else's. An
+update that comes before its session is known is kept until then (`hub.routes`).
 """
 
 from __future__ import annotations
@@ -42,26 +41,25 @@ from acphold.schema.update_kinds import OPENCODE_CHILD
 log = logging.getLogger(__name__)
 
 ROOM_SECONDS = 5.0
-"""How long the agent, and every session with it, is held up for a client that is slow. One that
-has not caught up by then is stuck, and not waited for again before it has."""
+"""Seconds that a slow client may hold up the agent, and every session with it. A client that has
+not caught up by then is stuck; it is not waited for again until it has."""
 
 
 _under_way: ContextVar[Call | None] = ContextVar("under_way", default=None)
-"""What an agent in this process is at work for: its own tasks begin in the context of the call."""
+"""The call that an agent in this process works on: its tasks begin in the context of the call."""
 
 
 class Asker(NamedTuple):
-    """The client that asks for something outside of sessions; the id of its request, as JSON."""
+    """A client that requests something outside of sessions; the id of its request, as JSON."""
 
     client: Client
     request_id: bytes
 
 
 class Router:
-    """The hub's ear at the agent (agents.Listener).
+    """The hub's listener at the agent (agents.ListenerToMany).
 
-    `clients` are those that are connected; `providers` those of MCP servers over ACP, by
-    `serverId`.
+    `clients` are the connected ones; `providers` are those of MCP servers over ACP, by `serverId`.
     """
 
     def __init__(
@@ -73,7 +71,7 @@ class Router:
     ) -> None:
         self.clients: list[Client] = []
         self.providers: dict[str, Client] = {}
-        # For whom the agent is at work outside of sessions.
+        # The client of each call that the agent works on outside of sessions.
         self._askers: dict[Call, Asker] = {}
         self._stuck: WeakSet[Client] = WeakSet()
         self._routes = routes
@@ -83,7 +81,7 @@ class Router:
 
     @asynccontextmanager
     async def asked_by(self, asker: Asker | None, exchange: Exchange) -> AsyncIterator[bytes]:
-        """An exchange during which the agent may have to ask this client something."""
+        """Run an exchange during which the agent may ask this client something."""
         if asker is not None:
             self._askers[exchange] = asker
         before = _under_way.set(exchange)
@@ -95,7 +93,7 @@ class Router:
             self._askers.pop(exchange, None)
 
     async def hear(self, event: Event) -> None:
-        """One event after the other, in the order of the wire."""
+        """Handle one event, in wire order."""
         if isinstance(event, Unheard):
             event = Updates(event.session_id, "update", [left_out(event.problem)])
         match event:
@@ -113,7 +111,7 @@ class Router:
                 assert_never(event)
 
     async def hear_together(self, said: Sequence[Updates]) -> list[bool]:
-        """See agents.Listener."""
+        """See agents.ListenerToMany."""
         together: dict[Conversation, Publication] = {}
         heard: list[bool] = []
         for updates in said:
@@ -135,7 +133,7 @@ class Router:
     async def _notified(self, event: Notified) -> None:
         agent_session = session_id_in(event.params)
         if event.method == OPENCODE_CHILD:
-            # Of the session of whose sub-agent it tells.
+            # It belongs to the session above the sub-agent.
             agent_session = string(members_of(event.params).get("rootSessionId"))
         conversation = self._find(agent_session)
         if conversation is not None:
@@ -155,9 +153,10 @@ class Router:
                     when_all_reached(lagging, partial(client.tell, event.method, event.params))
 
     async def _come_behind(self, clients: Sequence[Client]) -> None:
-        """Wait until what was said before, in whatever they have open, is in the journal.
+        """Wait until everything said so far in the sessions that these clients have open is
+        journalled.
 
-        It is in no session, so nobody is told here of what could not be committed.
+        A commit that fails is not reported here: the caller's message belongs to no session.
         """
         for conversation in tuple(self._conversations.values()):
             session = conversation.session
@@ -166,24 +165,25 @@ class Router:
                     await session.come_behind()
 
     def _lagging(self, client: Client) -> list[tuple[Attachment, int]]:
-        """Where this client has not been sent all that was committed, and up to where that is.
+        """Return the attachments where this client has not been sent all that was committed, and
+        the end of that.
 
-        What it is only now opening is not waited for: that may wait for this.
+        Sessions that it is only now opening are left out: opening them may wait for this.
         """
         sessions = [each.session for each in self._conversations.values()]
         found = [(session.find(client), session.last_seq) for session in sessions]
         return [(each, seq) for each, seq in found if each is not None and each.lags]
 
     async def behind_all(self, client: Client, act: Callable[[], None]) -> None:
-        """Do `act` behind all that the agent has said until now in what this client has open.
+        """Call `act` behind everything the agent has said so far in this client's sessions.
 
-        What has to be committed is waited for; what only has to be sent is not.
+        Waits for commits, but not for sending.
         """
         await self._come_behind([client])
         when_all_reached(self._lagging(client), act)
 
     async def _make_room(self, clients: Sequence[Client]) -> None:
-        """A client that alone is slow slows the agent, but not for long; one of several lags."""
+        """Wait a moment for a slow client if it is the only one; one of several lags instead."""
         if len(clients) != 1:
             return
         [client] = clients
@@ -199,11 +199,11 @@ class Router:
                 pass  # it has gone, and is told nothing
 
     def may_tell(self, client: Client, params: bytes) -> bool:
-        """Whether nobody but this client provides the MCP server that params name."""
+        """Return True if no other client provides the MCP server that the params name."""
         return self.providers.get(_named(params).serverId or "") in (None, client)
 
     async def answer(self, asked: Asked) -> bytes:
-        """The answer of a client to what the agent asks."""
+        """Return a client's answer to a request of the agent."""
         is_mcp = asked.method == MCP_MESSAGE
         if is_mcp and (server_id := _named(asked.params).serverId) is not None:
             if (provider := self.providers.get(server_id)) is None:
@@ -218,17 +218,17 @@ class Router:
         return await self._ask_outside(asked)
 
     async def _ask_outside(self, asked: Asked) -> bytes:
-        """A request outside of the sessions we know goes to a client that it may concern.
+        """Put a request outside of known sessions to a client that it may concern.
 
-        A form that belongs to a request is for the client that made it, under the id that it gave
-        it, and ends with that client (spec v1, elicitation, "Creating an elicitation").
+        A form that belongs to a request goes to the client that made the request, with the id it
+        used, and ends with that client (spec v1, elicitation, "Creating an elicitation").
         """
         agent, number = self._routes.agent, _named(asked.params).requestId
         asker, params = self._asker(), asked.params
         if is_decision(asked) and isinstance(number, int) and agent is not None:
             if (call := agent.call_of(number)) is None:
-                return refusal(asked, "cancelled")  # whoever made it has gone
-            # One of our own making, where it is of no client.
+                return refusal(asked, "cancelled")  # the client that made it has gone
+            # One that we made has no client.
             if (asker := self._askers.get(call)) is not None:
                 params = splice(params, {"requestId": asker.request_id})
         clients = self._concerned(asker)
@@ -243,7 +243,7 @@ class Router:
             return refusal(asked, "cancelled")
 
     async def _put_to(self, client: Client, method: str, params: bytes) -> bytes:
-        """The answer of this client, which is asked behind all that was said before."""
+        """Return the answer of this client, which is asked behind all that was said before."""
         answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
         asking: asyncio.Task[None] | None = None
 
@@ -257,7 +257,7 @@ class Router:
                 if not answer.done():
                     answer.set_result(given)
 
-        def put() -> None:  # in the step in which it is due: what comes behind it is told behind it
+        def put() -> None:  # in the step in which it is due, so that nothing later overtakes it
             nonlocal asking
             if not answer.done():
                 asking = self._tasks.begin(ask(), f"ask {method}")
@@ -271,14 +271,15 @@ class Router:
                 await asyncio.wait([asking])
 
     def _asker(self) -> Asker | None:
-        """For whom the agent is at work as it says this; None where that cannot be told."""
+        """Return the client for which the agent is at work now; None if that cannot be told."""
         call = _under_way.get()
         return None if call is None else self._askers.get(call)
 
     def _concerned(self, asker: Asker | None) -> list[Client]:
-        """Who may hear, and answer, what belongs to no session that is known.
+        """Return the clients that may hear, and answer, what belongs to no known session.
 
-        Behind a line may be a client that is let into one session only; its own process serves it.
+        Lines are left out: behind one may be a client that may see one session only; its own
+        process serves it.
         """
         if asker is not None:
             return [asker.client]
@@ -290,8 +291,8 @@ class Router:
 
 
 def when_all_reached(places: Sequence[tuple[Attachment, int]], act: Callable[[], None]) -> None:
-    """Do `act` when each of these has been sent all up to there, before anything behind that of
-    the last is."""
+    """Call `act` when each of these has been sent everything up to its place, before anything
+    behind the last place is sent."""
     if places:
         (first, seq), *others = places
         first.when_reached(seq, partial(when_all_reached, others, act))
@@ -300,9 +301,10 @@ def when_all_reached(places: Sequence[tuple[Attachment, int]], act: Callable[[],
 
 
 class _Named(Struct):
-    """What a request of the agent may name outside of sessions.
+    """Names that a request of the agent may contain outside of sessions.
 
-    `requestId` is one of ours, and a number, or the agent's own for a request to an MCP server.
+    `requestId` is one of our requests, a number, or the agent's own id of a request to an MCP
+    server.
     """
 
     serverId: str | None = None

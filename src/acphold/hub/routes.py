@@ -1,7 +1,7 @@
-"""Which session an id of the agent belongs to, and which turns the agent has not ended yet.
+"""The session behind each id of the agent, and the turns that the agent has not ended yet.
 
-An agent that was started anew (`generation`) knows none of its ids any more, and may give them out
-again: then all that is kept here is forgotten.
+A restarted agent (`generation`) no longer knows its ids, and may reuse them: then everything kept
+here is forgotten.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ from acphold.agents import Agent, Updates
 log = logging.getLogger(__name__)
 
 EARLY_BYTES = 1024 * 1024
-"""Bytes of updates that are kept for sessions nobody knows yet; beyond it they are dropped."""
+"""Most bytes of updates kept for sessions that are not known yet; beyond it they are dropped."""
 
 
 class Child(Struct, frozen=True):
-    """A sub-agent of session `session_id`; clients know it as `id`. One in it is deeper by one."""
+    """A sub-agent of session `session_id`; clients know it as `id`. `depth` is 1 directly below the
+    session."""
 
     session_id: str
     id: str
@@ -29,9 +30,9 @@ class Child(Struct, frozen=True):
 
 
 class AgentTurn(asyncio.Event):
-    """A turn that the agent has got; set when it has answered it.
+    """A turn that the agent has got; set when the agent has answered it.
 
-    `is_awaited` is False once it was answered for: then nobody minds if the agent is ended in it.
+    `is_awaited` is False once it was answered for: then the agent may be ended in it.
     """
 
     def __init__(self) -> None:
@@ -42,8 +43,8 @@ class AgentTurn(asyncio.Event):
 class Routes:
     """Ids of the agent to ids of ours.
 
-    Some agents send updates of a session before they answer `session/new`: those are kept until
-    the id is bound.
+    Some agents send updates of a session before they answer `session/new`: those are kept until the
+    id is bound.
     """
 
     def __init__(self) -> None:
@@ -58,7 +59,7 @@ class Routes:
         self._at_work: dict[str, AgentTurn] = {}
 
     def bind(self, agent_session: str, session_id: str) -> list[Updates]:
-        """From now on this id is that session; what came for it before, in order."""
+        """Bind this id to that session; return the updates that came before, in order."""
         self._look()
         self._sessions[agent_session] = session_id
         if (child := self._children.pop(agent_session, None)) is not None:
@@ -66,7 +67,7 @@ class Routes:
         return self._early_of(agent_session)
 
     def bind_child(self, agent_session: str, child: Child) -> list[Updates]:
-        """From now on this id is that child; what came for it before, in order."""
+        """Bind this id to that child; return the updates that came before, in order."""
         self._look()
         self._children[agent_session] = child
         self._children_of.setdefault(child.session_id, {})[agent_session] = child
@@ -79,7 +80,7 @@ class Routes:
         return early
 
     def unbind(self, session_id: str) -> None:
-        """Forget every id of this session; what still comes for them is dropped."""
+        """Forget every id of this session; later updates for them are dropped."""
         for agent_session in [key for key, value in self._sessions.items() if value == session_id]:
             del self._sessions[agent_session]
             self._closed.add(agent_session)
@@ -88,7 +89,7 @@ class Routes:
             self._closed.add(agent_session)
 
     def find(self, agent_session: str | None) -> str | None:
-        """The session behind an id of the agent, which may be a child's; None for an id that is not
+        """Return the session behind an id of the agent, also behind a child's; None if it is not
         bound."""
         self._look()
         if agent_session is None:
@@ -99,20 +100,20 @@ class Routes:
         return None if child is None else child.session_id
 
     def child(self, agent_session: str) -> Child | None:
-        """The child behind an id of the agent; None for one of a session, or that is not bound."""
+        """Return the child behind an id of the agent; None if it is a session's, or not bound."""
         return self._children.get(agent_session)
 
     def children_of(self, session_id: str) -> Mapping[str, Child]:
-        """The children of a session by the agent's ids."""
+        """Return the children of a session by the agent's ids."""
         self._look()
         return self._children_of.get(session_id, {})
 
     def is_closed(self, agent_session: str | None) -> bool:
-        """Whether this id was that of a session and is no longer."""
+        """Return True if this id was once bound and is no longer."""
         return agent_session in self._closed
 
     def keep(self, updates: Updates) -> None:
-        """Updates for an id that is not bound yet; those for one that no longer is are dropped."""
+        """Keep updates for an id that is not bound yet; drop those for one that no longer is."""
         if updates.session_id in self._closed:
             log.info("%d updates for a session that is closed were dropped", len(updates.raws))
             return
@@ -127,23 +128,24 @@ class Routes:
     # -- turns ----------------------------------------------------------------------------
 
     def begin_turn(self, agent_session: str) -> AgentTurn:
-        """The agent gets a prompt; what is returned is to be set when it has answered it.
+        """Note that the agent gets a prompt; the caller sets the result when it has answered.
 
-        This outlives the session here: an agent that is deaf to a cancellation goes on, whoever
-        has closed the session meanwhile, and must not see a second prompt.
+        This outlives the session here: an agent that ignores a cancellation goes on after the
+        session was closed, and must not see a second prompt.
         """
         self._look()
         turn = self._at_work[agent_session] = AgentTurn()
         return turn
 
     def unended_turn(self, agent_session: str | None) -> AgentTurn | None:
-        """The turn that the agent still works at in this session of its own; None if it is free."""
+        """Return the turn the agent still works on in this session of its own; None if it is
+        free."""
         self._look()
         ended = self._at_work.get(agent_session or "")
         return None if ended is None or ended.is_set() else ended
 
     def is_at_work_in_another(self, agent_session: str | None) -> bool:
-        """Whether the agent works at a turn of another session that somebody waits for."""
+        """Return True if the agent works on a turn of another session that is waited for."""
         self._look()
         return any(
             turn.is_awaited and not turn.is_set() and key != agent_session

@@ -1,9 +1,10 @@
 """Files and terminals for the agent of one session: at a client, or else here.
 
-What the agent was told at its `initialize` stays true, whoever is attached: a file is asked of the
-client whose prompt runs, if it can, else of another one that can, else it is served here, inside
-the session's folders. So is a command; its terminal stays where it was made. When the client that
-has it goes, every call about it ends with an error. Sources: spec v1, file system; terminals.
+The agent can rely on what it was told at `initialize`, whoever is attached. A file is requested
+from the client whose prompt runs, if it can, else from another one that can, else it is served
+here, inside the session's folders. The same goes for a command; its terminal stays where it was
+made. When the client with the terminal leaves, every call about it ends with an error. Sources:
+spec v1, file system; terminals.
 """
 
 from __future__ import annotations
@@ -45,13 +46,13 @@ SERVED = frozenset(
         RELEASE_TERMINAL,
     )
 )
-"""What `acphold.workspace` answers."""
+"""Methods that `acphold.workspace` answers."""
 
 GONE = "the client that had terminal {!r} has gone, and nobody else has it; create a new one"
 
 
 class Services:
-    """See the module. `offered` is what the agent was told that clients can do."""
+    """See the module. `offered` returns the client capabilities that the agent was told."""
 
     def __init__(
         self,
@@ -67,10 +68,11 @@ class Services:
         self._stand_in = StandIn(session)
 
     async def answer(self, asked: Asked, prompting: Client | None) -> bytes:
-        """The answer to a request for a file or a terminal; `prompting` has the running turn.
+        """Answer a request for a file or a terminal; `prompting` is the client of the running turn.
 
-        Raises MethodNotFoundError for what the agent was not told it can ask, UnknownTerminalError
-        for a terminal that is gone with its client, RemoteError, WorkspaceError and JournalError.
+        Raises MethodNotFoundError for a capability that the agent was not told of,
+        UnknownTerminalError for a terminal that is gone with its client, RemoteError,
+        WorkspaceError and JournalError.
         """
         if asked.method.startswith(TERMINAL_METHODS):
             return await self._terminal(asked, prompting)
@@ -81,7 +83,8 @@ class Services:
             except ConnectionLostError:
                 if by is None:
                     raise
-                # It has gone: another one does it. Reading or writing a file twice harms nobody.
+                # The client has gone: ask another one. Reading or writing a file twice does no
+                # harm.
 
     async def _terminal(self, asked: Asked, prompting: Client | None) -> bytes:
         terminal = self._texts.find(asked)
@@ -108,7 +111,7 @@ class Services:
             return await self._gone(asked)
 
     async def _gone(self, asked: Asked) -> bytes:
-        """The terminal went with its client: there is nothing left but to let go of it."""
+        """Answer for a terminal that went with its client: it can only be released."""
         if asked.method == RELEASE_TERMINAL.name:
             await self._texts.let_go(asked)
             return b"{}"
@@ -116,7 +119,7 @@ class Services:
         raise UnknownTerminalError(id_, GONE.format(id_))
 
     def _who_serves(self, asked: Asked, prompting: Client | None) -> Client | None:
-        """The client that is to do this; None: we are."""
+        """Return the client that is to do this; None for acphold itself."""
         clients = [attachment.client for attachment in self._session.attachments]
         if prompting in clients:
             clients.insert(0, prompting)
@@ -138,9 +141,9 @@ class Services:
 
 
 class StandIn:
-    """What serves files and terminals where no client does, inside the session's folders.
+    """Serves files and terminals if no client does, inside the session's folders.
 
-    When a client opens the session with other folders, terminals that were made stay as they are.
+    When a client opens the session with other folders, existing terminals stay as they are.
     """
 
     def __init__(self, session: Session) -> None:
@@ -149,11 +152,11 @@ class StandIn:
         self._closed = False
 
     def has(self, id_: str) -> bool:
-        """Whether a terminal with this id was made here."""
+        """Return True if a terminal with this id was made here."""
         return any(id_ in workspace.terminals for workspace in self._workspaces.values())
 
     async def answer(self, asked: Asked) -> bytes:
-        """The answer to an ACP client method; raises WorkspaceError and InvalidParamsError."""
+        """Answer an ACP client method; raises WorkspaceError and InvalidParamsError."""
         id_ = terminal_id(asked.params)
         for workspace in self._workspaces.values():
             if id_ in workspace.terminals:
@@ -163,7 +166,7 @@ class StandIn:
 
         folders = self._session.folders
         if folders not in self._workspaces:
-            # In a thread: it asks the file system where the folders lead.
+            # In a thread: it resolves the folders in the file system.
             roots = await asyncio.to_thread(Roots, folders[0], folders[1:])
             if self._closed:
                 raise ConnectionLostError("the session was closed")

@@ -1,9 +1,9 @@
-"""One conversation while it is live here: what is published into it, and who is attached.
+"""One conversation while it is live here: publishes its entries and keeps its attachments.
 
-To publish is to commit entries to the journal, then to fold them into the state, then to deliver
-them to every attachment, in this order: no client sees what a crash could undo. The lease says
-that this process owns the session. When another process has taken it over, nothing more can be
-published, and `on_lost` is called, once.
+To publish is to commit entries to the journal, then fold them into the state, then deliver them to
+every attachment, in this order: no client sees what a crash could undo. The lease says that this
+process owns the session. Once another process has taken it over, nothing more can be published, and
+`on_lost` is called, once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import time
 from typing import Protocol
@@ -21,16 +21,19 @@ from msgspec.structs import replace
 
 from acphold.agents import Agent
 from acphold.errors import (
+    HistoryLostError,
     InvalidParamsError,
     JournalError,
     LeaseLostError,
     UnknownSessionError,
 )
-from acphold.history import Segment, SessionState, ToolCall
+from acphold.history import Entry, Segment, SessionState, ToolCall
 from acphold.history import entries as entries_of
 from acphold.history.attributes import Attributes
 from acphold.history.children import OpenChild, child_entry, opencode_entry
+from acphold.history.decisions import AskedQuestion, question_entry
 from acphold.history.fold import Fold
+from acphold.history.raw_update import string
 from acphold.history.timeline import with_those_inside
 from acphold.hub.annotations import (
     ended_child,
@@ -39,6 +42,7 @@ from acphold.hub.annotations import (
     milliseconds,
     notice,
 )
+from acphold.hub.asked_calls import said_anew
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
 from acphold.hub.publication import NO_CHANGE, Prepared, Publication, both
 from acphold.hub.rest import Rest
@@ -62,23 +66,31 @@ CLOSE_SETTLE = 1.0
 """Seconds to compact and index what has come when the session is closed."""
 
 TOUCH_MS = 1000
-"""How long a session may stay where it is in the list after a prompt: see `prompt_change`."""
+"""Milliseconds in which further prompts do not move the session up in the list again: see
+`prompt_change`."""
 
 DELETED_NOTICE = notice(
     "This session was deleted",
-    "Somebody deleted it elsewhere; what you see here is not kept any more.",
+    "It was deleted elsewhere; what you see here is no longer stored.",
     "warning",
 )
 
+HISTORY_LOST = "A part of this session is lost"
+HISTORY_LOST_HOW = (
+    "The journal has gone back, as when a backup or a standby that lagged takes its place: it has "
+    "nothing of this session behind entry {}. What you see of it here is kept nowhere else."
+)
+
 TERMINALS = 4096
-"""Of how many terminals, the newest, is known who has them; an agent tells of old ones no more."""
+"""Most terminals whose owner is remembered; older ones are forgotten. Agents no longer mention
+them."""
 
 TOOLS_PAGE = 1024 * 1024
-"""Bytes that are read at once to find what was told of a tool call."""
+"""Bytes read at once to find the updates of a tool call."""
 
 
 class Kept(Owners, Entries, Sessions, Links, Protocol):
-    """What a live session asks of a journal."""
+    """The seams of a journal that a live session needs."""
 
     @property
     def file(self) -> InFile | None:
@@ -88,10 +100,10 @@ class Kept(Owners, Entries, Sessions, Links, Protocol):
 class Session:
     """See the module.
 
-    `attributes` is the small part of its state, kept live; the whole is folded from the journal
-    when it is needed. `last_seq` is the end of what has been committed; `untitled` is True until
-    the session has had a title. Where `is_listed_elsewhere`, an acphold in front keeps it, too, in
-    the same journal: no list has it here.
+    `attributes` is the small part of the state that is kept live; the whole is folded from the
+    journal when needed. `last_seq` is the last committed entry. `untitled` is True until the
+    session has had a title. `is_listed_elsewhere` means that an acphold in front keeps the session
+    in the same journal, too: no list shows it here.
     """
 
     def __init__(
@@ -117,7 +129,7 @@ class Session:
         self._on_lost = on_lost
         self._lost: LeaseLostError | None = None
         self.writing = asyncio.Lock()
-        """Held by whoever publishes."""
+        """Held by each publication while it commits."""
         self._held: list[Publication] = []
         self._active = 0
         self._last_active = row.updated_at
@@ -141,16 +153,50 @@ class Session:
         change: RowChange = NO_CHANGE,
         audience: Attachment | None = None,
     ) -> Segment:
-        """Commit, fold, deliver; in this order, so that nobody sees what a crash could unsay.
+        """Commit, fold, deliver; in this order, so that no client sees what a crash could undo.
 
-        The client of `author` wrote these entries and is not told of them; `then` is done when it
-        has been sent all up to here. If there is an `audience`, nobody else is told of them.
-        `change` is what the list shows from now on, committed with them. Raises JournalError, and
-        then nothing was delivered.
+        The client of `author` wrote these entries and is not sent them; `then` runs when it has
+        been sent everything up to here. If there is an `audience`, only that client is sent them.
+        `change` is what the list shows from now on, committed with them. Raises JournalError; then
+        nothing was delivered.
         """
         publication = Publication(kind, raws, author, then, change, audience)
         async with self.writing:
             return await self._publish(publication)
+
+    async def ask(self, question: AskedQuestion, child: str, since: int) -> Segment:
+        """Publish a question to people, as `publish` does.
+
+        A permission request describes its tool call, as an update does; some agents have not
+        mentioned that call before (ACP v1 schema, `RequestPermissionRequest`). Publish what it adds
+        first, so that clients that are not asked, and a replay, have it, too. `child` is the
+        sub-agent that asks, "" for none; updates of the call lie behind `since`.
+        """
+        asked = Publication(
+            entries_of.QUESTION,
+            [question_entry(question)],
+            None,
+            None,
+            self.question_change(),
+            None,
+        )
+        async with self.writing:
+            if (said := await self._said_of_call(question.tool_call, since)) and child:
+                self.hold(entries_of.CHILD, [child_entry(child, said)])
+            elif said:
+                self.hold("update", [said])
+            return await self._publish(asked)
+
+    async def _said_of_call(self, asked: Mapping[str, bytes], since: int) -> bytes:
+        """Return an update with what a permission request adds to its call; b"" if nothing."""
+        if not (id_ := string(asked.get("toolCallId"))):
+            return b""
+        known, is_open = (await self.tools(since)).get(id_), False
+        if known is None:
+            summary = await self._journal.summary(self.id)
+            inside = (id_ in child.open_tools for child in summary.open_children)
+            is_open = id_ in summary.open_tools or any(inside)
+        return said_anew(asked, known, is_open=is_open)
 
     def hold(
         self,
@@ -159,28 +205,30 @@ class Session:
         author: Attachment | None = None,
         change: RowChange = NO_CHANGE,
     ) -> None:
-        """Publish this with what is published next, before it and in one transaction.
+        """Publish this together with the next publication, before it and in one transaction.
 
-        For who knows that something follows in the same step, and calls `release` if it does not.
+        Call this when more will be published in the same step; otherwise call `release`.
         """
         self._held.append(Publication(kind, raws, author, None, change, None))
 
     @property
     def holds_any(self) -> bool:
-        """Whether anything is held."""
+        """True while publications are held back."""
         return bool(self._held)
 
     async def come_behind(self) -> None:
-        """Wait until what is being published is in the journal, and what is held: for what is in no
-        journal, and is told behind that all the same. Raises JournalError."""
-        async with self.writing:  # which is given to those who wait for it in their order
+        """Wait until everything published or held so far is in the journal. Raises JournalError.
+
+        Messages that are not journalled call this to keep their place behind it.
+        """
+        async with self.writing:  # the lock is fair: first come, first served
             if self._held:
                 await self._publish()
 
     async def release(self, first: Callable[[], None] | None = None) -> None:
-        """Publish what is held, if nothing else was published since; raises JournalError.
+        """Publish what is held, unless a publication has taken it along; raises JournalError.
 
-        `first` is done once it is committed, before anybody is told.
+        `first` runs after the commit, before anything is delivered.
         """
         if not self._held and first is None:
             return
@@ -193,7 +241,8 @@ class Session:
     async def _publish(
         self, *last: Publication, first: Callable[[], None] | None = None
     ) -> Segment:
-        """Publish what is held and this, which is all or nothing; what is held stays so then."""
+        """Publish what is held and `last`, all or nothing; if it fails, what was held stays
+        held."""
         prepared = self.prepare(*last)
         append = prepared.append
         try:
@@ -210,10 +259,10 @@ class Session:
                 self.deliver(each, segment)
         return segments[-1]
 
-    # The steps of this, for who publishes in several sessions at once; `writing` is held meanwhile.
+    # The same in steps, for publishing in several sessions at once; the caller holds `writing`.
 
     def prepare(self, *last: Publication) -> Prepared:
-        """What is held and this, as it is to be appended."""
+        """Return what is held and `last`, ready to append."""
         publications = (*self._held, *last) if self._held else last
         attributes, change = self.attributes, NO_CHANGE
         for each in publications:
@@ -225,19 +274,19 @@ class Session:
         return Prepared(held, publications, attributes, append)
 
     def put_off(self, prepared: Prepared, why: BaseException) -> None:
-        """It was not appended: what was held is held again."""
+        """Hold again what was held: appending failed."""
         self._held = prepared.held + self._held
         if isinstance(why, LeaseLostError):
             self.lose(why)
 
     def committed(self, prepared: Prepared, segments: Sequence[Segment]) -> None:
-        """It is in the journal."""
+        """Note that the journal has it."""
         self.attributes, self.last_seq = prepared.attributes, segments[-1].last_seq
 
     def deliver(self, publication: Publication, segment: Segment) -> None:
-        """Tell the clients of it."""
+        """Deliver a committed segment to the clients."""
         author = publication.author
-        if author is not None:  # whose client may have attached anew
+        if author is not None:  # its client may have attached anew
             author = self.find(author.client) or author
         if author is not None:  # before the others: a program may wait for the answer
             author.untold.add(segment.last_seq)
@@ -253,7 +302,8 @@ class Session:
             attachment.deliver(segment)
 
     def _row_change(self, change: RowChange, attributes: Attributes) -> RowChange | None:
-        """The change, with what the entries themselves change in the list; None for nothing."""
+        """Return the change, with what the entries themselves change in the list; None for
+        nothing."""
         before = self.attributes
         if attributes is before:
             return None if change is NO_CHANGE else change
@@ -266,12 +316,13 @@ class Session:
         return None if change == NO_CHANGE else change
 
     def prompt_change(self, title: str | None, agent: Agent) -> RowChange:
-        """What a prompt changes in the list: the session is worth listing, and first in it.
+        """Return what a prompt changes in the list: the session is worth listing, and moves to the
+        top.
 
-        How `agent` was started is noted if the session is its own.
+        How `agent` was started is noted if the session belongs to it.
 
-        Not written at every prompt: what comes within a second of the last one is written behind
-        that, all at once. `title` stands in the list until a turn is over.
+        Within TOUCH_MS of the last written change nothing is returned; the new time is written
+        later, once for all prompts. `title` stands in the list until a turn has ended.
         """
         self._active = now()
         if self._touched <= self._active <= self._touched + TOUCH_MS:
@@ -290,8 +341,8 @@ class Session:
         )
 
     async def _touch_late(self) -> None:
-        """Who follows the list is told of a prompt that changed no row, however long it is until
-        the session comes to rest."""
+        """Write the time of a prompt that changed no row, so that followers of the list hear of it
+        before the session comes to rest."""
         await asyncio.sleep(TOUCH_MS / 1000)
         try:
             await self._move_up()
@@ -306,49 +357,51 @@ class Session:
             self._touched = active
 
     def question_change(self) -> RowChange:
-        """What a question and its end change in the list: the session is first in it, and by that
-        who follows the list in another process knows that there is something to look at."""
+        """Return what a question and its end change in the list: the session moves to the top.
+        Followers of the list in other processes notice it by that."""
         self._active = now()
         return RowChange(updated_at=self._active)
 
     def end_change(self) -> RowChange:
-        """What the end of a turn changes in the list: whether anybody has seen it."""
+        """Return what the end of a turn changes in the list: the session is unseen if nobody is
+        attached."""
         if self.attachments or self._unseen:
             return NO_CHANGE
         self._unseen = True
         return RowChange(unseen=True)
 
     def row_changed(self) -> None:
-        """Somebody else has changed its row: the next prompt writes to it whatever it changes."""
+        """Note that another process changed the row: the next prompt writes to it in any case."""
         self._touched = 0
 
     def turn_over(self) -> None:
-        """The last turn of the queue has ended."""
+        """Begin to rest: the last turn of the queue has ended."""
         self._active = now()
         self.rest()
 
     # -- reading --------------------------------------------------------------------------
 
     async def read(self, after: int, limit_bytes: int) -> list[Segment]:
-        """Committed segments above `after`, at least one; LeaseLostError when they are gone."""
-        # Before rows are rewritten or after it, never some of each; and who is told of a page is
-        # behind it before it is looked up where everybody is.
+        """Return committed segments above `after`, at least one; LeaseLostError if they are
+        gone."""
+        # Not while rows are rewritten, or a page could mix old and new rows. And compaction looks
+        # at the cursors, so whoever gets a page must have moved past it by then.
         async with self._rest.reading():
             page = await self._journal.read(self.id, after, limit_bytes)
         if self._lost is not None or not page:
-            # Deleted, or taken elsewhere, meanwhile: what the id now means is not this session.
+            # Deleted, or taken over, meanwhile: the id may now belong to another session.
             raise self._lost or LeaseLostError(self.id, deleted=True)
         return page
 
     async def state(self, *, through: int) -> SessionState:
-        """All entries up to `through`, folded."""
+        """Return all entries up to `through`, folded."""
         return await state_of(self._journal, self.id, through)
 
     async def close_open(self, why: str, since: int = 0, *, cancelled: bool = False) -> None:
-        """Publish the end of what nobody will report the end of any more, and why.
+        """Publish an end, with the reason, for everything whose own end will never be reported.
 
-        These are tool calls, with what was told of them behind `since`, compactions, and sub-agents
-        with such things of their own.
+        That is: tool calls, with what updates behind `since` said of them; compactions; and
+        sub-agents with such things of their own.
         """
         found = await self._journal.summary(self.id)
         told = await self.tools(since) if found.open_tools else {}
@@ -361,10 +414,27 @@ class Session:
         if closing:
             await self.publish("update", closing)
 
+    async def close_refused(self, refused: Mapping[tuple[str, str], str]) -> None:
+        """Publish the end of calls that were not allowed, if their agent has not reported it.
+
+        `refused` maps (sub-agent, tool call id) to the reason.
+        """
+        found = await self._journal.summary(self.id)
+        opened = {("", id_) for id_ in found.open_tools}
+        for child in found.open_children:
+            opened |= {(child.session_id, id_) for id_ in child.open_tools}
+        for (child_id, id_), why in refused.items():
+            if (child_id, id_) in opened:
+                ended = failed_tool(ToolCall(id_, {}), why)
+                if child_id:
+                    await self.publish(entries_of.CHILD, [child_entry(child_id, ended)])
+                else:
+                    await self.publish("update", [ended])
+
     async def close_children(
         self, why: str, open_children: Sequence[OpenChild], *, cancelled: bool = False
     ) -> None:
-        """Publish the end of sub-agents, of the innermost first, and of what is open in them."""
+        """Publish the end of sub-agents, innermost first, and of what is open in them."""
         for child in sorted(open_children, key=lambda child: -child.depth):
             inside = [
                 *(failed_tool(ToolCall(id_, {}), why) for id_ in child.open_tools),
@@ -384,8 +454,9 @@ class Session:
                 await self.publish("update", [ended])
 
     async def tools(self, since: int) -> dict[str, ToolCall]:
-        """The tool calls by their ids, as far as told behind `since`."""
+        """Return the tool calls by their ids, as described by updates behind `since`."""
         folding = Fold()
+        held = [each for each in self._held if each.kind in ("update", entries_of.CHILD)]
         while since < self.last_seq:
             page = await self.read(since, TOOLS_PAGE)
             for segment in page:
@@ -393,6 +464,9 @@ class Session:
                     for entry in segment.entries():
                         folding.add(entry)
             since = page[-1].last_seq
+        for publication in held:
+            for raw in publication.raws:
+                folding.add(Entry(0, publication.kind, 0, raw))
         return {
             item.tool_call_id: item
             for item in with_those_inside(folding.state().timeline)
@@ -413,9 +487,9 @@ class Session:
         await self._journal.change(self._lease, change)
 
     async def open_in(self, cwd: str, additional_directories: tuple[str, ...]) -> None:
-        """A client opens it in these folders: the list shows them from now on.
+        """Show these folders in the list: a client opens the session in them.
 
-        The protocol: roots that are left out are none of the session any more (spec v1, session
+        The protocol: roots that are left out no longer belong to the session (spec v1, session
         setup, "Additional Workspace Roots").
         """
         change = NO_CHANGE
@@ -431,35 +505,35 @@ class Session:
 
     @property
     def is_lost(self) -> bool:
-        """Whether another process owns this session now, or it was deleted."""
+        """True if another process owns this session now, or it was deleted."""
         return self._lost is not None
 
     def require_owned(self) -> None:
-        """LeaseLostError if it was found to be lost."""
+        """Raise LeaseLostError if the session was found to be lost."""
         if self._lost is not None:
             raise self._lost
 
     async def verify(self) -> None:
-        """LeaseLostError unless this process still owns the session."""
+        """Raise LeaseLostError unless this process still owns the session."""
         with suppress(UnknownSessionError):
             if (await self._journal.owner(self.id)).epoch == self._lease.epoch:
                 return
-        for lost in await self._journal.renew([self._lease]):  # which tells what became of it
+        for lost in await self._journal.renew([self._lease]):  # tells how it was lost
             self.lose(lost)
             raise lost
 
     @property
     def is_far(self) -> bool:
-        """Whether a look at the journal takes as long as a commit: it is in a database."""
+        """True if the journal is a database: then a look at it takes as long as a commit."""
         return self._journal.file is None
 
     @property
     def lease(self) -> Lease:
-        """That under which it is written."""
+        """The lease under which the session is written."""
         return self._lease
 
     def lose(self, error: LeaseLostError) -> None:
-        """Another process has taken it, or deleted it."""
+        """Note that another process has taken the session over, or deleted it."""
         if self._lost is None:
             self._lost = error
             self._on_lost(error)
@@ -469,9 +543,9 @@ class Session:
     def attach(
         self, client: Client, after: int, live_after: int, *, positions: bool = False
     ) -> Attachment:
-        """An attachment that is held until its client has the answer that opens the session.
+        """Return an attachment that is held until its client has the answer that opens the session.
 
-        It replaces what the client has already; in one step, so that no client ever has two.
+        It replaces the client's present attachment in one step, so that no client ever has two.
         `after`, `live_after` and `positions` as in Attachment.
         """
         attachment = Attachment(self, client, after, live_after, positions=positions)
@@ -483,7 +557,8 @@ class Session:
         return attachment
 
     def put_back(self, attachment: Attachment) -> bool:
-        """It could not be opened: its client has what it had before; whether it had anything."""
+        """Undo `attach`: the session could not be opened. False if the client had no attachment
+        before."""
         if (before := attachment.before) is None or attachment not in self.attachments:
             return False
         self.attachments[self.attachments.index(attachment)] = before
@@ -491,23 +566,24 @@ class Session:
         return True
 
     def open_to(self, attachment: Attachment) -> None:
-        """Its client has the answer that opens the session: tell it what is new."""
+        """Go live: the client has the answer that opens the session. Send it what was kept for
+        it."""
         attachment.open()
         for method, params in self._untold:
             attachment.tell(method, params)
         self._untold.clear()
 
     def tell(self, method: str, params: bytes, *, about_child: bool = False) -> None:
-        """Pass a notification that is no update to all clients; not kept in the journal.
+        """Pass a notification that is no update to all clients; it is not journalled.
 
-        One about a sub-agent is for those that show sub-agents, if any is there.
+        If it is about a sub-agent, only clients that show sub-agents get it.
         """
         for attachment in self.attachments:
             if not (about_child and CHILD in attachment.client.offer.withheld):
                 attachment.tell(method, params)
         if about_child or self.attachments:
             return
-        # Right behind the agent's answer to session/new nobody is attached yet.
+        # Right after the agent's answer to session/new nobody is attached yet.
         size = len(params) + sum(len(kept) for _, kept in self._untold)
         if len(self._untold) < DUE and size < DUE_BYTES:
             self._untold.append((method, params))
@@ -515,7 +591,7 @@ class Session:
             log.warning("session %s: %s dropped: nobody is attached", self.id, method)
 
     def made_terminal(self, terminal: str, owner: Client | None) -> None:
-        """A terminal was made at this client, None for here: nobody else can show it."""
+        """Note which client shows a terminal, None for this process: no other client can."""
         self.terminals[terminal] = owner
         if len(self.terminals) > TERMINALS:
             del self.terminals[next(iter(self.terminals))]
@@ -524,21 +600,27 @@ class Session:
         """Tell all clients but one that the session is gone for good."""
         self.tell_last(DELETED_NOTICE, lambda client: client is but)
 
+    def tell_history_lost(self, error: HistoryLostError) -> None:
+        """Tell all clients that the journal has gone back, and what it lacks now."""
+        update = notice(HISTORY_LOST, HISTORY_LOST_HOW.format(error.last_seq), "warning")
+        self.tell_last(update, lambda _: False)
+
     def tell_last(self, update: bytes, knows: Callable[[Client], bool]) -> None:
-        """Tell what is not journalled to all clients but those that know; nothing comes behind."""
+        """Send an update that is not journalled to all clients that do not know it; nothing follows
+        it."""
         for attachment in self.attachments:
             if attachment.is_open and not knows(attachment.client):
                 attachment.tell_last(update)
 
     def find(self, client: Client) -> Attachment | None:
-        """The attachment of this client, if it has one."""
+        """Return the attachment of this client, if it has one."""
         for known in self.attachments:  # a loop: asked for several times in each turn
             if known.client is client and known.is_fed:
                 return known
         return None
 
     def attachment_of(self, client: Client) -> Attachment:
-        """The attachment of this client; UnknownSessionError when it has none."""
+        """Return the attachment of this client; UnknownSessionError if it has none."""
         if (attachment := self.find(client)) is not None:
             return attachment
         raise UnknownSessionError(
@@ -555,16 +637,15 @@ class Session:
             attachment.close()
 
     def keep_position(self, attachment: Attachment, *, in_turn: bool) -> None:
-        """The connection of its client was lost: it may come back to where it was."""
+        """Keep the position of a client whose connection was lost, so that it can resume."""
         if attachment.positions:
             self._rest.leave_bookmark(in_turn=in_turn)
 
     async def be_followed(self, attachment: Attachment) -> None:
-        """It is let in: what happened is seen; and it has its position back, which a later owner is
-        to keep, too.
+        """Note that the client has seen what happened and, with positions, take its bookmark back.
 
-        If that cannot be written, the client may have to load the session then. Raises
-        LeaseLostError.
+        The number of followers is written for a later owner. If writing fails, the client may have
+        to load the session later. Raises LeaseLostError.
         """
         change = RowChange(unseen=False) if self._unseen else NO_CHANGE
         self._unseen = False
@@ -584,17 +665,25 @@ class Session:
             log.warning("session %s: positions are not kept", self.id, exc_info=True)
 
     def keep_places(self, followers: int, *, in_turn: bool) -> None:
-        """It has a new owner: whoever the last one had cut off may come back, so many clients."""
+        """Keep the places of `followers` clients that the last owner cut off; they may come
+        back."""
         self._followers = followers
         # Not in the future: a clock was set back, or the agent has told a time of its own.
         ago = max(0, now() - self._last_active) / 1000
         for _ in range(self._followers):
             self._rest.leave_bookmark(in_turn=in_turn, ago=ago)
 
-    async def require_exact(self, position: int) -> None:
+    @property
+    def lineage(self) -> str:
+        """The lineage of the positions told here; "" if the journal has none."""
+        return self._lease.lineage
+
+    async def require_exact(self, position: int, lineage: str | None) -> None:
         """Raise InvalidParamsError unless a client can go on behind this position."""
         await self._rest.compaction_ends()
-        if position > self.last_seq:
+        if position and not await self._is_of_ours(lineage):
+            why = "it is of a history that the journal does not have any more"
+        elif position > self.last_seq:
             why = f"the session has no more than {self.last_seq}"
         elif not await self._journal.is_exact(self.id, position):
             why = "what came behind it was put together since"
@@ -605,6 +694,12 @@ class Session:
             field="_meta.acphold/after",
         )
 
+    async def _is_of_ours(self, lineage: str | None) -> bool:
+        if lineage == self.lineage or not self.lineage:
+            return True
+        # While a session is owned, another process may have renewed the journal's era.
+        return lineage == (await self._journal.session(self.id)).lineage
+
     # -- rest -----------------------------------------------------------------------------
 
     def rest(self) -> None:
@@ -613,25 +708,25 @@ class Session:
 
     @property
     def _followed_by(self) -> int:
-        """How many clients with positions are here, or may come back."""
+        """Number of clients with positions that are here or may come back."""
         return sum(known.positions for known in self.attachments) + self._rest.bookmarks
 
     def wake(self) -> None:
-        """A turn begins: what waits to settle waits on."""
+        """Put settling off: a turn begins."""
         self._rest.end()
 
     async def _settle(self) -> bool:
-        if self.is_listed_elsewhere:  # and found there: here its words are in no index
+        if self.is_listed_elsewhere:  # it is found in that list: no index has its words here
             return True
-        # Nobody reads on before it is compacted, and a client that lags goes on behind its cursor
-        # then: one that reads nothing is not to keep what was said out of the list and the search.
+        # Compaction must not join entries across the cursor of a client that lags. Waiting for such
+        # a client instead would keep the session out of the list and the search.
         apart = {seq for known in self.attachments if known.is_fed for seq in known.kept_apart}
         try:
             await self._move_up()
             await self._journal.settle(
                 self._lease, self.last_seq, self._rest.end_compaction, apart=apart
             )
-            # Somebody may have come, and been cut off, while words were indexed.
+            # A client may have come, and lost its connection, while words were indexed.
             if self._followed_by < self._followers:
                 self._followers = self._followed_by
                 await self._journal.change(self._lease, RowChange(followers=self._followers))
@@ -643,7 +738,8 @@ class Session:
         return True
 
     def move(self) -> None:
-        """It goes on in another process: whoever has it open here is to follow it there."""
+        """Detach everybody: the session goes on in another process, and open clients are to follow
+        it."""
         open_ = [known if known.is_open else known.before for known in self.attachments]
         self.detach_all()
         for attachment in open_:
@@ -667,16 +763,16 @@ class Session:
             await self.release()
         except JournalError as exc:
             log.error("session %s: what it told last is not in the journal: %s", self.id, exc)
-        # A long history is compacted another time: who closes it does not wait for that.
+        # A long history is compacted another time: a client that closes does not wait for that.
         await self._rest.aclose(CLOSE_SETTLE)
         await self._journal.release(self._lease)
 
 
 def is_same_folder(one: str, other: str) -> bool:
-    """Whether two paths lead to one folder."""
+    """Return True if two paths lead to one folder."""
     return one == other or os.path.realpath(one) == os.path.realpath(other)
 
 
 def now() -> int:
-    """Milliseconds since the epoch."""
+    """Return milliseconds since the epoch."""
     return int(time() * 1000)

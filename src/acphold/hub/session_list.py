@@ -1,7 +1,7 @@
 """`session/list`: the journal's sessions and those that only the agent knows, in one list.
 
-Source: spec v1, session list. Nobody loses a conversation by installing acphold: what the agent
-lists of its own stands in the same list, each session once.
+Source: spec v1, session list. Nobody loses a conversation by installing acphold: the agent's own
+sessions are in the same list, each session once.
 """
 
 from __future__ import annotations
@@ -31,33 +31,34 @@ log = logging.getLogger(__name__)
 PAGE_SIZE = 50
 
 AGENT_DEADLINE = 3.0
-"""Seconds the agent has to list its own sessions; afterwards the list goes without the rest."""
+"""Seconds the agent has to list its own sessions; after that the list is shown without the rest."""
 
 AGENT_SESSIONS = 5000
-"""How many of the agent's own sessions are asked for at most."""
+"""Most of the agent's own sessions that are listed."""
 
 FRESH_SECONDS = 5.0
-"""How long what the agent listed is believed when a session is opened: editors list, then load."""
+"""Seconds for which the agent's list is trusted when a session is opened: editors list, then
+load."""
 
 FILTERS = 8
-"""For how many folders the agent's own sessions are kept at once."""
+"""Most folders for which the agent's own sessions are kept at once."""
 
 
 AGENT = "acphold/agent"
-"""The `_meta` key of a session of another agent: which one it was held with."""
+"""The `_meta` key of a session of another agent: the name of that agent."""
 
 UNREAD = "acphold/unread"
-"""The `_meta` key of a session that an import has listed: it is read when it is opened."""
+"""The `_meta` key of a session that an import has only listed: it is read when it is opened."""
 
 ORIGINS = "acphold/origins"
 """The `_meta` key of a session that was made of others, or went over to this agent."""
 
 NOTHING = b'{"sessions":[]}'
-"""A list for who may see none."""
+"""A list for a client that may see no session."""
 
 
 class Line(Struct, frozen=True):
-    """One line of the list, where it stands, and its JSON."""
+    """One line of the list: its place, and its JSON."""
 
     key: ListKey
     info: SessionInfo
@@ -65,12 +66,12 @@ class Line(Struct, frozen=True):
 
     @property
     def updated_at(self) -> int | None:
-        """When it went on last, in ms since the epoch; None when nobody said so."""
+        """The time of the last activity, in ms since the epoch; None if unknown."""
         return self.key.updated_at or None
 
 
 class Listing(Links, Sessions, Protocol):
-    """What the list asks of a journal."""
+    """The seams of a journal that the list needs."""
 
 
 class SessionList:
@@ -87,8 +88,8 @@ class SessionList:
         self._asked = 0.0
 
     async def only(self, session_id: str, tenant: str | None = None) -> bytes:
-        """The result of `session/list` for who may see this session and no other, if it is there
-        for this tenant."""
+        """Return the result of `session/list` for a client that may see only this session, if this
+        tenant has access to it."""
         try:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
@@ -105,9 +106,11 @@ class SessionList:
         archived: Archived | None = None,
         tenant: str | None = None,
     ) -> bytes:
-        """One page, newest first: the result of `session/list` for this tenant. Raises CursorError.
+        """Return one page, newest first: the result of `session/list` for this tenant. Raises
+        CursorError.
 
-        With `archived` each session says whether it is; without it, those that are stay out.
+        With `archived` each session says whether it is archived; without it, archived ones are left
+        out.
         """
         agents = () if self._all_agents else (self._agent.key,)
         shelf = archived or "exclude"
@@ -117,25 +120,26 @@ class SessionList:
             after = cursors.decode(cursor, filter, await self._journal.cursor_secret())
         if after is None or cwd not in self._agents_own:
             await self._ask_agent(cwd)
-            # A session of ours that went on outside stands where the agent's list has it.
+            # A session of ours that went on outside acphold moves to the time in the agent's list.
             times = {key: line.key.updated_at for key, line in self._agents_own[cwd].items()}
             await self._journal.went_on(self._agent.key, times)
         rows = await self._journal.page(filter, after, PAGE_SIZE + 1)
         lines = [await self._ours(row) for row in rows]
-        is_without = archived == "only" or bool(tenant)  # its own sessions are nobody's
+        is_without = archived == "only" or bool(tenant)  # the agent's own have no tenant
         strangers = [] if is_without else await self._strangers(cwd, held)
         lines += [line for line in strangers if after is None or after < line.key]
         return await _page(self._journal, filter, rows, lines, marked=archived is not None)
 
     def agents_own(self, session_id: str) -> Line | None:
-        """What the agent said of a session of its own when it was last asked."""
+        """Return what the agent last said of a session of its own."""
         for lines in self._agents_own.values():
             if (line := lines.get(session_id)) is not None:
                 return line
         return None
 
     async def look_up(self, session_id: str) -> Line | None:
-        """What the agent says of a session of its own; it is asked, unless it just has been."""
+        """Return what the agent says of a session of its own; ask it, unless it was asked just
+        now."""
         if self._agent.reads_journal:
             return None
         if self.agents_own(session_id) is None or monotonic() - self._asked > FRESH_SECONDS:
@@ -143,7 +147,7 @@ class SessionList:
         return self.agents_own(session_id)
 
     async def _strangers(self, cwd: str | None, held: frozenset[str]) -> list[Line]:
-        """The agent's own sessions that the journal does not know."""
+        """Return the agent's own sessions that the journal does not know."""
         lines = self._agents_own.get(cwd, {}).values()
         ours = await self._journal.linked(self._agent.key, [line.info.session_id for line in lines])
         return [
@@ -154,7 +158,8 @@ class SessionList:
         ]
 
     async def _ours(self, row: SessionRow) -> Line:
-        """A session of the journal, with what the agent's own list says of it in `_meta`."""
+        """Return a session of the journal, with the `_meta` that the agent's own list has for
+        it."""
         if row.agent != self._agent.key:
             return _line(row, {AGENT: row.agent})
         if not any(self._agents_own.values()):
@@ -167,7 +172,7 @@ class SessionList:
         return _line(row, known.info.meta if owner == row.session_id else {})
 
     async def _ask_agent(self, cwd: str | None) -> None:
-        """Fetch what the agent lists; its failure never fails ours."""
+        """Fetch the agent's list; if that fails, ours goes without."""
         found: dict[str, Line] = {}
         self._agents_own.pop(cwd, None)
         while len(self._agents_own) >= FILTERS:
@@ -193,7 +198,7 @@ class SessionList:
             raw = await ask(self._agent, LIST_SESSIONS.name, msgspec.json.encode(params))
             page = decode(_AgentsPage, raw).value
             for line in page.sessions:
-                with suppress(InvalidParamsError):  # one line that nobody can read
+                with suppress(InvalidParamsError):  # skip a line that cannot be read
                     read = decode(SessionInfo, line)
                     info = read.value
                     key = ListKey(milliseconds(info.updated_at), info.session_id)
@@ -207,7 +212,7 @@ class SessionList:
 
 
 def _spellings(cwd: str | None) -> Sequence[str | None]:
-    """What an agent is to be asked for: it may compare its folders letter by letter."""
+    """Return the folders to ask an agent for: it may compare paths letter by letter."""
     if cwd is None:
         return [None]
     return [*dict.fromkeys((os.path.normpath(cwd), resolved_folder(cwd)))]
@@ -221,8 +226,8 @@ async def page_of_all(
     *,
     marked: bool,
 ) -> bytes:
-    """One page of the journal's sessions, of whichever agent, which each says, as it is
-    `called`. What only an agent knows is not in it. Raises CursorError."""
+    """Return one page of the journal's sessions, of any agent; each names its agent as `called`
+    does. Sessions that only an agent knows are left out. Raises CursorError."""
     secret = await journal.cursor_secret()
     after = None if cursor is None else cursors.decode(cursor, filter, secret)
     rows = await journal.page(filter, after, PAGE_SIZE + 1)
@@ -236,7 +241,8 @@ async def only_of_all(
     called: Callable[[SessionRow], str],
     tenant: str | None = None,
 ) -> bytes:
-    """The same for who may see this session and no other, if it is there for this tenant."""
+    """Return the same for a client that may see only this session, if this tenant has access to
+    it."""
     try:
         row = await journal.session(session_id)
     except UnknownSessionError:
@@ -254,7 +260,7 @@ async def _page(
     *,
     marked: bool,
 ) -> bytes:
-    """The newest of these lines as the result of `session/list`.
+    """Return the newest of these lines as the result of `session/list`.
 
     With `marked` each says whether it is archived (unstable, `SessionInfo.archived`).
     """
@@ -273,7 +279,8 @@ async def _page(
 
 
 class _AgentsPage(Struct, rename="camel"):
-    """A page of the agent's, its lines raw: fields newer than this release stay in them."""
+    """A page of the agent's list; its lines stay raw, so that fields newer than this release
+    survive."""
 
     sessions: list[Raw] = []
     next_cursor: str | None = None
@@ -297,9 +304,9 @@ def _line(row: SessionRow, meta: dict[str, object]) -> Line:
 
 
 def check_folder(known: str, asked: str) -> None:
-    """A session keeps its working directory (spec v1, session setup); InvalidParamsError.
+    """Require a session's own working directory (spec v1, session setup); InvalidParamsError.
 
-    If that is gone, renamed or on a disk that is not there, it goes on where it is opened.
+    If that folder is gone, renamed or on a disk that is not there, the new one is accepted.
     """
     if not is_same_folder(known, asked) and (os.path.isdir(known) or not os.path.isdir(asked)):
         raise InvalidParamsError(
@@ -308,5 +315,5 @@ def check_folder(known: str, asked: str) -> None:
 
 
 def _backwards(text: str) -> tuple[int, ...]:
-    """A sort key that orders strings from high to low, as the journal orders equal times."""
+    """Return a sort key that orders strings from high to low, as the journal orders equal times."""
     return (*(-ord(letter) for letter in text), 1)

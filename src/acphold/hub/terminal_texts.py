@@ -1,10 +1,10 @@
-"""What terminals of the client showed, kept as text: no later client knows them.
+"""The output of terminals at clients, kept as text: no later client knows the terminals.
 
-An agent runs a command in a terminal of a client, or in one of ours where no client has any, and
-names the terminal in a tool call. What it showed passes here as the answer to `terminal/output`,
-and is asked for once more before the terminal is released. It is journalled with the tool calls
-that name the terminal: before the release, and at the end of a turn if there is more.
-Source: spec v1, terminals.
+An agent runs a command in a terminal of a client, or in one of ours if no client has any, and names
+the terminal in a tool call. Its output passes here as the answer to `terminal/output`, and is
+requested once more before the terminal is released. It is journalled with the tool calls that name
+the terminal: before the release, and at the end of a turn if there is more. Source: spec v1,
+terminals.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 
 from acphold.agents import Asked
 from acphold.errors import AcpholdError, JournalError
+from acphold.history.display_terminals import CUT, TEXT_BYTES, from_next_line, newest
 from acphold.history.entries import TERMINAL
 from acphold.history.raw_update import encode_text, items, members, string, tool_id, update_kind
 from acphold.history.timeline import terminal_entry
@@ -25,27 +26,20 @@ from acphold.schema import CREATE_TERMINAL, RELEASE_TERMINAL, TERMINAL_OUTPUT, e
 log = logging.getLogger(__name__)
 
 TERMINALS = 64
-"""How many terminals of a session are remembered; of more, the newest."""
-
-TEXT_BYTES = 48 * 1024
-"""Bytes of JSON that the texts of one tool call take, the newest kept: clients that read lines of
-64 KiB read it, with all that is around it."""
+"""Most terminals of a session that are remembered; older ones are forgotten."""
 
 CONTENT_BYTES = 1024 * 1024
-"""Bytes of tool calls with terminals that are remembered in a turn; of more, the newest."""
+"""Most bytes of tool calls with terminals remembered in a turn; older ones are forgotten."""
 
 LAST_LOOK_SECONDS = 2.0
-"""What the client has to say what a terminal showed, before it is released all the same."""
-
-CUT = "…\n"
-"""What a text begins with whose beginning was dropped."""
+"""Seconds the client has to report a terminal's output before it is released all the same."""
 
 Ask = Callable[[str, bytes], Awaitable[bytes]]
-"""Asks whoever has a terminal; raises as `Services.answer`."""
+"""Sends a request to the client of a terminal, or to ours; raises as `Services.answer`."""
 
 
 class Terminal:
-    """One terminal of `client`, None for ours. Nothing more is shown once it `has_ended`."""
+    """One terminal of `client`, None for ours. `has_ended` means that it will show nothing more."""
 
     def __init__(self, client: Client | None) -> None:
         self.client = client
@@ -64,18 +58,19 @@ class TerminalTexts:
         self._unwritten: set[str] = set()
 
     def find(self, asked: Asked) -> Terminal | None:
-        """The terminal that a request is about; None when it is about none that is known."""
+        """Return the terminal that a request is about; None if it is unknown."""
         return self._terminals.get(terminal_id(asked.params))
 
     @property
     def are_there(self) -> bool:
-        """Whether an update may name a terminal."""
+        """True if an update may name a terminal."""
         return bool(self._terminals)
 
     # -- what passes ----------------------------------------------------------------------
 
     async def pass_on(self, asked: Asked, client: Client | None, ask: Ask) -> bytes:
-        """The answer to a terminal request, of `client` or ours; raises as `ask`, JournalError."""
+        """Return the answer to a terminal request, of `client` or ours; raises as `ask`,
+        JournalError."""
         terminal = self.find(asked)
         if asked.method == RELEASE_TERMINAL.name and terminal is not None:
             await self._look_again(terminal_id(asked.params), terminal, ask)
@@ -91,7 +86,7 @@ class TerminalTexts:
         return answer
 
     async def let_go(self, asked: Asked) -> None:
-        """Whoever has the terminal is gone: what it showed is journalled. Raises JournalError."""
+        """Journal the output of a terminal whose client is gone. Raises JournalError."""
         if (terminal := self.find(asked)) is not None:
             await self.write()
             terminal.is_released = True
@@ -111,7 +106,7 @@ class TerminalTexts:
         text = string(parts.get("output")) or ""
         if parts.get("truncated") == b"true" and not text.startswith(CUT):
             text = CUT + text
-        text = _newest(text, TEXT_BYTES)
+        text = _end_of(text, TEXT_BYTES)
         terminal.has_ended = parts.get("exitStatus", b"null") != b"null"
         if text != terminal.text:
             terminal.text = text
@@ -120,7 +115,7 @@ class TerminalTexts:
             }
 
     def see(self, update: bytes) -> None:
-        """An update of the agent: it may name a terminal, or name it no longer."""
+        """Take note of an update of the agent: it may name a terminal, or no longer name it."""
         if update_kind(update) not in ("tool_call", "tool_call_update"):
             return
         content = members(update).get("content", b"")
@@ -138,9 +133,9 @@ class TerminalTexts:
     # -- what is kept ---------------------------------------------------------------------
 
     async def turn_over(self) -> None:
-        """Journal what is known so far; forget what is released. Raises JournalError."""
+        """Journal the output so far; forget released terminals. Raises JournalError."""
         if not self._terminals:
-            return  # nor anything that names one
+            return  # no tool call names one then
         await self.write()
         for id_, terminal in tuple(self._terminals.items()):
             if terminal.is_released:
@@ -158,7 +153,7 @@ class TerminalTexts:
             shown = [terminal for terminal in known if terminal and terminal.text is not None]
             if shown:
                 entry = terminal_entry(call, content, self._texts(content))
-                # A client that sees all of these itself is not told their texts.
+                # A client that shows all of these terminals itself is not sent their texts.
                 owner, *others = {terminal.client for terminal in known if terminal}
                 author = None if owner is None or others else self._session.find(owner)
                 try:
@@ -173,28 +168,24 @@ class TerminalTexts:
         for id_ in named:
             terminal = self._terminals.get(id_)
             if terminal is not None and terminal.text is not None:
-                texts[id_] = _newest(terminal.text, TEXT_BYTES // len(named))
+                texts[id_] = _end_of(terminal.text, TEXT_BYTES // len(named))
         return texts
 
 
 def terminal_id(raw: bytes) -> str:
-    """The `terminalId` in the params or the result of a terminal method; "" if there is none."""
+    """Return the `terminalId` in the params or result of a terminal method; "" if there is none."""
     return string(members(raw).get("terminalId")) or ""
 
 
 def _named(content: bytes) -> list[str]:
-    """The terminals that a tool call's content names."""
+    """Return the terminals that a tool call's content names."""
     if b'"terminalId"' not in content:
         return []
     return [named for item in items(content) if (named := terminal_id(item))]
 
 
-def _newest(text: str, room: int) -> str:
-    """The end of a text, from the beginning of a line, that takes `room` bytes as JSON."""
-    if len(encode_text(text)) <= room:
+def _end_of(text: str, room: int) -> str:
+    """Return the end of a text, from the start of a line, that takes `room` bytes as JSON."""
+    if newest(text, room) == text:
         return text
-    kept = text[-room:]
-    while len(encode_text(CUT + kept)) > room:
-        kept = kept[len(kept) // 10 + 1 :]
-    _, newline, lines = kept.partition("\n")
-    return CUT + (lines if newline and lines else kept)
+    return CUT + from_next_line(newest(text, room - len(encode_text(CUT))))

@@ -1,15 +1,16 @@
 """A session that goes over from one agent to another.
 
-That is so when it is opened in front of another agent than the one that it was held with: with
-`--all-agents`, or because a client knows its id. The other agent is handed the conversation like
-one that has lost it (`hub.restoration`), and gets none of the modes and options of the first.
+That happens when it is opened with another agent than the one that it was held with: with
+`--all-agents`, because a client knows its id, or because a client has named this agent to continue
+it (`Setup.stays`). The other agent is handed the conversation like one that has lost it
+(`hub.restoration`), and gets none of the modes and options of the first.
 
     state     what it means                              next
     --------  -----------------------------------------  ----------------------------------------
     none      the session is one of the agent's own      due, when another agent opens it
-    due       another agent has it open                  none, when that has answered a prompt: the
-                                                         session is listed with it, and remembers
-                                                         the one it was held with before
+    due       another agent has it open                  none, with the first prompt to that one:
+                                                         the session is listed with it, and
+                                                         remembers the agent it was held with
 """
 
 from __future__ import annotations
@@ -27,8 +28,8 @@ NO_COMMANDS = b'{"sessionUpdate":"available_commands_update","availableCommands"
 class Transfer:
     """See the module.
 
-    `held_with` is another agent that the conversation began with, here or in a session that this
-    one is a copy of; `is_new` says that the agent has not held it itself.
+    `held_with` is another agent that the conversation began with, here or in the session that this
+    one was copied from; `is_new` says that the agent has not held it itself.
     """
 
     def __init__(self, session: Session, side: AgentSession, journal: Sessions) -> None:
@@ -41,11 +42,11 @@ class Transfer:
 
     @property
     def is_due(self) -> bool:
-        """Whether another agent has it open than the one it was held with."""
+        """True if another agent has it open than the one it was held with."""
         return self._due is not None
 
     async def begin(self) -> None:
-        """The agent is to open the session: look whose it is. Raises JournalError."""
+        """Look up the session's agents: this agent is about to open it. Raises JournalError."""
         session, key = self._session, self._side.agent.key
         row = await self._journal.session(session.id)
         agents = [origin.agent for origin in row.origins[-1:]] + [row.agent]
@@ -57,14 +58,17 @@ class Transfer:
             self._due = Origin(session.id, row.agent, session.last_seq)
 
     async def settle_in(self, before: Attributes, opened: bytes) -> None:
-        """Journal the modes and options of the agent in the place of those of the one before."""
+        """Journal the agent's modes and options in place of those of the agent before."""
         entry = splice(settings_in(opened), {"anew": b"true"})
         await self._session.publish("settings", [entry])
         if before.commands is not None and self._session.attributes.commands == before.commands:
             await self._session.publish("update", [NO_COMMANDS])
 
     async def done(self) -> None:
-        """The agent has answered a prompt: the session is its own now."""
+        """Make the session the agent's own: it gets a prompt, and with it the conversation.
+
+        Not only once it has answered: its requests until then are made under its own name.
+        """
         if (due := self._due) is not None:
             row = await self._journal.session(self._session.id)
             agent = self._side.agent

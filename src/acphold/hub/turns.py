@@ -1,25 +1,25 @@
 """The turns of one session: one at a time at the agent, the others wait here.
 
-Agents do different things with a second prompt while one runs (queue it, drop it, end both), so
-the queue is ours and no agent ever sees a second one. The stages of a turn stand in
-`hub.prompt_turn`.
+Agents treat a second prompt differently while one runs (queue it, drop it, end both). So the queue
+is ours, and no agent ever sees a second prompt. The stages of a turn are in `hub.prompt_turn`.
 
 A prompt is committed before anything that takes time, so that a crash cannot lose it:
 
     the agent                            the prompt is committed
     -----------------------------------  ---------------------------------------------------------
-    is ready for it                      while the agent thinks; what that answers is looked at
-                                         behind the commit, for an answer is taken in the order of
-                                         the wire, and `Session.hold` puts the prompt before it
-    is one of a program, and the         before it is sent: a commit looks whether the session is
-    journal is a database                ours, and takes no longer than that look alone
+    is ready for it                      while the agent thinks; its answer is handled after the
+                                         commit: answers are taken in wire order, and
+                                         `Session.hold` puts the prompt before them
+    is a program, and the journal is     before it is sent: a commit also checks that the session
+    a database                           is ours, and takes no longer than that check alone
     has to be started, or to open the    before that begins
     session again, or ended meanwhile
     is at work while it is sent (one     before it is sent if it has blocked; else at the end of
     of the library)                      the step, with those of other sessions and what was said
 
-A client that asks for positions knows by its prompt's whether it may send it again
-(`server.sent_prompts`): for that one it is always committed before it is sent, in the same step.
+A client that asks for positions learns from the position of its prompt whether it may send the
+prompt again (`server.sent_prompts`). A prompt of such a client is always committed before it is
+sent, in the same step.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ from acphold.serve_options import ServeOptions
 log = logging.getLogger(__name__)
 
 CLOSE_GRACE = 1.0
-"""Seconds it has when the session is closed: whoever closes an editor does not wait longer."""
+"""Seconds that turns have to end when the session is closed: a person who closes an editor does not
+wait longer."""
 
 CANCELLED = b'{"stopReason":"cancelled"}'
 ENDED = b'{"stopReason":"end_turn"}'
@@ -81,7 +82,7 @@ class PromptCall:
 
 
 class Turns:
-    """The queue of prompts, and the turn that runs."""
+    """The queue of prompts, and the running turn."""
 
     def __init__(
         self,
@@ -121,12 +122,12 @@ class Turns:
 
     @property
     def is_cancelling(self) -> bool:
-        """Whether the agent is at a turn that was cancelled."""
+        """True while the agent works on a turn that was cancelled."""
         turn = self._last_sent
         return turn is not None and turn.is_at_agent and turn.stage is not Stage.RUNNING
 
     def begin(self, turn: Turn) -> None:
-        """Run one turn to its end, behind those that wait; its `reply` answers the client."""
+        """Run one turn to its end, behind those in the queue; its `reply` answers the client."""
         if self._ends_with_process:
             turn.conclude()
             if not turn.author.client.offer.is_line:
@@ -138,14 +139,14 @@ class Turns:
         self._begin_first()
 
     def story(self, words: str, *args: object, turn: Turn | None = None) -> None:
-        """What happens in a turn, or in the one that runs: for who reads the log closely."""
+        """Log a step of a turn, by default of the running one, at level DEBUG."""
         if log.isEnabledFor(logging.DEBUG):
             turn = turn or self.running
             number = NONE if turn is None else turn.number
             log.debug("session %s, turn %s: " + words, self._session.id, number, *args)
 
     def sent(self, sent_id: str) -> Turn | None:
-        """The turn of the prompt that its client knows by this id; None once it is over."""
+        """Return the turn whose prompt its client sent under this id; None once it is over."""
         return next((turn for turn in self._queue if turn.sent_id == sent_id), None)
 
     def give_up(self, turn: Turn) -> None:
@@ -165,20 +166,20 @@ class Turns:
     # -- the beginning --------------------------------------------------------------------
 
     async def _run(self, turn: Turn) -> None:
-        """Get the prompt to the agent; the module says when it is committed."""
+        """Get the prompt to the agent; the table of the module says when it is committed."""
         try:
             turn.began = self._session.last_seq
             if turn.stage is Stage.QUEUED:
                 turn.stage = Stage.STARTING
             try:
-                is_begun = turn.stage is Stage.STARTING  # and not cancelled before
+                is_begun = turn.stage is Stage.STARTING  # False if it was cancelled before
                 is_ready = is_begun and not self._side.is_at_work and self._restoration.is_needless
                 takes_a_moment = self._side.agent.takes_a_moment and self._unrecorded is None
                 if not is_ready or not takes_a_moment:
                     await self._record(turn)
                 if not is_ready:
                     await self._make_ready(turn)
-                for is_last in (False, True):  # once more if the agent ended before it got it
+                for is_last in (False, True):  # again if the agent ended first
                     if turn.stage is not Stage.STARTING:
                         break
                     try:
@@ -203,7 +204,7 @@ class Turns:
         self._make_way(turn)
 
     async def _make_ready(self, turn: Turn) -> None:
-        """Have the agent ready for the prompt; a cancellation ends the wait."""
+        """Make the agent ready for the prompt; a cancellation ends the wait."""
         try:
             async with asyncio.timeout(None) as turn.starting:
                 if turn.stage is Stage.STARTING:
@@ -216,19 +217,19 @@ class Turns:
             turn.starting = None
 
     async def _send(self, turn: Turn) -> None:
-        """Give the agent the prompt, if the session is ours still."""
+        """Send the agent the prompt, if the session is still ours."""
         params = await self._restoration.outgoing(turn.params, turn.began)
 
         def send() -> None:
             if turn.stage is not Stage.STARTING:
-                return  # it is over meanwhile
+                return  # it ended meanwhile
             side = self._side
             assert side.id is not None
             before = (self._last_sent, side.voice)
             turn.at_agent = self._routes.begin_turn(side.id)
             turn.stage, self._last_sent, side.voice = Stage.RUNNING, turn, Voice.COUNTS
             self._alerts.turn_began(turn.prompt, turn.began)
-            self._hold(turn)  # whatever is said in there comes behind it; it may even be answered
+            self._hold(turn)  # `send` may already publish, even the answer: behind the prompt
             try:
                 self.story("the agent is asked", turn=turn)
                 side.agent.send(PromptCall(params, partial(self.answered, turn), turn.number))
@@ -246,14 +247,15 @@ class Turns:
             send()
 
     def _is_recorded_first(self, turn: Turn) -> bool:
-        """Whether a prompt for which the agent is ready is committed before it is sent."""
+        """Return True if the prompt is committed before it is sent even though the agent is
+        ready."""
         if turn.is_recorded:
             return False
         is_of_a_program = not self._side.agent.reads_journal
         return turn.may_come_again or (is_of_a_program and self._session.is_far)
 
     async def _record(self, turn: Turn, first: Callable[[], None] | None = None) -> None:
-        """Commit the prompt, do what is `first` then, and show it to the other clients."""
+        """Commit the prompt, call `first`, then show the prompt to the other clients."""
         if turn.is_over:
             return
         try:
@@ -278,7 +280,11 @@ class Turns:
         self._session.hold("prompt", [turn.prompt], turn.author, change)
 
     async def _agent_is_free(self) -> None:
-        """Wait for the end of an earlier turn that was answered for; else start the agent anew."""
+        """Wait for the agent to end an earlier turn that was answered for; if it does not, restart
+        it.
+
+        Raises AgentBusyError if the agent also works for another session.
+        """
         ended = self._routes.unended_turn(self._side.id)
         if ended is None:
             return
@@ -297,7 +303,7 @@ class Turns:
     # -- the end --------------------------------------------------------------------------
 
     async def answered(self, turn: Turn, answer: Answer) -> None:
-        """The agent has answered the prompt; called in the order of the wire."""
+        """Take the agent's answer to the prompt; called in wire order."""
         if turn.at_agent is not None:
             turn.at_agent.set()
         if turn.stage is not Stage.RUNNING:
@@ -312,9 +318,10 @@ class Turns:
             self._conclude(turn, exc)
 
     async def _end(self, turn: Turn, answer: Answer) -> None:
-        """Journal how it ended, then let its client know; does nothing when it is over.
+        """Journal how the turn ended, then let its client know; does nothing if it is over.
 
-        What lies open of it is closed before that, and a title given: they are part of the turn.
+        Before that, close what is open in it and give the session a title: they are part of the
+        turn.
         """
         if turn.is_over:
             return  # answered for already
@@ -326,13 +333,13 @@ class Turns:
                     await self.record_failure()
                 self._hold(turn)
                 await self._terminals.turn_over()
-                if isinstance(answer, AgentError):  # what it asked and was at is over with it
+                if isinstance(answer, AgentError):  # its questions and its work end with it
                     at_agent = turn.at_agent
                     self._restoration.cut_off = at_agent is not None and at_agent.is_set()
                     self._questions.abandon(answer)
                     await self._session.close_open(str(answer), turn.began)
                 if turn.is_cancelled:
-                    # An error is one all the same (spec v1, prompt turn, "Cancellation").
+                    # An error counts as cancelled, too (spec v1, prompt turn, "Cancellation").
                     if isinstance(answer, bytes) and answer.startswith(b"{"):
                         answer = splice(answer, {"stopReason": b'"cancelled"'})
                     else:
@@ -341,9 +348,10 @@ class Turns:
                     await self._session.close_open("cancelled", turn.began, cancelled=True)
                 elif isinstance(answer, bytes) and not answer.startswith(b"{"):
                     answer = ENDED
+                await self._questions.end_refused()
                 entry = answer if isinstance(answer, bytes) else _error_entry(answer)
                 if self._session.untitled and (title := first_line(turn.prompt)) is not None:
-                    # The agent has given none: after its first turn a session has one.
+                    # The agent has given none: a session gets a title with its first turn.
                     self._session.hold("update", [title_update(title)])
                 if turn.is_over:
                     return
@@ -361,7 +369,7 @@ class Turns:
                 self._conclude(turn, exc)
 
     def _conclude(self, turn: Turn, error: Exception) -> None:
-        """It is over without an end in the journal."""
+        """End the turn without an end in the journal."""
         if not turn.is_over:
             turn.reply(error if isinstance(error, AcpholdError) else incident(error))
             outcome: TurnOutcome = "interrupted" if self._session.is_lost else "failed"
@@ -378,23 +386,24 @@ class Turns:
         self._make_way(turn)
 
     def _make_way(self, turn: Turn) -> None:
-        """The next turn may begin when this one is over, and nothing of its start is under way."""
+        """Let the next turn begin once this one is over and no step of its start is under way."""
         if turn is self._first and turn.is_over and turn.is_started:
             self._first = None
-            if self._queue:  # later: the ends of many that are cancelled are not to be nested
+            if self._queue:  # not nested: the ends of many cancelled turns would exhaust the stack
                 asyncio.get_running_loop().call_soon(self._begin_first)
 
     # -- cut short ------------------------------------------------------------------------
 
     async def cancel(self, client: Client | None = None) -> None:
-        """End the running turn, and those that wait: of `client`, or all (`session/cancel`)."""
+        """Cancel the running turn, and those in the queue of `client`, or of all
+        (`session/cancel`)."""
         self._questions.cancel()
         for turn in tuple(self._queue):
             if turn is self.running or client in (None, turn.author.client):
                 await self._cancel(turn)
 
     async def cancel_sent(self, sent_id: str) -> None:
-        """End the turn of the prompt that its client knows by this id, if it waits or runs."""
+        """Cancel the turn whose prompt its client sent under this id, if it waits or runs."""
         turn = self.sent(sent_id)
         if turn is not None:
             if turn is self.running:
@@ -402,7 +411,7 @@ class Turns:
             await self._cancel(turn)
 
     async def end_for(self, client: Client) -> None:
-        """A client detaches: its turns end, and those of others go on."""
+        """End the turns of a client that detaches; those of others go on."""
         turns = [turn for turn in self._queue if turn.author.client is client]
         if self.running in turns:
             self._questions.cancel()
@@ -410,7 +419,7 @@ class Turns:
             await self._cancel(turn)
         await self._ends(turns)
         for turn in turns:
-            turn.reply(CANCELLED)  # one that waits for its place in the journal waits on, alone
+            turn.reply(CANCELLED)  # a turn that waits for its place in the queue still ends there
 
     async def _cancel(self, turn: Turn) -> None:
         if turn.stage in (Stage.CANCELLED, Stage.OVER):
@@ -421,10 +430,11 @@ class Turns:
             await self._stop_agent()
             self._wind_down(self._answer_for(turn))
         turn.start_no_more()
-        # Those that wait end when it is their turn: the journal keeps the order of the prompts.
+        # Those in the queue end when they are first: the journal keeps the order of the prompts.
 
     async def fail(self, error: AcpholdError) -> None:
-        """The promise behind the running turn no longer holds: it ends with this, at once."""
+        """End the running turn with this error, at once: its prompt or updates could not be
+        journalled."""
         turn = self.running
         if turn is None:
             return
@@ -436,7 +446,7 @@ class Turns:
             await self._stop_agent()
 
     def lose(self, error: AcpholdError) -> None:
-        """The session is not ours any more: no turn of it goes on here."""
+        """End all turns here: the session is no longer ours."""
         for turn in tuple(self._queue):
             self._conclude(turn, error)
         if self._last_sent is not None and self._last_sent.is_at_agent:
@@ -454,7 +464,7 @@ class Turns:
         await self._side.agent.tell(CANCEL.name, self._side.under_its_id(b"{}"))
 
     async def _answer_for(self, turn: Turn) -> None:
-        """Give the agent its grace; then the turn is over, whatever it still does."""
+        """Give the agent its grace, then end the turn, whatever the agent still does."""
         assert turn.at_agent is not None
         try:
             async with asyncio.timeout(self._options.cancel_grace):
@@ -470,7 +480,7 @@ class Turns:
         task.add_done_callback(self._winding_down.discard)
 
     async def _ends(self, turns: Sequence[Turn]) -> None:
-        """Wait until these are over, but not for long."""
+        """Wait a moment for these turns to end."""
         if turns:
             ends = [asyncio.ensure_future(turn.over()) for turn in turns]
             await asyncio.wait(ends, timeout=min(self._options.cancel_grace, CLOSE_GRACE))
@@ -479,14 +489,15 @@ class Turns:
             await asyncio.gather(*ends, return_exceptions=True)
 
     async def aclose(self, *, with_process: bool = False) -> None:
-        """End the turns within seconds; who waits for them is answered.
+        """End the turns within seconds; their clients are answered.
 
-        If they end because this process does, but for lines: they go on at the next owner.
+        If they end with the process, clients that are lines are not answered: they go on at the
+        next owner.
         """
         self._ends_with_process |= with_process
-        # Forgotten are the prompts that have not begun and that their clients will send again.
-        # These are cut off by our end, and find out by the journal: see server.sent_prompts. So
-        # they are told nothing here, of those that have begun neither.
+        # Forget prompts that have not begun and that their clients will send again. Those clients
+        # are cut off by our end, and find out from the journal (see server.sent_prompts). So tell
+        # them nothing here, also not of prompts that have begun.
         for turn in tuple(self._queue):
             author = turn.author
             goes_on = self._ends_with_process and author.client.offer.is_line

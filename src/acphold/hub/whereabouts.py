@@ -1,4 +1,4 @@
-"""What the journal knows of a session, in whichever process it is live."""
+"""The journal's knowledge of a session, in whichever process it is live."""
 
 from __future__ import annotations
 
@@ -14,49 +14,50 @@ from acphold.journal import At, Free, Owners, Readable, SessionRow, Silent, Whos
 
 
 class Seen(Owners, Readable, Protocol):
-    """What it asks of a journal."""
+    """The seams of a journal that these queries need."""
 
 
 class Whereabouts:
-    """Looks sessions up in a journal. Each question may raise UnknownSessionError."""
+    """Looks sessions up in a journal. Each query may raise UnknownSessionError."""
 
     def __init__(self, journal: Seen) -> None:
         self._journal = journal
 
     async def last_seq(self, session_id: str) -> int:
-        """The last entry of a session, wherever it is live; raises UnknownSessionError."""
+        """Return the last entry of a session, wherever it is live; raises UnknownSessionError."""
         return (await self._journal.session(session_id)).last_seq
 
     async def row(self, session_id: str) -> SessionRow:
-        """What the list has of a session."""
+        """Return the row of a session in the list."""
         return await self._journal.session(session_id)
 
     async def owner(self, session_id: str) -> Whose:
-        """Who owns a session, as the journal says."""
+        """Return the owner of a session, as the journal says."""
         return await self._journal.owner(session_id)
 
     async def owner_if_kept(self, session_id: str) -> Whose:
-        """The same; nobody owns what is in no journal."""
+        """Return the same; a session in no journal has no owner."""
         try:
             return await self._journal.owner(session_id)
         except UnknownSessionError:
             return Free(0)
 
     async def has_moved(self, session_id: str, epoch: int) -> bool:
-        """Whether somebody has taken it, or has it anew, since one had it under `epoch`."""
+        """Return True if a process has acquired it since one had it under `epoch`."""
         return (await self._journal.owner(session_id)).epoch != epoch
 
     async def can_be_followed(self, session_id: str) -> bool:
-        """Whether a session that was lost can be opened without taking it from its new owner."""
+        """Return True if a session that was lost can be opened without taking it from its new
+        owner."""
         match await self._journal.owner(session_id):
             case At(owner) | Silent(owner):
                 return bool(owner.addresses)
         return True
 
     async def end_of_sent(self, session_id: str, sent_id: str, after: int) -> Entry | None:
-        """How the prompt ended that its client knows by this id: a `turn_end`.
+        """Return the `turn_end` of the prompt that its client sent under this id.
 
-        The entry that told the id, when it has no end; None when it is not behind that entry.
+        If it has no end, the entry that has the id; None if that is not behind `after`.
         """
         found: Entry | None = None
         while page := await self._journal.read(session_id, after):
@@ -69,7 +70,7 @@ class Whereabouts:
         return found
 
     async def answered(self, session_id: str, sent_ids: AbstractSet[str], after: int) -> list[str]:
-        """Those of a client's own ids with which an answer was taken behind an entry."""
+        """Return those of a client's own ids whose answers were accepted behind entry `after`."""
         found: list[str] = []
         while page := await self._journal.read(session_id, after):
             for segment in page:
@@ -80,7 +81,8 @@ class Whereabouts:
         return found
 
     async def has_prompt(self, session_id: str, prompt: bytes, after: int) -> bool:
-        """Whether these content blocks were prompted behind an entry; UnknownSessionError."""
+        """Return True if these content blocks were prompted behind entry `after`;
+        UnknownSessionError."""
         while page := await self._journal.read(session_id, after):
             for segment in page:
                 if segment.kind == PROMPT and prompt in segment.raw.split(b"\n"):

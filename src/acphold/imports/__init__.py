@@ -1,4 +1,4 @@
-"""Conversations that other agents keep on disk, read into the journal."""
+"""Import of conversations that other agents keep on disk into the journal."""
 
 from __future__ import annotations
 

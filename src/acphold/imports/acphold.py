@@ -1,11 +1,11 @@
 """Our own lines, as `acphold export --format jsonl` and `acphold show --json` print them.
 
-Looked for only in a folder that somebody named, not in the user's home folder. A line
-`{"session": {…}}` says of what the lines behind it are: see `exports.session_head`. Lines without
-one above them are of a session that is called like the file.
+Only searched for in a folder named with `--from`, not in the home folder. A line `{"session": {…}}`
+describes the session of the lines after it: see `exports.session_head`. Lines without one above
+them belong to a session named like the file.
 
-They are told byte for byte and with their numbers, and nothing is made up but the end of a turn
-that has none: the session is the same as it was.
+They are told byte for byte and with their numbers; only a missing end of a turn is added. So the
+session is the same as it was.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ NAME: Final = "acphold"
 KEY: Final = "acphold"
 
 HEAD: Final = b'{"session"'
-"""How the first line of a session begins."""
+"""The start of the first line of a session."""
 
 NUMBERS: Final = 1 << 31
-"""Above this, the number of an entry is not believed: the journal has room for twice as many."""
+"""Highest entry number that is accepted: the journal has room for twice as many."""
 
 
 class _Line(Struct, gc=False):
-    """An entry as `show --json` has it."""
+    """An entry as `show --json` prints it."""
 
     kind: str
     update: Raw
@@ -66,7 +66,7 @@ _decode_origins: Final = msgspec.json.Decoder(tuple[Origin, ...]).decode
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions in the files of lines, in the folder itself, that are ours."""
+    """Yield our sessions in the line files of the folder itself."""
     for path in files_below(home.path, "*.jsonl") if home.is_given else ():
         for number, line in enumerate(lines(path, Missed())):
             if number and not line.raw.startswith(HEAD):
@@ -87,7 +87,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the entries of one session: from its head to that of the next one."""
+    """Tell the entries of one session: from its head to the head of the next one."""
     head: Object = {}
     facts = scribe.facts
     begin = int(source.item or "0")
@@ -98,7 +98,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
             if line.offset > begin:
                 break
             head = obj(readable(line.raw, Missed()), "session")
-            # Where the home folder was taken out of an export, it is that of whoever imports it.
+            # An export may have replaced the home folder by `~`; here that is the importing user's.
             facts.cwd = os.path.expanduser(text(head, "cwd"))
             facts.created_at = milliseconds(head.get("createdAt"))
             origins: tuple[Origin, ...] = ()
@@ -128,7 +128,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
         scribe.clock(milliseconds(entry.at))
         raw = bytes(entry.update)
         if entry.kind == UPDATE and update_kind(raw) == "notice":
-            raw = without_marks(raw)  # a file does not speak for acphold, whoever wrote it
+            raw = without_marks(raw)  # only acphold itself may set its marks
         elif entry.kind == PROMPT and raw[:1] == b"{":
             try:
                 raw = bytes(_decode_prompt(raw).prompt)

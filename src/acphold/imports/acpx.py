@@ -1,8 +1,8 @@
-"""acpx: a client with a store of its own, `~/.acpx/sessions`, that heard what the agents said.
+"""acpx: a client with its own store, `~/.acpx/sessions`, of what agents sent.
 
-A session is a record and the journal of its wire, in both directions, which rotates: each segment
-begins with its number. The record's own messages are told where there is no journal any more. The
-conversation is the agent's: it stands under the agent's key and the agent's session id.
+A session is a record and the journal of its wire, in both directions, in numbered segments that
+rotate. The record's own messages are told only if the journal is gone. The conversation is the
+agent's: it is stored under the agent's key and the agent's session id.
 """
 
 from __future__ import annotations
@@ -49,24 +49,24 @@ KEYS: Final = {
     "opencode": "OpenCode",
     "qwen": "qwen-code",
 }
-"""What agents call themselves, by their command, for journals whose beginning is gone."""
+"""Names of agents by command, for journals whose beginning is gone."""
 
 _OURS: Final = frozenset({"session/prompt", "session/new", "session/load", "session/resume"})
-"""The requests of the client whose answers matter."""
+"""The client requests whose answers matter."""
 
 _OWN: Final = frozenset({"segment", "turn_result", "turn_started"})
-"""The records of acpx itself amid the wire."""
+"""acpx's own records among the wire's."""
 
 HEAD_LINES: Final = 20
-"""How far into a journal the agent's introduction is looked for."""
+"""Lines of a journal searched for the agent's introduction."""
 
 
 _TELLING: Final = (b'"tool_call', b'"agent_message_chunk"', b'"session_info_update"')
-"""What the scribe has to look into to know how a turn stands."""
+"""Updates the scribe has to decode to know the state of a turn."""
 
 
 class _Message(Struct, gc=False):
-    """What is needed of a line of the wire; the rest stays as it is."""
+    """The needed fields of a line of the wire; the rest stays raw."""
 
     id: int | str | None = None
     type: str = ""
@@ -87,7 +87,7 @@ _decode_names: Final = msgspec.json.Decoder(dict[str, Raw]).decode
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions, by the ids that the agents know them by."""
+    """Yield the sessions, by the ids that the agents use."""
     for path in files_below(home.path / ".acpx/sessions", "*.json"):
         record = document(path, Missed())
         if not text(record, "schema").startswith("acpx.session."):
@@ -98,7 +98,7 @@ def find(home: Home) -> Iterator[Source]:
             for segment in files_below(path.parent, f"{path.stem}.stream*.ndjson")
         ]
         segments = [segment for _, segment in sorted(numbered)]
-        # The name in the agent's introduction, else what its command tells.
+        # The name in the agent's introduction, otherwise from its command.
         begun = islice(records(segments[0], Missed()), HEAD_LINES) if segments else ()
         named = (text(line, "result", "agentInfo", "name") for line in begun)
         command = text(record, "agent_command")
@@ -109,7 +109,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session: the journal of its wire, else the messages of its record."""
+    """Tell the session: the journal of its wire, otherwise the messages of its record."""
     record = document(Path(source.paths[0]), scribe.missed)
     scribe.facts.cwd = text(record, "cwd")
     scribe.clock(milliseconds(record.get("created_at")))
@@ -128,7 +128,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Wire:
-    """The wire of a session, line by line. What a load replays is passed over."""
+    """The wire of a session, line by line. Replayed updates of a load are skipped."""
 
     def __init__(self, scribe: Scribe) -> None:
         self._scribe = scribe
@@ -141,7 +141,7 @@ class _Wire:
             if message.method == "session/update":
                 self._updated(message)
             elif message.method and message.id is not None:
-                # Both sides number their requests: of an agent's, only that it waits.
+                # Both sides number their requests: of an agent's, note only that it is pending.
                 asked = self._asked if message.method in _OURS else self._asked_by_agent
                 asked[message.id] = message.method
                 if message.method == "session/prompt" and (
@@ -184,7 +184,7 @@ class _Wire:
 
 
 def _tell(message: Object, scribe: Scribe) -> None:
-    """A message of the record."""
+    """Tell a message of the record."""
     for name in message.keys() - {"User", "Agent"}:
         scribe.missed.kind("messages", name, message)
     for speaker, known in (("User", {"Text"}), ("Agent", {"Text", "Thinking", "ToolUse"})):

@@ -1,10 +1,10 @@
 """aider: `.aider.chat.history.md` in the folder of each project, a log in Markdown of its chats.
 
-A chat begins with a line that says when. Each line of a prompt begins with `#### `, each line that
-aider itself said with `> `, and both end in two spaces; all else is the model's answer. An edit is
-in the answer, and whether it was made in a line of aider's. When a prompt was typed stands in
+A chat begins with a line that has its time. Each line of a prompt begins with `#### `, each line of
+aider itself with `> `, and both end in two spaces; all other lines are the model's answer. An edit
+is in the answer, and a line of aider's says if it was made. The times of prompts are in
 `.aider.input.history` beside it. aider gives its chats no names: a chat is named by its file and
-when it began.
+start time.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ _REPLACE: Final = re.compile(r">{5,9} REPLACE\s*")
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The chats of each project, and of the file that the environment names."""
+    """Yield the chats of each project, and of the file that the environment names."""
     paths = list(files_of_projects(home, HISTORY))
     if moved := home.environment.get("AIDER_CHAT_HISTORY_FILE", ""):
         named = Path(moved)
@@ -68,7 +68,7 @@ def find(home: Home) -> Iterator[Source]:
             note(error)
             continue
         for chat in chats:
-            # Whoever wrote the file may have given it any time; it is nobody's name for a chat.
+            # The author of the file may have put any time into it, so the chat's id is not trusted.
             yield replace(
                 source,
                 session_id=chat.name,
@@ -80,7 +80,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 class _Chat(NamedTuple):
-    """One of the chats in a file: where it is, and when it was (ns)."""
+    """One of the chats in a file: its place, and its time (ns)."""
 
     name: str
     offset: int
@@ -91,7 +91,7 @@ class _Chat(NamedTuple):
 
 @lru_cache(maxsize=64)
 def _chats(file: str, changed_at: int) -> list[_Chat]:
-    """The chats of a file, looked up once for all of them; raises OSError."""
+    """Return the chats of a file, cached for all of them; raises OSError."""
     begun: list[tuple[int, int, str]] = []
     end = 0
     for line in lines(Path(file), Missed(), as_written=True):
@@ -101,7 +101,7 @@ def _chats(file: str, changed_at: int) -> list[_Chat]:
             begun.append((line.offset, (milliseconds(words) or 0) * 1_000_000, words))
     chats: list[_Chat] = []
     for place, (offset, began, words) in enumerate(begun):
-        # Two may have begun within a second.
+        # Two may have begun within one second.
         twin = sum(1 for other in begun[:place] if other[2] == words)
         digest = blake2b(f"{file}\n{words}\n{twin}".encode(errors="replace"), digest_size=6)
         is_last = place + 1 == len(begun)
@@ -116,7 +116,7 @@ def _chats(file: str, changed_at: int) -> list[_Chat]:
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the chat; raises OSError when its file cannot be read."""
+    """Tell the chat; raises OSError if its file cannot be read."""
     path = Path(source.paths[0])
     scribe.facts.cwd = str(path.parent)
     telling = _Telling(scribe, _typed(path.with_name(_TYPED)))
@@ -135,7 +135,10 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 def _typed(path: Path) -> dict[str, list[int]]:
-    """When each text was typed (ms), as far as that is kept: a line for the time, then the text."""
+    """Return the times (ms) when each text was typed, as far as known.
+
+    In the file, a line with the time precedes the text.
+    """
     try:
         told = regular_files.contents(path, DOCUMENT_BYTES).decode(errors="replace")
     except OSError:
@@ -154,7 +157,7 @@ def _squeezed(words: str) -> str:
 
 
 class _Telling:
-    """One chat, line by line."""
+    """Tells one chat, line by line."""
 
     def __init__(self, scribe: Scribe, typed: dict[str, list[int]]) -> None:
         self._scribe = scribe
@@ -166,11 +169,11 @@ class _Telling:
         self._count = 0
 
     def line(self, line: Line) -> None:
-        """The next line: lines of one kind belong together."""
+        """Take the next line: lines of one kind belong together."""
         words = line.raw.decode(errors="replace").rstrip("\r\n")
         kind = ""
         for mark in (_PROMPT, _SAID):
-            # A heading or a quote in an answer begins like that, too.
+            # A heading or a quote in an answer begins the same way.
             if words.startswith(mark) and words.endswith(_BREAK):
                 kind, words = mark, words.removeprefix(mark).rstrip()
         if kind != self._kind:  # an empty line ends a prompt as well
@@ -179,7 +182,7 @@ class _Telling:
         self._lines.append(words)
 
     def end(self) -> None:
-        """What was gathered is whole."""
+        """Tell the lines gathered so far."""
         lines, self._lines = self._lines, []
         words = "\n".join(lines).strip()
         if self._kind == _PROMPT and words != _NOTHING:
@@ -197,10 +200,10 @@ class _Telling:
         self._kind = ""
 
     def _said(self, lines: list[str]) -> None:
-        """What aider said: what it did, what it cost, and all else as a quote."""
+        """Tell aider's own lines: its edits, its cost, and everything else as a quote."""
         told: list[str] = []
         for line in lines:
-            if not self._scribe.in_turn:  # how it was started
+            if not self._scribe.in_turn:  # the way it was started
                 if found := _MODEL.match(line):
                     self._model = found[1]
             elif found := _TOKENS.match(line):
@@ -233,7 +236,7 @@ class _Telling:
 
 
 def _changes(lines: list[str]) -> dict[str, list[tuple[str, str]]]:
-    """What an answer wants to have replaced by what, by the name of the file."""
+    """Return the replacements in an answer, by the name of the file."""
     found: dict[str, list[tuple[str, str]]] = {}
     name = ""
     old: list[str] | None = None
@@ -255,7 +258,7 @@ def _changes(lines: list[str]) -> dict[str, list[tuple[str, str]]]:
 
 
 def _counted(words: str) -> int | None:
-    """A number as aider writes it: `137`, `7,214`, `4.6k`."""
+    """Return a number as aider writes it: `137`, `7,214`, `4.6k`."""
     times = {"k": 1_000, "M": 1_000_000}.get(words[-1:], 1)
     try:
         return int(float(words.rstrip("kM").replace(",", "")) * times)

@@ -1,8 +1,8 @@
 """Auggie: `~/.augment/sessions/<id>.json`, a conversation as one document of exchanges.
 
-An exchange has nodes of what was asked and nodes of what was answered, each of a kind that a number
-names. Results of calls are asked with, in the exchange behind. A summary of what was before is an
-exchange of its own; what it sums up stays.
+An exchange has request nodes and response nodes, each with a numbered kind. Results of calls are
+request nodes of the next exchange. A summary of earlier exchanges is an exchange of its own; the
+originals stay.
 
 The numbers are those of Auggie's published program, npm `@augmentcode/auggie` 0.36.0.
 """
@@ -50,14 +50,14 @@ TOOLS: Final = {
     "web-fetch": ("Fetch", "fetch", "url"),
     "web-search": ("Search the web for", "fetch", "query"),
 }
-"""What a tool is called on a screen, its kind, and the argument that stands in its title."""
+"""A tool's title, its kind, and the argument shown in the title."""
 
 _WORDS, _RESULT, _PICTURE, _WHERE, _FILE = 0, 1, 2, 4, 8
 _ASKED_BESIDE: Final = frozenset({3, 5, 6, 7, 9, 10, 11})
-"""What is asked with and no person typed: places and edits in an editor, summaries."""
+"""Request nodes that no person typed: places and edits in an editor, summaries."""
 _SAID, _CALLED, _THOUGHT, _SPENT = 0, 5, 8, 10
 _SAID_BESIDE: Final = frozenset({1, 2, 3, 4, 6, 7, 9, 11})
-"""What repeats an answer or belongs to its form: its end, what to ask next, what it costs."""
+"""Response nodes that repeat an answer or frame it: its end, suggestions, its cost."""
 
 _FORMATS: Final = {1: "image/png", 2: "image/jpeg", 3: "image/gif", 4: "image/webp"}
 _OF_THE_PROGRAM: Final = "<supervisor>"
@@ -65,14 +65,14 @@ _PART: Final = re.compile(r"old_str(_\d+)?")
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The conversations of the command line."""
+    """Yield the conversations of the command line."""
     for path in files_below(home.path / ".augment/sessions", "*.json"):
         if source := source_of(NAME, path.stem, [path]):
             yield source
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the conversation; raises OSError for half a document."""
+    """Tell the conversation; raises OSError if the document is incomplete."""
     path = Path(source.paths[0])
     missed = Missed()
     whole = document(path, missed)
@@ -90,7 +90,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 def _folder(history: list[Object]) -> str:
-    """The folder that the first of the exchanges says it was held in."""
+    """Return the folder named in the first exchange that has one."""
     for one in history:
         for node in objects(one, "exchange", "request_nodes"):
             where = obj(node, "ide_state_node")
@@ -103,7 +103,7 @@ def _folder(history: list[Object]) -> str:
 
 
 class _Telling:
-    """One conversation, exchange by exchange."""
+    """Tells one conversation, exchange by exchange."""
 
     def __init__(self, scribe: Scribe, model: str) -> None:
         self._scribe = scribe
@@ -112,7 +112,7 @@ class _Telling:
         self._calls: dict[str, tuple[str, Object]] = {}
 
     def exchange(self, told: Object, place: int) -> None:
-        """What was asked, and what was answered."""
+        """Tell one exchange: request and response."""
         exchange = obj(told, "exchange")
         message_id = text(exchange, "request_id") or f"exchange-{place}"
         asked = objects(exchange, "request_nodes")
@@ -155,7 +155,7 @@ class _Telling:
             self._scribe.done()
 
     def _prompt(self, exchange: Object, asked: list[Object]) -> list[Object]:
-        """What a person typed and attached; nothing where only results were handed on."""
+        """Return a person's text and attachments; empty if there are only results."""
         blocks: list[Object] = []
         words = text(exchange, "request_message")
         if not words:

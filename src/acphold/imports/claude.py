@@ -1,7 +1,7 @@
 """Claude Code: `~/.claude/projects/<folder>/<session>.jsonl`, a tree of records.
 
-One reply is several records, one for each block, that repeat the tokens of the whole reply. What
-subagents did lies in files of their own, since 2.1 in a folder named like the session, in 2.0
+One reply is several records, one for each block, which repeat the tokens of the whole reply.
+Subagents' records are in files of their own, since 2.1 in a folder named like the session, in 2.0
 beside it, and before that in the same file, marked `isSidechain`.
 """
 
@@ -51,7 +51,7 @@ NAME: Final = "claude"
 KEY: Final = "@agentclientprotocol/claude-agent-acp"
 
 CONTEXT_TOKENS: Final = 200_000
-"""The size of the context that the program reports for its models, but those marked `[1m]`."""
+"""The context size the program reports for its models, except those marked `[1m]`."""
 
 _SPOKEN: Final = frozenset({"user", "assistant", "system", "attachment"})
 _PASSED: Final = frozenset(
@@ -62,7 +62,7 @@ _PASSED: Final = frozenset(
         "tag", "tools-used", "worktree-state",
     }
 )  # fmt: skip
-"""Records that belong to the program, not to the conversation."""
+"""The program's own records, not part of the conversation."""
 
 _SYSTEM_PASSED: Final = frozenset(
     {
@@ -73,7 +73,7 @@ _SYSTEM_PASSED: Final = frozenset(
     }
 )  # fmt: skip
 
-"""What the program notes for itself."""
+"""The program's own notes."""
 
 _SUMMARY: Final = "This session is being continued from a previous conversation"
 _CANCELLED: Final = "[Request interrupted by user"
@@ -95,7 +95,7 @@ _TAG: Final = re.compile(
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The transcripts below `~/.claude/projects`, without those of subagents."""
+    """Yield the transcripts below `~/.claude/projects`, without those of subagents."""
     folder = home.folder(".claude", "CLAUDE_CONFIG_DIR") / "projects"
     for path in files_below(folder, "*/*.jsonl"):
         session_id = path.stem
@@ -114,7 +114,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 class _Head(Struct, gc=False):
-    """What of a record is needed to place it in the tree."""
+    """The fields of a record needed to place it in the tree."""
 
     uuid: str = ""
     parentUuid: str | None = None
@@ -128,7 +128,7 @@ _decode_head: Final = msgspec.json.Decoder(_Head).decode
 
 
 def _tree(path: Path) -> RecordTree:
-    """Every record with an id, whatever it is for: hooks and snapshots have children, too."""
+    """Return the tree of all records with an id: hooks and snapshots have children, too."""
     tree = RecordTree()
     for line in lines(path, Missed()):
         head = _Head()
@@ -151,7 +151,7 @@ def _tree(path: Path) -> RecordTree:
 
 
 def branches(source: Source) -> Iterator[Source]:
-    """The branches that were abandoned, as conversations of their own."""
+    """Yield the abandoned branches, as conversations of their own."""
     yield from _tree(Path(source.paths[0])).abandoned(source)
 
 
@@ -181,9 +181,9 @@ def _is_summary(record: Object, first: str) -> bool:
 
 
 def _is_typed(record: Object) -> bool:
-    """Whether a person wrote this record of type `user`, which has no results: words or commands.
+    """Return True if a person wrote this record of type `user` without results: text or commands.
 
-    Not so summaries, notes that a turn was cancelled, and what a program put in their mouth.
+    False for summaries, cancellation notes, and texts inserted by a program.
     """
     first = _first_words(looked_up(record, "message", "content"))
     by_program = record.get("isMeta") is True or first.startswith((_CANCELLED, *_NOT_TYPED))
@@ -192,7 +192,7 @@ def _is_typed(record: Object) -> bool:
 
 
 class _Telling:
-    """One transcript, record by record."""
+    """Tells one transcript, record by record."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:
         self._scribe = scribe
@@ -223,7 +223,7 @@ class _Telling:
             self._facts.cwd = self._facts.cwd or text(record, "cwd")
             self._old = text(record, "version").startswith(("0.", "1."))
             if record.get("isSidechain") is True:
-                # A subagent's record in the file of the one that called it.
+                # A subagent's record in its caller's file.
                 self._subagent_said(record, self._subagents.caller(record, self._calls))
             elif kind == "assistant":
                 self._agent_said(record, self._scribe)
@@ -246,15 +246,15 @@ class _Telling:
                     self._prompt(queued.get("prompt"))
 
     def end(self) -> None:
-        """The end of the file."""
+        """Handle the end of the file."""
         self._compact()
         if self._custom_title:
             self._scribe.title(self._custom_title)
 
-    # -- what the agent said ---------------------------------------------------------------
+    # -- the agent's records --------------------------------------------------------------------
 
     def _agent_said(self, record: Object, scribe: Scribe) -> None:
-        """A block of a reply, or of what a subagent did, with the tokens of the whole reply."""
+        """Tell a block of a reply, or of a subagent, with the tokens of the whole reply."""
         message = obj(record, "message")
         model, usage = text(message, "model"), obj(message, "usage")
         if model == "<synthetic>" and not record.get("isApiErrorMessage"):
@@ -327,7 +327,7 @@ class _Telling:
                 if text(block, "type") == "tool_result":
                     self._result(block, record.get("toolUseResult"))
 
-    # -- what the person said, and what a program put in their mouth -------------------------
+    # -- the person's records, and texts inserted by programs ---------------------------------
 
     def _user_said(self, record: Object) -> None:
         said = looked_up(record, "message", "content")
@@ -335,7 +335,7 @@ class _Telling:
         for block in results:
             self._result(block, record.get("toolUseResult"))
         if results:
-            # Who refuses a call, or types while it runs, says so beside its result.
+            # Text typed while a call runs, or to refuse it, stands beside the call's result.
             beside = [block for block in objects_of(said) if text(block, "type") != "tool_result"]
             first = _first_words(beside)
             if first.startswith(_CANCELLED):
@@ -355,7 +355,7 @@ class _Telling:
             self._prompt(said)
 
     def _prompt(self, said: object) -> None:
-        """What a person wrote, as content blocks."""
+        """Tell a person's text as content blocks."""
         blocks: list[Object] = []
         for block in [text_block(said)] if isinstance(said, str) else objects_of(said):
             if found := picture_of(block) or document_of(block):
@@ -367,7 +367,7 @@ class _Telling:
         self._scribe.prompt(prompt_blocks(blocks))
 
     def _command(self, said: str) -> bool:
-        """A command of the program's own, and what it answered; False for any other text."""
+        """Tell one of the program's own commands and its output; False for any other text."""
         tags = inner(said, _TAG) if said.startswith("<") else {}
         if "command-name" in tags:
             words = f"{tags['command-name'].strip()} {tags.get('command-args', '').strip()}".strip()
@@ -385,7 +385,7 @@ class _Telling:
         return bool(tags.keys() & _COMMAND_TAGS)
 
     def _compact(self) -> None:
-        """The conversation was summed up: shown as a call, where the person asked for it."""
+        """Tell a compaction: as a call, if the person asked for it."""
         record, self._compaction = self._compaction, None
         if record is None:
             return

@@ -1,7 +1,7 @@
-"""Claude Code's tools in the words of the protocol, as its ACP adapter tells them.
+"""Claude Code's tools in terms of the protocol, as its ACP adapter reports them.
 
-Two styles: the adapter of today, and that of the 1.x transcripts, which named calls otherwise.
-What its subagents did lies in files of their own, or amid the rest.
+Two styles: today's adapter, and that of the 1.x transcripts, with other titles. Subagents' records
+are in files of their own, or among the rest.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _EMPTY_LAST_LINE: Final = re.compile(r"\n[ \t]*\d+[\t→]$")
 
 
 def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
-    """The fields of a call of the tool `name` with this input."""
+    """Return the fields of a call of the tool `name` with this input."""
     title, kind = name or "Unknown Tool", "other"
     shown: list[Object] = []
     place: Object = {}
@@ -104,14 +104,14 @@ def call_fields(name: str, given: Object, cwd: str, *, old: bool) -> Object:
 
 
 def _written(path: str, cwd: str, *, old: bool) -> str:
-    """A path as it stands in a title: relative to the folder, or in back quotes."""
+    """Return a path as shown in titles: relative to the folder, or in back quotes."""
     if old:
         return f"`{path}`"
     return os.path.relpath(path, cwd) if cwd and f"{path}/".startswith(f"{cwd}/") else path
 
 
 def result_fields(name: str, result: Object, details: object, *, old: bool) -> Object:
-    """The fields that a `tool_result` block changes; `details` is the record's `toolUseResult`."""
+    """Return the fields changed by a `tool_result`; `details` is the record's `toolUseResult`."""
     failed = result.get("is_error") is True
     produced = result.get("content")
     fields: Object = {"status": "failed" if failed else "completed"}
@@ -123,7 +123,7 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
         cut = not old and bool(obj(details, "file"))
 
         def in_fence(words: str) -> str:
-            """What was read, in a fence that is longer than any in it."""
+            """Return the text read, in a fence longer than any in it."""
             words = without(words, _REMINDER)
             words = _EMPTY_LAST_LINE.sub("", words) if cut else words
             longest = max(map(len, re.findall(r"^```+", words, re.MULTILINE)), default=2)
@@ -139,7 +139,7 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
     elif name in ("Edit", "MultiEdit", "Write"):
         shown, places = [], []
         path = "" if old else text(details, "filePath")
-        # The hunks with the lines around them, which the call did not have.
+        # Hunks with context lines, which the call did not have.
         for hunk in objects(details, "structuredPatch") if path else []:
             lines = strings(hunk, "lines")
             before = "\n".join(line[1:] for line in lines if not line.startswith(("+", "\\")))
@@ -161,7 +161,7 @@ def result_fields(name: str, result: Object, details: object, *, old: bool) -> O
 
 
 def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
-    """What a tool produced, its texts written as `written` has them."""
+    """Return a tool's results; `written` formats the texts."""
     if isinstance(produced, str):
         words = written(produced) if produced else ""
         return [content(words)] if words else []
@@ -187,14 +187,14 @@ def _shown(produced: object, written: Callable[[str], str]) -> list[Object]:
 
 
 def picture_of(block: Object) -> Object | None:
-    """The block with a picture that an image block is; None for other blocks."""
+    """Return the picture of an image block as a content block; None for other blocks."""
     if text(block, "type") != "image" or not text(block, "source", "data"):
         return None
     return image(text(block, "source", "data"), text(block, "source", "media_type"))
 
 
 def document_of(block: Object) -> Object | None:
-    """The block with a file that a document block is; None for other blocks."""
+    """Return the file of a document block as a content block; None for other blocks."""
     source = obj(block, "source")
     if text(block, "type") != "document" or not text(source, "data"):
         return None
@@ -205,13 +205,13 @@ def document_of(block: Object) -> Object | None:
 
 
 class Tasks:
-    """The plan, put together from the calls that make and change it."""
+    """The plan, assembled from the calls that make and change it."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, Object] = {}
 
     def plan(self, name: str, given: Object, details: object) -> list[Object] | None:
-        """The entries after this call; None when it changes none."""
+        """Return the entries after this call; None if it changes none."""
         if name == "TodoWrite":
             return [
                 plan_entry(text(todo, "content"), text(todo, "status"))
@@ -240,7 +240,7 @@ class Tasks:
 
 
 class Subagents:
-    """Where the records of subagents are, by the call that started them."""
+    """Finds subagents' records by the call that started them."""
 
     def __init__(self, source: Source) -> None:
         self._main = Path(source.paths[0])
@@ -254,7 +254,7 @@ class Subagents:
                 self._by_call.setdefault(call_id, path)
 
     def records(self, call_id: str, agent: str, missed: Missed) -> Iterator[Object]:
-        """What the subagent of this call left in a file of its own."""
+        """Yield the records in the subagent's own file, if there is one."""
         path = self._by_call.pop(call_id, None)
         if path is None and re.fullmatch(r"[\w-]{1,80}", agent):
             folders = (self._main.with_suffix("") / "subagents", self._main.parent)
@@ -264,7 +264,7 @@ class Subagents:
             yield from records(path, missed)
 
     def caller(self, record: Object, calls: Mapping[str, tuple[str, Object]]) -> str:
-        """The call behind a record in the same file: that with the same prompt, else the last."""
+        """Return the caller of a record in the same file: by its prompt, else the last call."""
         above = text(record, "parentUuid")
         caller = self._callers.get(above, "")
         if not caller:

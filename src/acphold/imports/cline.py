@@ -1,8 +1,8 @@
 """Cline: `~/.cline/data/sessions/<id>/`, a manifest and one document of messages.
 
-The document is written anew with every message, so a reader may meet half of it. What subagents
-said and did is shown amid the rest, and lies in documents of their own. What the extensions of
-editors keep is in another form.
+The document is rewritten with every message, so a reader may find half of it. Subagents' messages
+are shown among the rest, and stored in documents of their own. The editor extensions use another
+format.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ KINDS: Final = {
 }
 
 TITLE_CHARACTERS: Final = 60
-"""How much of its input the program shows in the title of a call; 50 of a task."""
+"""Characters of an input in a call's title; 50 of a task."""
 
 TASK_CHARACTERS: Final = 50
 
@@ -55,7 +55,7 @@ _TYPED: Final = re.compile(
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions, each with the documents of its subagents."""
+    """Yield the sessions, each with the documents of its subagents."""
     folder = home.path / ".cline/data/sessions"
     variables = (("CLINE_DIR", "data/sessions"), ("CLINE_DATA_DIR", "sessions"))
     for variable, below in (*variables, ("CLINE_SESSION_DATA_DIR", "")):
@@ -72,7 +72,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session; raises OSError for half a document."""
+    """Tell the session; raises OSError if the document is incomplete."""
     path = Path(source.paths[0])
     if path.name == SCREEN:
         yield from read_task(source, scribe)
@@ -93,7 +93,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Telling:
-    """One session, or with a scribe for a subagent that one's."""
+    """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, scribe: Scribe, subagents: list[Path]) -> None:
         self._scribe = scribe
@@ -167,7 +167,7 @@ class _Telling:
             self._missed.add("results of unknown calls", part)
             return
         if name == "spawn_agent" and (task := text(given, "task")):
-            # The document of the subagent that was asked to do that; each is told once.
+            # Find the document of the subagent with that task; each is told once.
             for path in list(self._subagents):
                 messages = objects(document(path, self._missed), "messages")
                 asked = objects(messages[0], "content") if messages else []
@@ -179,7 +179,7 @@ class _Telling:
                     break
         failed, output = part.get("is_error") is True, part.get("content")
         output = output if failed else from_json(output)
-        # What it says, for people: the text of each of its parts.
+        # The text for people: that of each part.
         if isinstance(output, str):
             shown = output
         elif isinstance(output, dict):
@@ -191,7 +191,7 @@ class _Telling:
 
 
 def _title(name: str, given: Object) -> str:
-    """As the program's screen has it, which cuts what is long."""
+    """Return the title as on the program's screen, which shortens it."""
     commands, shown, size = strings(given, "commands"), text(given, "task"), TASK_CHARACTERS
     if commands:
         return f"{name}: {', '.join(commands)}"

@@ -1,11 +1,11 @@
-"""What Cline's extensions of editors keep: `tasks/<id>/ui_messages.json`, what stood on the screen.
+"""The tasks of Cline's editor extensions: `tasks/<id>/ui_messages.json`, the screen's messages.
 
-A message was asked or said (`type`), and is of the kind that `ask` or `say` names; calls and the
-tokens of a request stand as JSON inside its `text`. Where the conversation was held is in a list of
-all tasks, in a file beside it, or in what the model was told.
+A message was asked or said (`type`), and is of the kind named in `ask` or `say`; calls and the
+tokens of a request are JSON inside its `text`. The folder of a conversation is in a list of all
+tasks, in a file beside it, or in the model's prompt.
 
-Roo Code and Kilo Code began as copies of Cline, and keep theirs alike, each below the name of its
-extension. They have some kinds and tools of their own, and an edit may be a whole patch there.
+Roo Code and Kilo Code began as copies of Cline and use the same format, each below the name of its
+extension. They add some kinds and tools, and an edit may be a whole patch there.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from acphold.workspace import regular_files
 SCREEN: Final = "ui_messages.json"
 
 CLINE: Final = "saoudrizwan.claude-dev"
-"""The extension."""
+"""The name of the extension."""
 
 EDITORS: Final = (
     ".config/*/User/globalStorage",
     "Library/Application Support/*/User/globalStorage",
     ".*-server/data/User/globalStorage",
 )
-"""Where editors keep what their extensions write, below a home folder."""
+"""Folders below a home folder with the extensions' data."""
 
 TOOLS: Final = {
     "appliedDiff": ("Edit", "edit"),
@@ -79,18 +79,18 @@ TOOLS: Final = {
     "webFetch": ("Fetch", "fetch"),
     "webSearch": ("Search", "fetch"),
 }
-"""What a tool is called on a screen, and its kind."""
+"""A tool's title on screen, and its kind."""
 
 _OLD, _NEW, _END = (
     re.compile(pattern) for pattern in ("[-<]{3,} SEARCH>?", "={3,}", "[+>]{3,} REPLACE>?")
 )
-"""The lines around what an edit replaced, and what it put there."""
+"""The lines around the old and the new text of an edit."""
 _WHERE: Final = re.compile(r":(?:start|end)_line: ?\d+|-{3,}")
-"""The lines above what it replaced, that say where it stood."""
+"""Lines above the old text with its position."""
 
 _FOLDER: Final = re.compile(rb"Current (?:Working|Workspace) Directory:? \(?(/[^\n\"\\)]+)\)?")
 _ASKED_AT_THE_END: Final = " REQ_APP"
-"""What stands behind a command that a person had to allow."""
+"""Follows a command that a person had to allow."""
 
 _PASSED: Final = frozenset(
     {
@@ -109,13 +109,13 @@ _PASSED: Final = frozenset(
         "user_feedback_diff",
     }
 )  # fmt: skip
-"""Notices, questions with buttons, what repeats other messages, and what belongs to a call."""
+"""Notices, button questions, messages that repeat others, and parts of a call."""
 
 
 def task_sources(
     reader: str, home: Path, extension: str, own: Path | None = None
 ) -> Iterator[Source]:
-    """The tasks in the agent's own folder, and those of editors that are not there."""
+    """Yield the tasks in the agent's own folder, then those of editors not found there."""
     seen: set[str] = set()
     roots = [own] if own else []
     roots += [root for at in EDITORS for root in sorted(home.glob(f"{at}/{extension}"))]
@@ -130,7 +130,7 @@ def task_sources(
 
 
 def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the task; raises OSError for half a document."""
+    """Tell the task; raises OSError if the document is incomplete."""
     path, listed = map(Path, source.paths)
     missed = Missed()
     messages = document_list(path, missed)
@@ -157,7 +157,7 @@ def read_task(source: Source, scribe: Scribe) -> Iterator[None]:
 
 @lru_cache(maxsize=8)
 def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
-    """Where the tasks in a list were held, by their ids: read once for all of them."""
+    """Return the folders of the tasks in a list, by id: cached for all of them."""
     return {
         text(task, "id"): text(task, "cwdOnTaskInitialization")
         for task in document_list(listed, Missed())
@@ -165,7 +165,7 @@ def _folders(listed: Path, _changed_at: int) -> dict[str, str]:
 
 
 class _Telling:
-    """One task, message by message."""
+    """Tells one task, message by message."""
 
     def __init__(self, scribe: Scribe) -> None:
         self._scribe = scribe
@@ -176,7 +176,7 @@ class _Telling:
         self._has_begun = False
 
     def take(self, message: Object) -> None:
-        """The next message; one that was asked and then said is told once."""
+        """Take the next message; one that was asked and then said is told once."""
         self._scribe.clock(milliseconds(message.get("ts")))
         kind = text(message, "say") or text(message, "ask")
         words = text(message, "text")
@@ -187,7 +187,7 @@ class _Telling:
         self.end_command()
         about = from_json(words)
         is_first, self._has_begun = not self._has_begun, True
-        # Older versions had no word of their own for what a task began with.
+        # Older versions had no kind of their own for the first message of a task.
         if kind in ("task", "user_feedback") or (kind == "text" and is_first):
             pictures = filter(None, map(picture, strings(message, "images")))
             self._scribe.prompt([*([text_block(words)] if words else []), *pictures])
@@ -238,7 +238,7 @@ class _Telling:
             fields = {"title": "Result of a task", "kind": "think", "status": "completed"}
             self._call(fields | {"content": [content(words)] if words else []})
         elif kind == "condense_context":
-            # It is shown while it is at work, too.
+            # It is also shown while in progress.
             if summary := text(message, "contextCondense", "summary"):
                 self._count += 1
                 self._scribe.compacted(f"call-{self._count}", summary)
@@ -269,7 +269,7 @@ class _Telling:
         return call_id
 
     def end_command(self) -> None:
-        """Nothing more comes of the last command."""
+        """End the last command: no more output follows."""
         if self._command:
             told: Object = {"content": [content(self._printed)]} if self._printed else {}
             self._scribe.update(self._command, {"status": "completed"} | told)
@@ -277,7 +277,7 @@ class _Telling:
 
 
 def _tool(asked: object) -> Object:
-    """The fields of a call of one of Cline's own tools, which is over when it is shown."""
+    """Return the fields of a call of a tool of Cline's, which is finished when shown."""
     name, path, words = text(asked, "tool"), text(asked, "path"), text(asked, "content")
     verb, kind = TOOLS.get(name, (name, "other"))
     several = objects(asked, "batchFiles") or objects(asked, "batchDiffs")
@@ -302,13 +302,13 @@ def _tool(asked: object) -> Object:
                     found = [diff(path, old, new) for old, new in _replaced(edited)]
                     told += found or ([content(edited)] if edited else [])
         fields["content"] = told
-    elif words and name != "readFile":  # which has only the whole path there
+    elif words and name != "readFile":  # readFile only has the whole path there
         fields["content"] = [content(words)]
     return fields | {"status": "completed", "rawInput": asked}
 
 
 def _replaced(changed: str) -> Iterator[tuple[str, str]]:
-    """What an edit took out, and what it put there, each time."""
+    """Yield each replacement of an edit: old and new text."""
     old: list[str] | None = None
     new: list[str] | None = None
     for line in changed.splitlines(keepends=True):

@@ -1,9 +1,9 @@
 """Codex: `~/.codex/sessions/YYYY/MM/DD/rollout-<time>-<id>.jsonl`, `.zst` after a week unused.
 
-A rollout has two sides: `response_item` is what the model got and gave, `event_msg` what the
-screen showed. Texts are taken from the screen, calls from the model; before there was a screen
-side (CLI of summer 2025), all from the model. A subagent is a rollout of its own, told inside the
-call that spawned it.
+A rollout has two sides: `response_item` is the model's input and output, `event_msg` the screen's
+content. Texts are taken from the screen, calls from the model; without a screen side (CLI of summer
+2025), everything from the model. A subagent is a rollout of its own, told inside the call that
+spawned it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _BY_PROGRAM: Final = re.compile(
     r"<(?:[a-z]+_(?:context|instructions|notification|shell_command|action|aborted|mode|switch)"
     r"|permissions instructions|collaboration_mode|skills?|personality_spec|INSTRUCTIONS|hook)\b"
 )
-"""How begins what a program puts in the person's place."""
+"""Matches the start of texts that a program inserted as the person's."""
 
 _AROUND_PICTURE: Final = re.compile(r"\s*</?image\b[^>]*>\s*")
 _REFUSED: Final = ("aborted by user", "unsupported ", "exec command rejected")
@@ -76,7 +76,7 @@ _PASSED_EVENTS: Final = frozenset(
         "view_image_tool_call", "warning", "web_search_begin", "web_search_end",
     }
 )  # fmt: skip
-"""Events that repeat what an item says, or that were for the moment."""
+"""Events that repeat an item, or were only for the moment."""
 
 _PASSED_RECORDS: Final = frozenset({"inter_agent_communication_metadata", "world_state"})
 
@@ -84,7 +84,7 @@ _PASSED_ITEMS: Final = frozenset({"compaction", "ghost_snapshot", "other"})
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The rollouts, plain before compressed where there are both."""
+    """Yield the rollouts, plain before compressed if both exist."""
     folder = home.folder(".codex", "CODEX_HOME")
     names = _thread_names(folder / _INDEX)
     seen: set[str] = set()
@@ -103,10 +103,10 @@ _SHOWN: Final = re.compile(rb'"type":\s*"(user_message|agent_message|agent_reaso
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the rollout; nothing for one of a subagent."""
+    """Tell the rollout; nothing for a subagent's."""
     path, missed = Path(source.paths[0]), scribe.missed
-    # What the screen side has not is told from the model's side, which has words of the program in
-    # the person's place, often before any event: so it has to be known from the beginning.
+    # What the screen side lacks is told from the model's side, which has inserted texts among the
+    # person's, often before any event: so it has to be known in advance.
     shown: set[str] = set()
     for line in lines(path, Missed()):
         if b'"event_msg"' in line.raw and (event := _SHOWN.search(line.raw)):
@@ -130,15 +130,15 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 def _thread_names(index: Path) -> dict[str, str]:
-    """What people called their threads; a later line renames."""
+    """Return the names people gave their threads; a later line renames."""
     lines = records(index, Missed()) if index.is_file() else ()
     return {text(line, "id"): on_title(text(line, "thread_name")) for line in lines}
 
 
 class _Telling:
-    """One rollout, record by record; `shown` is what its screen side has.
+    """Tells one rollout, record by record; `shown` are the events on its screen side.
 
-    With a scribe for a subagent, the rollout of the subagent that a call spawned.
+    With a SubagentScribe, the rollout of the subagent that a call spawned.
     """
 
     def __init__(self, scribe: Scribe, path: Path, shown: frozenset[str] = frozenset()) -> None:
@@ -158,7 +158,7 @@ class _Telling:
         self.is_subagent = False
 
     def take(self, record: Object) -> None:
-        """The next record; before the autumn of 2025 items and the head stood bare."""
+        """Take the next record; before autumn 2025 items and the head had no wrapper."""
         self._scribe.clock(milliseconds(record.get("timestamp")))
         kind, payload = text(record, "type"), obj(record, "payload")
         if kind == "session_meta":
@@ -174,7 +174,7 @@ class _Telling:
         elif kind == "response_item":
             self._item(text(payload, "type"), payload)
         elif kind == "compacted":
-            # In a turn that nobody's text began, by `/compact`.
+            # In a turn without a person's text, by `/compact`.
             if not self._prompted_in_task:
                 self._prompted_in_task = True
                 self._scribe.prompt([text_block("/compact")])
@@ -190,7 +190,7 @@ class _Telling:
 
     def _head(self, head: Object) -> None:
         if self._seen_meta:
-            return  # a fork repeats the head of what it was forked from
+            return  # a fork repeats the head of its original
         self._seen_meta = True
         self.is_subagent = not self._scribe.caller and "subagent" in obj(head, "source")
         self._scribe.clock(milliseconds(head.get("timestamp")))
@@ -247,7 +247,7 @@ class _Telling:
             last = obj(event, "info", "last_token_usage")
             total = obj(event, "info", "total_token_usage")
             if not last or total == self._spent:
-                return  # told again
+                return  # told twice
             self._spent = total
             cached = number(last, "cached_input_tokens") or 0
             self._scribe.tokens(
@@ -302,7 +302,7 @@ class _Telling:
             self._missed.kind("items", kind, item)
 
     def _in_persons_place(self, parts: list[Object]) -> None:
-        """Words of a person, or of the program; an event says whether a person typed them."""
+        """Take texts of the person or the program; an event says if a person typed them."""
         first = text(parts[0], "text") if parts else ""
         if found := _CWD.search(first) if first.startswith("<environment_context>") else None:
             self._at(found[1] or found[2])
@@ -323,13 +323,13 @@ class _Telling:
                 self._waiting.append(text_block(words))
 
     def _unseen_prompt(self) -> None:
-        """What waits for its event was typed all the same, where there is no screen side."""
+        """Tell the waiting texts as a prompt, if there is no screen side to confirm them."""
         if self._waiting and "user_message" not in self._shown:
             self._scribe.prompt(prompt_blocks(self._waiting))
         self._waiting = []
 
     def _call(self, kind: str, item: Object) -> None:
-        """Tell a call, and note what to make of its result: "patch", "command" or "other"."""
+        """Tell a call, and note the kind of its result: "patch", "command" or "other"."""
         call_id, name = text(item, "call_id") or text(item, "id"), text(item, "name")
         given = from_json(item.get("arguments") or item.get("input"))
         if kind == "local_shell_call":
@@ -394,7 +394,7 @@ class _Telling:
         self._scribe.update(call_id, ended)
         agent = text(from_json(output), "agent_id")
         if not re.fullmatch(r"[0-9a-f-]{36}", agent) or self._scribe.caller:
-            return  # the subagents of subagents are not followed
+            return  # subagents of subagents are not followed
         if path := next(files_below(self._path.parent, f"rollout-*-{agent}.jsonl*"), None):
             telling = _Telling(SubagentScribe(self._scribe, call_id), path)
             for record in records(path, self._missed):

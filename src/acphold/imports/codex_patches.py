@@ -1,4 +1,4 @@
-"""The changes of files that Codex makes: as it asked for them, and as they were done."""
+"""Codex's file changes: as requested in patches, and as applied."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ _MOVED: Final = "*** Move to: "
 
 
 def is_patch(script: str) -> bool:
-    """Whether a text holds a patch in Codex's own form."""
+    """Return True if a text contains a patch in Codex's own format."""
     return "*** Begin Patch" in script
 
 
 def asked_changes(patch: str, cwd: str) -> list[Object]:
-    """The diffs in a patch, as far as it tells both sides."""
+    """Return the diffs in a patch, as far as it has both sides."""
     changes: list[Object] = []
     path, kind, hunk = "", "", _Hunk()
     for line in patch.splitlines():
@@ -39,7 +39,7 @@ def asked_changes(patch: str, cwd: str) -> list[Object]:
 
 
 def done_changes(changes: Object) -> list[Object]:
-    """The diffs of `changes` in an event `patch_apply_end`: path to what became of the file."""
+    """Return the diffs in the `changes` of a `patch_apply_end` event, which are by path."""
     found: list[Object] = []
     for path, change in changes.items():
         kind = text(change, "type")
@@ -61,7 +61,7 @@ def done_changes(changes: Object) -> list[Object]:
 
 
 def edit_fields(changes: list[Object]) -> Object:
-    """The fields of a tool call that makes these changes."""
+    """Return the fields of a tool call that makes these changes."""
     paths = list(dict.fromkeys(text(change, "path") for change in changes))
     return {
         "title": f"Edit {', '.join(paths)}" if paths else "Edit",
@@ -72,7 +72,7 @@ def edit_fields(changes: list[Object]) -> Object:
 
 
 class _Hunk:
-    """Lines of one place in a file, on both sides."""
+    """The lines of one place in a file, on both sides."""
 
     def __init__(self) -> None:
         self._old: list[str] = []
@@ -85,7 +85,7 @@ class _Hunk:
             self._new.append(line[1:])
 
     def ended(self, path: str, *, new_file: bool) -> list[Object]:
-        """The diff of these lines, if there are any."""
+        """Return the diff of these lines, if there are any."""
         if not self._old and not self._new:
             return []
         old, new = ("".join(f"{line}\n" for line in side) for side in (self._old, self._new))

@@ -1,8 +1,8 @@
-"""Content in the words of the protocol: what readers make of texts, pictures, changes and plans.
+"""Content in terms of the protocol, made from texts, pictures, changes and plans.
 
-Some agents keep only text of a prompt that had more in it. Their adapters write a link as
-`[@name](uri)`, and put an embedded file behind the text, in `<context ref="uri">`. What an editor
-or the program itself put beside a person's words is no word of theirs: it is told as a resource.
+Some agents keep only the text of a prompt that had more in it. Their adapters write a link as
+`[@name](uri)`, and put an embedded file after the text, in `<context ref="uri">`. Text that an
+editor or the program added to a prompt is not the person's: it is told as a resource.
 """
 
 from __future__ import annotations
@@ -28,27 +28,27 @@ _BOX: Final = re.compile(r"^[ \t]*[-*] \[([ xX~-])\] (.+)$", re.MULTILINE)
 
 
 def text_block(words: str) -> Object:
-    """A content block of text."""
+    """Return a content block of text."""
     return {"type": "text", "text": words}
 
 
 def content(words: str) -> Object:
-    """Text as what a tool call produced."""
+    """Return text as a tool call's content."""
     return {"type": "content", "content": text_block(words)}
 
 
 def diff(path: str, old: str | None, new: str) -> Object:
-    """A change of a file as what a tool call produced; `old` is None for a new file."""
+    """Return a change of a file as a tool call's content; `old` is None for a new file."""
     return {"type": "diff", "path": path, "oldText": old, "newText": new}
 
 
 def image(data: str, mime_type: str) -> Object:
-    """A content block with a picture in base64."""
+    """Return a content block with a picture in base64."""
     return {"type": "image", "data": data, "mimeType": mime_type}
 
 
 def plan_entry(words: str, status: str, priority: str = "medium") -> Object:
-    """One entry of a plan; a status or priority that the protocol does not know is none."""
+    """Return an entry of a plan; unknown statuses and priorities become the default."""
     return {
         "content": words,
         "priority": priority if priority in ("high", "low") else "medium",
@@ -57,28 +57,28 @@ def plan_entry(words: str, status: str, priority: str = "medium") -> Object:
 
 
 def checklist(words: str) -> list[Object]:
-    """The entries of a plan that is written as a list of Markdown with boxes."""
+    """Return the entries of a plan written as a Markdown checklist."""
     marks = {" ": "pending", "x": "completed", "X": "completed"}
     return [plan_entry(step, marks.get(mark, "in_progress")) for mark, step in _BOX.findall(words)]
 
 
 def link(path: str) -> Object:
-    """A content block that only says which file is meant."""
+    """Return a content block that only names a file."""
     return resource_link(path.rpartition("/")[2], f"file://{path}")
 
 
 def resource_link(name: str, uri: str) -> Object:
-    """A content block that only says what is meant, and how it is called."""
+    """Return a content block that only has a name and a URI."""
     return {"type": "resource_link", "name": name or uri, "uri": uri}
 
 
 def resource(uri: str, words: str) -> Object:
-    """A content block with a text that is attached."""
+    """Return a content block with an attached text."""
     return {"type": "resource", "resource": {"uri": uri, "text": words}}
 
 
 def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
-    """The blocks with links and embedded files as what they had been; empty text is left out."""
+    """Return the blocks with links and embedded files restored, without empty text."""
     restored: list[Object] = []
     links: dict[str, int] = {}
     for block in blocks:
@@ -91,7 +91,7 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
         elif beside := _BESIDE.fullmatch(words):
             restored.append(resource(f"context:{beside[1]}", beside[2].strip()))
         else:
-            # The person's own words, then each file that was embedded, and what stands between.
+            # The person's own text, then each embedded file, and the text in between.
             begun = [*_EMBEDDED.finditer(words)]
             own = words[: begun[0].start()] if begun else words
             embedded: list[Object] = []
@@ -114,6 +114,6 @@ def prompt_blocks(blocks: Iterable[Object]) -> list[Object]:
 
 
 def picture(url: str) -> Object | None:
-    """The content block with the picture in a `data:` URL; None for any other URL."""
+    """Return a content block with the picture in a `data:` URL; None for any other URL."""
     found = _DATA_URL.fullmatch(url)
     return image(found[2], found[1]) if found else None

@@ -1,9 +1,9 @@
-"""Where the news of a conversation begin that the journal has some of already.
+"""The place where a conversation continues one that the journal has already.
 
-A source that the user's own agent keeps is known by the agent's id, and prompts say how much of it
-there is: agents change the space in them, put something in front or behind, and lose those that
-were cancelled. Whoever wrote a source in a folder that somebody named may have given it any id: it
-continues a session when every turn that both have is the same, and in no other case.
+A source in the agent's own folder is identified by the agent's id, and compared by its prompts:
+agents change their white space, add text before or after, and lose cancelled ones. A source in a
+folder named with `--from` may have any id: it continues a session only if all the turns both have
+are the same.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from acphold.history import Message
 from acphold.history.timeline import Item, TurnEnd
 
 ENOUGH: Final = 50
-"""After so many prompts that agree, those before them are not compared."""
+"""After this many matching prompts, earlier ones are not compared."""
 
 
 class Turn(Struct, frozen=True):
-    """What a person said, and a digest of what the agent answered, whatever space is in them.
+    """A person's text, and a digest of the agent's answer, both without white space.
 
-    Said into a running turn, or not answered to the end, it may be missing in a transcript.
+    If sent into a running turn, or not answered to the end, it may be missing in a transcript.
     """
 
     prompt: str
@@ -33,10 +33,11 @@ class Turn(Struct, frozen=True):
 
 
 class Known(Struct, frozen=True):
-    """What the journal has of a conversation: how much was told with which digest, or its turns.
+    """The journal's part of a conversation: the number of told entries and their digest, or its
+    turns.
 
-    `relation` says how those that a source tells have to be related to these for any news. With
-    `same` and `alike` the news are behind what both have; with `none` all of it is new.
+    `relation` says how a source's turns must be related to these for it to have news. With `same`
+    and `alike` the news follow the common part; with `none` all of it is new.
     """
 
     taken: int = 0
@@ -45,7 +46,7 @@ class Known(Struct, frozen=True):
     relation: Literal["same", "alike", "none"] = "alike"
 
     def place_behind(self, told: Sequence[Turn]) -> int | None:
-        """How many of the turns that are told the journal has; None if they are not so related."""
+        """Return how many of the told turns the journal has; None if they are not so related."""
         if self.relation == "none":
             ours = {turn.prompt for turn in self.turns}
             return None if any(turn.prompt in ours for turn in told) else 0
@@ -64,10 +65,10 @@ NOTHING: Final = Known()
 
 
 def _agreement(known: Sequence[Turn], told: Sequence[Turn], place: int) -> int:
-    """How many prompts agree up to the last known, and the one at `place`; 0 if that says nothing.
+    """Return how many prompts match up to the last known one and `place`; 0 if inconclusive.
 
-    It does from the beginning of both on; else one has to be the same to the letter, and what is
-    before it, too, if both have anything.
+    It is conclusive if all match from the beginning of both; otherwise one has to be identical and,
+    if both have earlier prompts, another one has to match.
     """
     ours, theirs = len(known), place
     alike = same = 0
@@ -86,17 +87,17 @@ def _agreement(known: Sequence[Turn], told: Sequence[Turn], place: int) -> int:
 
 
 def _is_like(one: str, other: str) -> bool:
-    """Whether two texts are one prompt: agents put things in front of and behind what was sent."""
+    """Return True if two texts are one prompt: agents add text before and after it."""
     return one == other or (bool(one) and bool(other) and (one in other or other in one))
 
 
 def squeezed(words: str) -> str:
-    """A text as it is compared."""
+    """Return a text normalised for comparison."""
     return " ".join(words.split())
 
 
 def turns(timeline: Iterable[Item], read: Callable[[str], str] = str) -> list[Turn]:
-    """The turns of a timeline: each message of the user begins one. `read` is done to all texts."""
+    """Return the turns of a timeline: a user message begins one. `read` is applied to texts."""
     prompts: list[str] = []
     answers: list[list[str]] = []
     unsure: set[int] = set()

@@ -1,6 +1,6 @@
-"""GitHub Copilot CLI: `~/.copilot/session-state/<id>/`, a chain of events and what it is about.
+"""GitHub Copilot CLI: `~/.copilot/session-state/<id>/`, a chain of events and metadata.
 
-What a subagent did stands amid the rest, marked with the call that started it.
+Subagents' events are among the rest, marked with the call that started them.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ _PASSED: Final = re.compile(
     r"model\.|hook\.|system\.|permission\.|subagent\.|skill\.|assistant\.turn|assistant\.usage|"
     r"tool\.execution_partial|tool\.user_requested|session\.(?!error|warning|info|compaction)"
 )
-"""Events that are the program's own, or are told with others."""
+"""The program's own events, and those told together with others."""
 
 _YAML_LINE: Final = re.compile(r"(\w+):(?: (.*))?")
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions; older ones are a file without a folder."""
+    """Yield the sessions; older ones are a file without a folder."""
     folder = home.folder(".copilot", "COPILOT_HOME")
     for path in files_below(folder / "session-state", "*/events.jsonl"):
         beside = path.with_name("workspace.yaml")
@@ -79,7 +79,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 def workspace(path: Path) -> dict[str, str]:
-    """The plain values in a file of YAML that holds no more than names and values."""
+    """Return the plain values in a YAML file that has only names and values."""
     values: dict[str, str] = {}
     name = ""
     for line in small_text(path).splitlines():
@@ -99,7 +99,7 @@ def workspace(path: Path) -> dict[str, str]:
 
 
 class _Telling:
-    """One session, event by event."""
+    """Tells one session, event by event."""
 
     def __init__(self, scribe: Scribe) -> None:
         self._scribe = scribe
@@ -137,7 +137,7 @@ class _Telling:
             case "session.error":
                 scribe.fail_turn(text(data, "message"))
             case "session.warning" | "session.info":
-                # What the program itself said: shown with what the agent says next.
+                # The program's own notice: shown with the agent's next message.
                 notice = f"{kind.rpartition('.')[2].capitalize()}: {text(data, 'message')}"
                 if scribe.in_turn:
                     scribe.say(notice)
@@ -197,7 +197,7 @@ class _Telling:
         call_id, name = text(data, "toolCallId"), text(data, "toolName")
         given, kind = obj(data, "arguments"), KINDS.get(name, "other")
         self._inputs[call_id] = name, given
-        # As the program tells it: what a command is for, else what is done to which file.
+        # As the program shows it: the purpose of a command, otherwise the action on a file.
         title, path = text(data, "toolTitle"), text(given, "path")
         if title.endswith(" file") and path:
             title = f"{title.removesuffix('file')}{path}"

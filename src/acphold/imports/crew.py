@@ -1,4 +1,4 @@
-"""Many conversations are read at once, by processes of their own; this process alone writes."""
+"""Reading of many conversations at once, in worker processes; only this process writes."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ from acphold.processes.exit_status import describe
 from acphold.processes.own_program import own_python, start_own
 
 END_SECONDS: Final = 5.0
-"""What a process has to end once its stdout is closed, before it is killed."""
+"""Seconds for a process to end after its stdout is closed, before it is killed."""
 
 WORKERS_AT_MOST: Final = 4
-"""With more of them, all wait for the one journal."""
+"""With more workers, all would wait for the one journal."""
 
 _WORKER: Final = "from acphold.imports.worker import main; main()"
 
 WORTH_A_WORKER: Final = 16 << 20
-"""As many bytes take longer to read than a process takes to start, several times."""
+"""Reading this many bytes takes several times as long as starting a process."""
 
 
 async def each(
     sources: Collection[Source], take: Callable[[Source, Telling], Awaitable[None]]
 ) -> None:
-    """Let `take` have the sources in their order, several at a time where that is worth it."""
+    """Call `take` for the sources in order, several at a time if that pays off."""
     size = sum(source.size for source in sources)
     count = min(WORKERS_AT_MOST, os.cpu_count() or 1, size // WORTH_A_WORKER)
     waiting = iter(sources)
@@ -70,7 +70,7 @@ async def each(
 
 
 class _Worker:
-    """A process that reads, started when there is something to read, and again if it ended."""
+    """A process that reads, started when needed, and again if it ended."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -86,7 +86,7 @@ class _Worker:
     async def telling(
         self, source: Source, _: Reader, known: Known, manner: Manner
     ) -> AsyncIterator[Piece]:
-        """The pieces; while one of them is taken in, the next one is read."""
+        """Yield the pieces; while one is taken in, the next one is read."""
         if self._owes:  # of the source before, which was given up
             await self._answer()
         await self._ask(Task(source, known, manner))
@@ -107,7 +107,7 @@ class _Worker:
 
     async def _ask(self, message: Task | More) -> None:
         if self._process is None:
-            # One that starts while we are cancelled is known, and ended, too.
+            # A process that starts while we are cancelled is registered, and ended, too.
             starting = asyncio.ensure_future(
                 start_own(own_python("-c", _WORKER), stdin=PIPE, stdout=PIPE)
             )
@@ -128,8 +128,8 @@ class _Worker:
             body = await process.stdout.readexactly(int.from_bytes(length, "big"))
         except asyncio.IncompleteReadError:
             self._process = None
-            # Not killed at once: that reads the status of one that has ended, and asyncio finds
-            # none then.
+            # Not killed at once: that would collect the status of an ended process, which asyncio
+            # then misses.
             with suppress(TimeoutError):
                 async with asyncio.timeout(END_SECONDS):
                     await process.wait()

@@ -1,8 +1,8 @@
 """Crush: a database for each project, `.crush/crush.db`, and a list of the projects it was used in.
 
-A message has its parts as JSON; results stand in messages of a tool. A subagent is a session with a
-parent, named by the call that started it. Of tokens the database has what the model's context holds
-now, of money the sum.
+A message has its parts as JSON; results are in messages of role tool. A subagent is a session with
+a parent, named by the call that started it. The database has the current context size in tokens,
+and the total cost.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ TOOLS: Final = {
     "web_search": ("Search the web for", "fetch"),
     "write": ("Write", "edit"),
 }
-"""What a tool is called on a screen, and its kind."""
+"""A tool's title on screen, and its kind."""
 
 _SHOWN: Final = ("command", "file_path", "pattern", "query", "url", "path", "prompt")
 _UNNAMED: Final = frozenset({"New Session", "Untitled Session"})
@@ -64,13 +64,13 @@ _ENDED: Final = {"canceled": "cancelled", "content_filter": "refusal", "max_toke
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions of the projects that Crush knows, then of others; none of subagents."""
+    """Yield the sessions of the projects Crush lists, then of others; none of subagents."""
     seen: set[Path] = set()
     known = home.folder(".local/share/crush", "XDG_DATA_HOME", "crush")
     moved = home.environment.get("CRUSH_GLOBAL_DATA", "")
     listed = (Path(moved) if moved else known) / "projects.json"
     told = document(listed, Missed(), SMALL_BYTES) if listed.exists() else {}
-    # What a list in somebody else's folder names lies here, not there.
+    # A list in somebody else's folder names paths of another machine, not of this one.
     for project in [] if home.is_given else objects(told, "projects"):
         folder = Path(text(project, "path"))
         database = folder / (text(project, "data_dir") or ".crush") / "crush.db"
@@ -79,7 +79,7 @@ def find(home: Home) -> Iterator[Source]:
             yield from _sessions(database, folder)
     for database in files_of_projects(home, ".crush/crush.db"):
         if database not in seen:
-            # Whoever wrote it may have given its sessions any id.
+            # The database's author may have given its sessions any id.
             found = _sessions(database, database.parent.parent)
             yield from (replace(source, given=True) for source in found)
 
@@ -109,7 +109,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Telling:
-    """One session, or with a scribe for a subagent the one that was started for it."""
+    """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, database: Path, scribe: Scribe) -> None:
         self._database = database
@@ -119,7 +119,7 @@ class _Telling:
         self._session_id = ""
 
     def session(self, session_id: str) -> Iterator[None]:
-        """Tell its messages."""
+        """Tell the messages of a session."""
         self._session_id = session_id
         named = databases.rows(self._database, "SELECT name FROM pragma_table_info('messages')")
         summary = "is_summary_message" if ("is_summary_message",) in named else "0"
@@ -218,7 +218,7 @@ class _Telling:
             self._missed.add("results of unknown calls", result)
             return
         if not self._scribe.caller and TOOLS.get(name, ("", ""))[1] in ("think", "fetch"):
-            # Tell the calls of the session that this one started.
+            # Tell the calls of the subagent's session.
             for session_id, _ in databases.rows_of(
                 self._database,
                 "sessions",

@@ -1,13 +1,13 @@
 """Cursor: its editor's databases, `state.vscdb`, and the `store.db` of its command line.
 
-The editor has a table of keys and values for all folders, `globalStorage/state.vscdb`: a
-conversation is `composerData:<id>`, each of its messages `bubbleId:<id>:<bubble>`, in the order of
-its headers. In 2024 a folder's own database, `workspaceStorage/*/state.vscdb`, held its
-conversations whole, in two values: those of the composer, and tabs of a chat. Today it only says
-which conversations were held in the folder.
+The editor has one key-value table for all folders, `globalStorage/state.vscdb`: a conversation is
+`composerData:<id>`, each of its messages `bubbleId:<id>:<bubble>`, in the order of its headers. In
+2024 a folder's own database, `workspaceStorage/*/state.vscdb`, held its conversations whole, in two
+values: those of the composer, and tabs of a chat. Today it only lists the conversations held in the
+folder.
 
 A subagent's conversation names its parent, and its calls are told inside the call that started it.
-What the command line keeps is read by `cursor_store`.
+Conversations of the command line are read by `cursor_store`.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from acphold.imports.values import (
 
 NAME: Final = "cursor"
 KEY: Final = "cursor-agent"
-"""Cursor does not say in `initialize` what it is called; so it is known by its command."""
+"""Cursor gives no name in `initialize`; so it is identified by its command."""
 
 EDITORS: Final = (".config/Cursor/User", "Library/Application Support/Cursor/User")
 
@@ -70,7 +70,7 @@ _ENDED: Final = {"aborted": "cancelled", "cancelled": "cancelled"}
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The conversations of the command line, then those of the editor; none of subagents."""
+    """Yield the conversations of the command line, then those of the editor; none of subagents."""
     moved = home.environment.get("CURSOR_DATA_DIR", "")
     folder = Path(moved) if moved else home.path / ".cursor"
     for below, pattern in (("acp-sessions", "*/store.db"), ("chats", "*/*/store.db")):
@@ -86,7 +86,7 @@ def find(home: Home) -> Iterator[Source]:
                 state, "cursorDiskKV", columns, _OF_COMPOSERS
             ):
                 composer = key.partition(":")[2]
-                # An editor has one at hand in which nobody said anything yet.
+                # An editor keeps an empty conversation at hand.
                 if composer and parent is None and messages:
                     seen.add(composer)
                     at = (milliseconds(changed) or 0) * 1_000_000
@@ -102,7 +102,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def _held_whole(state: Path) -> dict[str, Object]:
-    """The conversations that are in the database of a folder, by their ids."""
+    """Return the conversations stored in a folder's database, by id."""
     whole = [
         *objects(_item(state, _COMPOSERS), "allComposers"),
         *objects(_item(state, _TABS), "tabs"),
@@ -116,7 +116,7 @@ def _messages_in(told: Object) -> list[Object]:
 
 
 def _item(state: Path, key: str) -> Object:
-    """What an editor keeps under a key; empty where it does not, or that cannot be read."""
+    """Return an editor's value for a key; empty if it is missing or unreadable."""
     try:
         return _value(state, "ItemTable", key, Missed())
     except OSError as error:
@@ -125,7 +125,7 @@ def _item(state: Path, key: str) -> Object:
 
 
 def _value(state: Path, table: str, key: str, missed: Missed) -> Object:
-    """What stands under a key; empty where nothing does."""
+    """Return the value of a key; empty if it is missing."""
     for (value,) in databases.rows_of(state, table, "value", "key = ?", missed, key):
         if value is not None:
             raw = value if isinstance(value, bytes) else str(value).encode(errors="replace")
@@ -145,7 +145,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
     missed = scribe.missed
     is_global = state.parent.name == "globalStorage"
     if is_global:
-        # Looked up first: reading other databases would have this one copied once more.
+        # Looked up first: reading other databases later would have this one copied again.
         cwd = _folders(state.parent.parent).get(source.item, "")
         composer = _value(state, "cursorDiskKV", f"composerData:{source.item}", missed)
         bubbles = _bubbles(state, composer, source.item, missed)
@@ -166,7 +166,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 def _bubbles(state: Path, composer: Object, composer_id: str, missed: Missed) -> Iterator[Object]:
-    """The messages of a conversation: each in a row, or all within it."""
+    """Yield the messages of a conversation: one per row, or all in one value."""
     if whole := objects(composer, "conversation"):
         yield from whole
         return
@@ -182,7 +182,7 @@ def _bubbles(state: Path, composer: Object, composer_id: str, missed: Missed) ->
 
 @lru_cache(maxsize=4)
 def _folders(user: Path) -> dict[str, str]:
-    """In which folder conversations were held, by their ids: looked up once for all of them."""
+    """Return the folders of conversations by id, cached for all of them."""
     found: dict[str, str] = {}
     for state in files_below(user / "workspaceStorage", f"*/{_STATE}"):
         if cwd := opened_folder(state.parent):
@@ -195,7 +195,7 @@ def _folders(user: Path) -> dict[str, str]:
 
 
 class _Telling:
-    """One conversation, or with a scribe for a subagent the one that was started for it."""
+    """Tells one conversation, or with a SubagentScribe that subagent's."""
 
     def __init__(self, state: Path, composer: Object, scribe: Scribe) -> None:
         self._state = state
@@ -205,7 +205,7 @@ class _Telling:
         self._children = strings(composer, "subagentComposerIds")
 
     def bubble(self, bubble: Object) -> None:
-        """The next message."""
+        """Take the next message."""
         at = bubble.get("createdAt") or looked_up(bubble, "timingInfo", "clientStartTime")
         self._scribe.clock(milliseconds(at))
         kind = bubble.get("type")
@@ -225,7 +225,7 @@ class _Telling:
         blocks = [text_block(words)] if words else []
         told = obj(bubble, "context") or bubble
         for chosen in objects(told, "fileSelections"):
-            # Without being named, a file is there because it was open.
+            # A file that was not mentioned is there because it was open.
             path = path_of(chosen.get("uri"))
             if path and chosen.get("addedWithoutMention") is not True:
                 blocks.append(link(path))
@@ -288,7 +288,7 @@ class _Telling:
             self._scribe.update(call_id, fields)
 
     def _kept(self, content_id: str) -> str | None:
-        """What a file held, by the id of that; it is kept once for all that name it."""
+        """Return a file's content by its content id; it is stored once for all references."""
         for (value,) in databases.rows_of(
             self._state, "cursorDiskKV", "value", "key = ?", self._missed, content_id
         ):

@@ -1,12 +1,12 @@
-"""What Cursor's command line keeps of a conversation: a database, `store.db`, of blobs by hash.
+"""Conversations of Cursor's command line: a database, `store.db`, of blobs by hash.
 
-`meta` names the root, a message of Protocol Buffers. It lists turns, a turn its prompt and steps,
-each by its hash, whatever was summarized for the model meanwhile. In early versions there are no
-turns: the root lists what the model was told, in JSON, where a prompt is marked as one.
+`meta` names the root, a Protocol Buffers message. It lists turns, and a turn its prompt and steps,
+each by its hash, unaffected by summaries for the model. Early versions have no turns: the root
+lists the model's messages, in JSON, in which prompts are marked.
 
-The numbers of fields are those of `agent.v1` in Cursor's published SDK, npm `@cursor/sdk` 1.0.18.
-Sessions held over ACP lie in `acp-sessions`, those of a terminal in `chats`. Where they were held
-stands in `meta.json`, or else in the root.
+Field numbers are those of `agent.v1` in Cursor's published SDK, npm `@cursor/sdk` 1.0.18. Sessions
+held over ACP are in `acp-sessions`, those of a terminal in `chats`. Their folder is in `meta.json`,
+otherwise in the root.
 """
 
 from __future__ import annotations
@@ -68,8 +68,7 @@ TOOLS: Final = {
     31: ("Type into a terminal", "execute", 0),
     37: ("Fetch", "fetch", 1),
 }
-"""By the number of its field: what a tool is called on a screen, its kind, and which of its
-arguments stands in the title."""
+"""A tool's title, its kind, and the argument shown in the title, by field number."""
 
 _SHELL, _GLOB, _GREP, _TODOS, _EDIT, _MCP, _WEB, _TASK = 1, 4, 5, 9, 12, 15, 18, 19
 _ARGUMENTS: Final = {
@@ -90,11 +89,11 @@ _ARGUMENTS: Final = {
     28: {1: "description", 2: "file_path"},
     37: {1: "url"},
 }
-"""What the arguments are called that are texts."""
+"""Names of the text arguments."""
 
 _PATHS: Final = {3: 1, 4: 1, 5: 2, 8: 1, 12: 1, 13: 1}
 _PRINTED: Final = {8: 1, 16: 1, 24: 2, 37: 2}
-"""Which argument is a path, and which field of what came of it is its text."""
+"""The path argument, and the text field of the result."""
 
 _CALL_ID: Final = 57
 _BESIDE_A_CALL: Final = frozenset({54, _CALL_ID})
@@ -104,11 +103,11 @@ _QUERY: Final = re.compile(r"<user_query>\n?(.*?)\n?</user_query>", re.DOTALL)
 _UNNAMED: Final = "New Agent"
 
 _BESIDE_WORDS: Final = frozenset({2, 10, 12, 14, 15, 19})
-"""What Cursor puts beside a prompt by itself, or what names no file: rules, commands, chats …"""
+"""Context that Cursor adds by itself, or that names no file: rules, commands, chats …"""
 
 
 def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the conversation; raises OSError when it cannot be read."""
+    """Tell the conversation; raises OSError if it cannot be read."""
     store = Path(source.paths[0])
     missed = scribe.missed
     beside = store.with_name("meta.json")
@@ -143,7 +142,7 @@ def read_store(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Telling:
-    """One conversation."""
+    """Tells one conversation."""
 
     def __init__(self, store: Path, scribe: Scribe, model: str) -> None:
         self._store = store
@@ -154,7 +153,7 @@ class _Telling:
         self._called: set[str] = set()
 
     def blob(self, blob_id: str) -> bytes:
-        """What is kept under a hash; nothing where it is lost."""
+        """Return the blob with this hash; empty if it is lost."""
         for (data,) in databases.rows_of(
             self._store, "blobs", "data", "id = ?", self._missed, blob_id
         ):
@@ -162,7 +161,7 @@ class _Telling:
         return b""
 
     def message(self, blob_id: str) -> Fields:
-        """The message under a hash; empty, and counted, where there is none."""
+        """Return the message with this hash; empty, and counted, if there is none."""
         data = self.blob(blob_id)
         try:
             return fields(data)
@@ -171,7 +170,7 @@ class _Telling:
             return {}
 
     def turn(self, turn: Fields) -> Iterator[None]:
-        """A prompt and what came of it, or a command that the person ran."""
+        """Tell a prompt and its steps, or a command that the person ran."""
         if 2 in turn:
             shell = inside(turn, 2)
             ran = words(self.message(raw(shell, 1).hex()), 1)
@@ -191,7 +190,7 @@ class _Telling:
             return
         held = inside(turn, 1)
         said = self.message(raw(held, 1).hex())
-        if said and not count(said, 5):  # else Cursor said it in the person's place
+        if said and not count(said, 5):  # otherwise Cursor inserted it
             self._scribe.prompt(self._prompt(said))
             self._scribe.model(self._model)
         for step in several(held, 2):
@@ -232,7 +231,7 @@ class _Telling:
     # -- calls -------------------------------------------------------------------------------
 
     def _tool(self, call: Fields, caller: str = "") -> None:
-        """A call; with `caller`, of the subagent which that call started."""
+        """Tell a call; with `caller`, one of the subagent that call started."""
         kind = next((number for number in call if number not in _BESIDE_A_CALL), 0)
         given, result = inside(call, kind, 1), inside(call, kind, 2)
         verb, called, shown = TOOLS.get(kind, (f"Tool {kind}", "other", 0))
@@ -277,7 +276,7 @@ class _Telling:
         return call_id
 
     def _came_of(self, kind: int, given: Fields, result: Fields) -> Object:
-        """What became of a call: field 1 is what it did, any other why it did not."""
+        """Return the result fields of a call: field 1 is success, any other a failure."""
         done = inside(result, 1)
         produced: list[Object] = []
         if kind == _SHELL:
@@ -319,10 +318,10 @@ class _Telling:
             told["rawOutput"] = {"exitCode": count(done or inside(result, 2), 3)}
         return told
 
-    # -- before there were turns ---------------------------------------------------------------
+    # -- versions without turns -----------------------------------------------------------------
 
     def told_the_model(self, blob_id: str) -> None:
-        """A message to or from the model."""
+        """Tell a message to or from the model."""
         data = self.blob(blob_id)
         if not (message := readable(data, self._missed)):
             return
@@ -367,11 +366,11 @@ _OF_NAME: Final = {
     "multiedit": "edit", "read": "read", "shell": "execute", "strreplace": "edit",
     "webfetch": "fetch", "websearch": "fetch", "write": "edit",
 }  # fmt: skip
-"""The kind of a tool by what the model calls it."""
+"""The kind of a tool by the model's name for it."""
 
 
 def _found(done: Fields) -> str:
-    """The lines and files that a search found, one a line."""
+    """Return the lines and files that a search found, one per line."""
     lines: list[str] = []
     for entry in messages(done, 4):
         union = inside(entry, 2)

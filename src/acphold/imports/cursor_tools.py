@@ -1,7 +1,7 @@
-"""The fields of tool calls that Cursor's editor keeps: `toolFormerData` of a bubble.
+"""Tool call fields from Cursor's editor: `toolFormerData` of a bubble.
 
-`rawArgs` is what the model asked for, `params` what Cursor made of it, `result` what came of it:
-JSON in strings. A name that ends in `_v2` means the same as that without.
+`rawArgs` is the model's input, `params` Cursor's version of it, `result` the output: JSON in
+strings. A name that ends in `_v2` means the same as the name without it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ TOOLS: Final = {
     "web_search": ("Search the web for", "fetch"),
     "write": ("Write", "edit"),
 }
-"""What a tool is called on a screen, and its kind."""
+"""A tool's title on screen, and its kind."""
 
 _PATHS: Final = (
     "relativeWorkspacePath", "targetFile", "file_path", "target_file", "path", "directoryPath",
@@ -53,25 +53,25 @@ _SHOWN: Final = (
     "command", "query", "pattern", "globPattern", "glob_pattern", "searchTerm", "search_term",
     "url", "description", "toMode", "target_mode_id", "name",
 )  # fmt: skip
-"""Under what names calls have their path, and what else stands in their title."""
+"""Argument names of a call's path, and of other texts for its title."""
 
 _PRINTED: Final = ("output", "contents", "content", "results", "markdown", "message", "result")
-"""Under what names results have their text."""
+"""Names of a result's text."""
 
 
 def short(name: str) -> str:
-    """The name of a tool without its version."""
+    """Return the name of a tool without its version."""
     return name.removesuffix("_v2")
 
 
 def given(call: Object) -> Object:
-    """What the call was given, in the words of Cursor where those of the model are not there."""
+    """Return the arguments of a call, filled in from Cursor's version of them."""
     asked, made = from_json(text(call, "rawArgs")), from_json(text(call, "params"))
     return {**obj(made), **obj(asked)}
 
 
 def asked(call: Object, cwd: str) -> Object:
-    """The fields of the call as it was made."""
+    """Return the fields of the call as it was made."""
     name, values = text(call, "name"), given(call)
     path = _path(values, cwd)
     shown = next((words for key in _SHOWN if (words := text(values, key))), path)
@@ -93,7 +93,7 @@ def asked(call: Object, cwd: str) -> Object:
 
 
 def answered(call: Object, cwd: str, kept: Callable[[str], str | None]) -> Object:
-    """What became of it; empty where nothing has yet. `kept` finds what a file held by its id."""
+    """Return the fields of its result; empty if pending. `kept` finds a file's content by id."""
     status, refused = text(call, "status"), text(call, "userDecision") == "rejected"
     if status not in ("completed", "error", "cancelled") and not refused:
         return {}
@@ -137,7 +137,7 @@ def _printed(result: object) -> str:
 def _changes(
     path: str, values: Object, result: object, kept: Callable[[str], str | None]
 ) -> list[Object]:
-    """What an edit did: by the files before and after, its pieces, or what was asked for."""
+    """Return the diffs of an edit: from both file versions, its chunks, or its arguments."""
     if not path:
         return []
     if after := text(result, "afterContentId"):

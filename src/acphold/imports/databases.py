@@ -1,14 +1,13 @@
-"""Reading databases that other programs have open, without a lock and without changing a byte.
+"""Reading databases that other programs have open, without locks and without changing a byte.
 
-Opening a database in place would make or change the files beside it. So it is copied with them,
-and the copy is opened. SQLite writes a change into the log (`-wal`) or what it is about to change
-into the journal (`-journal`) before it touches the file. So a copy made of the file first and of
-those behind it is whole, unless one of them was begun anew meanwhile; then we copy again.
-A database without them is read in place, as immutable.
+Opening a database in place would create or change the files beside it. So it is copied with them,
+and the copy is opened. SQLite writes a change into the log (`-wal`), or the old pages into the
+journal (`-journal`), before it touches the file. So a copy made of the file first and of those
+after it is consistent, unless one of them was restarted meanwhile; then we copy again. A database
+without them is read in place, as immutable.
 
-What a database says of itself is not believed: only its tables are read, no views and nothing that
-a module makes up, no value that is longer than a line of a transcript may be, and no longer than a
-file of its size can take.
+The database's own schema is not trusted: only tables are read, no views or virtual tables, no value
+longer than a line of a transcript may be, and for no longer than a file of its size can take.
 """
 
 from __future__ import annotations
@@ -32,38 +31,38 @@ from acphold.imports.sources import note
 from acphold.workspace.regular_files import opened
 
 ATTEMPTS: Final = 10
-"""How often a copy is made anew before the database counts as too busy to be read."""
+"""Times a copy is retried before the database counts as too busy to be read."""
 
 ROWS: Final = 1_000_000
-"""More than this no question has for an answer: a million sessions, or messages of one."""
+"""Most rows of any answer: a million sessions, or messages of one."""
 
 SECONDS: Final = 30.0
-"""What SQLite may take for a database, all in all, and a second more for each SLOW_BYTES of it."""
+"""Seconds of SQLite's time for a database, plus one for each SLOW_BYTES of it."""
 
 SLOW_BYTES: Final = 4 << 20
 
 LARGE_BYTES: Final = 256 << 20
-"""One with a log that is as large is not copied anew for each change of a program at work."""
+"""A database this large, if it has a log, is not copied again for each change of a program."""
 
 LASTS: Final = 20
-"""Instead, a copy is used for so many times as long as it took to make."""
+"""Instead, its copy is reused for this many times as long as it took to make."""
 
 _STEPS: Final = 1_000
-"""After so many steps of SQLite, each of which may take long, we look whether it takes too long."""
+"""SQLite steps, each of which may be slow, between two checks of the time limit."""
 
 _MADE_BY_SQLITE: Final = frozenset({"sqlite_master", "pragma_table_info"})
 
 _BESIDE: Final = ("-wal", "-journal")
 
 _HEAD: Final = 32
-"""The bytes at the head of a log or journal that hold its salt; each restart changes them."""
+"""Bytes at the head of a log or journal with its salt; each restart changes them."""
 
 _Mark = tuple[int, int]
 """Size and time (ns) of a file."""
 
 
 def rows(path: Path, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
-    """What a query finds in the database as it is now; raises OSError when it cannot be read."""
+    """Return the rows of a query on the current database; raises OSError if it cannot be read."""
     try:
         return _opened(path).asked(query, *arguments)
     except (sqlite3.Error, UnicodeDecodeError) as error:  # its message may be none
@@ -71,15 +70,15 @@ def rows(path: Path, query: str, *arguments: str | int) -> list[tuple[Any, ...]]
 
 
 def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[Any, ...]]:
-    """The sessions of a database, in the order of the first column, their id.
+    """Yield the sessions of a database, ordered by the first column, their id.
 
-    None where there is no such file; that they cannot be read is noted.
+    Nothing if there is no such file; an unreadable one is noted.
     """
     missed = Missed()
     try:
         if path.exists():
             found = rows_of(path, table, columns, which, missed)
-            # SQLite takes anything for a key.
+            # SQLite allows any type as a key.
             yield from sorted((row for row in found if isinstance(row[0], str)), key=itemgetter(0))
     except OSError as error:
         note(error)
@@ -90,9 +89,9 @@ def listed(path: Path, table: str, columns: str, which: str) -> Iterator[tuple[A
 def rows_of(
     path: Path, table: str, columns: str, which: str, missed: Missed, *arguments: str
 ) -> Iterator[tuple[Any, ...]]:
-    """Those columns of the rows that `which` finds, one by one, so that no answer is large.
+    """Yield these columns of the matching rows, one by one, so that no answer is large.
 
-    Raises OSError when they cannot be read; a row with a value that is too long is counted.
+    Raises OSError if they cannot be read; a row with too long a value is counted.
     """
     for (number,) in rows(path, f"SELECT rowid FROM {table} WHERE {which}", *arguments):
         try:
@@ -108,7 +107,7 @@ def _unreadable(error: Exception, path: Path) -> OSError:
 
 
 def _opened(path: Path) -> _Snapshot:
-    """The same connection as before, as long as nothing has changed; a large copy lasts longer."""
+    """Return an open connection, reused while nothing has changed; a large copy lasts longer."""
     for place, lasting, until in _lasting:
         if place == path and monotonic() < until:
             return lasting
@@ -122,14 +121,14 @@ def _opened(path: Path) -> _Snapshot:
 
 
 _lasting: list[tuple[Path, _Snapshot, float]] = []
-"""The copy of a large database, and until when it is used whatever has changed since."""
+"""The copy of a large database, and the time until which it is used in spite of changes."""
 
 
 class _Snapshot:
-    """A database as it was; the copy's folder is gone as soon as the copy is open."""
+    """A database at one moment; the copy's folder is deleted once the copy is open."""
 
     def __init__(self, path: Path) -> None:
-        os.close(opened(path))  # whatever it is, it is a file
+        os.close(opened(path))  # makes sure that it is a regular file
         if not any(_mark(file)[0] for file in _beside(path)):
             self._connection = _immutable(path)
         else:
@@ -145,7 +144,7 @@ class _Snapshot:
         connection = self._connection
         self._left = SECONDS + path.stat().st_size / SLOW_BYTES
         self._until = 0.0
-        # What a broken program wrote is read as far as it can be.
+        # Read what a broken program wrote as far as possible.
         connection.text_factory = lambda raw: raw.decode("utf-8", "replace")
         connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LINE_BYTES)
         connection.set_progress_handler(lambda: monotonic() > self._until, _STEPS)
@@ -159,7 +158,7 @@ class _Snapshot:
         connection.set_authorizer(may)
 
     def asked(self, query: str, *arguments: str | int) -> list[tuple[Any, ...]]:
-        """All that a query finds; raises sqlite3.Error."""
+        """Return all rows of a query; raises sqlite3.Error."""
         began = monotonic()
         self._until = began + self._left
         try:
@@ -168,7 +167,7 @@ class _Snapshot:
             if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
                 raise
             if monotonic() <= self._until:
-                # SQLite ends as our handler failed: nothing in it can but for a Ctrl-C.
+                # SQLite stops because our handler raised, which only a Ctrl-C can cause.
                 raise KeyboardInterrupt from error
             raise sqlite3.OperationalError("it takes too long") from error
         finally:
@@ -188,7 +187,7 @@ def _snapshot(path: str, marks: tuple[_Mark, ...]) -> _Snapshot:
 
 
 def _immutable(path: Path) -> sqlite3.Connection:
-    # It is closed by whichever thread finds that nobody reads it any more.
+    # It may be closed by whichever thread drops the last reference.
     return sqlite3.connect(
         f"{path.as_uri()}?mode=ro&immutable=1", uri=True, check_same_thread=False
     )
@@ -201,9 +200,9 @@ def _copied(path: Path, copy: Path) -> Path:
         for file, ours in zip(_beside(path), _beside(copy), strict=True):
             try:
                 _copy(file, ours)
-                is_whole = is_whole and _head(file) == _head(ours)  # it is of one log
+                is_whole = is_whole and _head(file) == _head(ours)  # both belong to one log
             except FileNotFoundError:
-                ours.unlink(missing_ok=True)  # what was in it was put into the database
+                ours.unlink(missing_ok=True)  # its content was moved into the database
         if is_whole and _mark(path) == before:
             return copy
     raise OSError(EBUSY, "it changes too quickly to be read; close its program", str(path))

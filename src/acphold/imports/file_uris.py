@@ -1,4 +1,4 @@
-"""URIs of files, as editors made of VS Code keep them: a string, or its parts."""
+"""URIs of files, as VS Code and its forks keep them: a string, or its parts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acphold.imports.values import text
 
 
 def path_of(uri: object) -> str:
-    """The path that a URI names; empty for what is no file here."""
+    """Return the path of a URI; empty if it is no local file."""
     if isinstance(uri, dict):
         if external := text(uri, "external"):
             return path_of(external)
@@ -27,7 +27,7 @@ def path_of(uri: object) -> str:
 
 
 def opened_folder(storage: Path) -> str:
-    """The folder that an editor keeps things for in this one: `workspaceStorage/*`."""
+    """Return the folder that a `workspaceStorage/*` folder belongs to."""
     path = storage / "workspace.json"
     told = document(path, Missed(), SMALL_BYTES) if path.exists() else {}
     return path_of(text(told, "folder"))

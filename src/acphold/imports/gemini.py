@@ -1,11 +1,11 @@
 """Gemini CLI: `~/.gemini/tmp/<project>/chats/session-<minute>-<id>.jsonl`, a log of states.
 
 A line is a header, a message (which replaces an earlier one with its id), or `$set`; `$set` with
-messages replaces them all, after a cancelled turn, a compaction, or a load. What is told is the
-log, not the last state: each message where it first stands, each call where the line stands that
-first has it (all calls of a process may pile up on one early message). Before 2026 a session was
-one JSON document, with its messages in order. A load writes a new file with the same session id;
-all files of an id are one conversation.
+messages replaces them all, after a cancelled turn, a compaction, or a load. The log is told, not
+the last state: each message where it first appears, each call at the line that first has it (all
+calls of a process may pile up on one early message). Before 2026 a session was one JSON document,
+with its messages in order. A load writes a new file with the same session id; all files of an id
+are one conversation.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ NAME: Final = "gemini"
 KEY: Final = "gemini-cli"
 
 HEAD_BYTES: Final = 4096
-"""Where the session id of a file is looked for; it stands in the first hundred bytes."""
+"""Bytes of a file searched for its session id, which is in the first hundred."""
 
 DESCRIPTION_CHARACTERS: Final = 200
-"""What is longer is no description of a call, but of a tool."""
+"""A longer description is a tool's, not a call's."""
 
 _SESSION_ID: Final = re.compile(rb'"sessionId"\s*:\s*"([\w-]{1,80})"')
 _NOT_TYPED: Final = ("<session_context>", "This is the Gemini CLI. We are setting up")
@@ -45,13 +45,13 @@ _SUMMARY: Final = ("<state_snapshot>", "<summary>")
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions below `~/.gemini/tmp`; files of one id are one."""
+    """Yield the sessions below `~/.gemini/tmp`; files of one id are one session."""
     folder = home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini")
     yield from session_sources(NAME, folder)
 
 
 def session_sources(reader: str, folder: Path) -> Iterator[Source]:
-    """The sessions below the folder `tmp`, with what tells their projects beside them."""
+    """Yield the sessions below the folder `tmp`, with the files that name their projects."""
     by_id: dict[tuple[Path, str], list[Path]] = {}
     for path in files_below(folder / "tmp", "*/chats/session-*.json*"):
         if path.suffix not in (".json", ".jsonl"):
@@ -66,11 +66,10 @@ def session_sources(reader: str, folder: Path) -> Iterator[Source]:
 
 
 def working_folder(chats: Path, folder: Path) -> str:
-    """The folder that the sessions in `chats` were held in.
+    """Return the folder of the sessions in `chats`; empty if it is unknown.
 
-    A file beside them says it, or the list of projects; in older versions the name of their own
-    folder is its hash, which is compared with the folders that are known. Empty if it stays
-    unknown.
+    A file beside them names it, or the list of projects; in older versions the name of their own
+    folder is its hash, which is compared with the known folders.
     """
     if root := small_text(chats.parent / ".project_root").strip():
         return root
@@ -105,7 +104,7 @@ def read_sessions(source: Source, scribe: Scribe, speaker: str) -> Iterator[None
 
 
 class _Telling:
-    """One session, or with a scribe for a subagent what that did."""
+    """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, scribe: Scribe, speaker: str, subagents: list[Path]) -> None:
         self._scribe = scribe
@@ -137,7 +136,7 @@ class _Telling:
                     for message in messages:
                         self._message(message)
                 elif messages and self._prompt_id not in ids:
-                    # The program forgets a turn that was cancelled.
+                    # The program drops a cancelled turn from the log.
                     self._scribe.end_turn("cancelled")
             elif "type" in line and "id" in line:
                 self._message(line)
@@ -200,7 +199,7 @@ class _Telling:
         self._files.update(text(place, "path") for place in where)
         title, status = text(call, "description"), text(call, "status")
         if status == "error" and len(title) > DESCRIPTION_CHARACTERS:
-            # Of a call that never ran it says what the tool is for.
+            # A call that never ran has its tool's description instead.
             title = text(where[0], "path") if where else ""
             title = title.removeprefix(f"{cwd}/") if cwd else title
         fields: Object = {
@@ -216,13 +215,13 @@ class _Telling:
         self._scribe.call(call_id, fields)
         is_subagents = name == "invoke_agent" or obj(display).get("isSubagentProgress")
         if is_subagents and self._subagents:
-            # Their files stand in the order in which they began.
+            # Their files are in the order in which they began.
             telling = _Telling(SubagentScribe(self._scribe, call_id), self._speaker, [])
             for _ in telling.file(self._subagents.pop(0)):
                 pass
 
     def _result(self, result: Object) -> None:
-        """A result whose call is in no message: one that was refused."""
+        """Tell a result whose call is in no message: it was refused."""
         call_id = text(result, "id")
         if call_id and call_id not in self._calls:
             self._calls.add(call_id)
@@ -233,7 +232,7 @@ class _Telling:
             self._scribe.call(call_id, fields | {"rawOutput": response})
 
     def folder_by_hash(self, name: str) -> str:
-        """The folder above a file that was worked on whose hash is `name`; else empty."""
+        """Return the parent folder of a used file whose hash is `name`, or ""."""
         above = {str(parent) for path in self._files for parent in Path(path).parents}
         return next((p for p in above if sha256(p.encode()).hexdigest() == name), "")
 

@@ -30,7 +30,7 @@ KINDS: Final = {
     "web_search": "search",
     "write_file": "edit",
 }
-"""Of the tools that are built in; any other is `other`."""
+"""Kinds of the built-in tools; any other is `other`."""
 
 _REFERENCED: Final = re.compile(r"(?:^|\n)--- Content from referenced \w+ ---(?=\n|$)")
 _REFERENCED_FILE: Final = re.compile(r"\n\s*Content from @?([^\n]+):\n")
@@ -40,7 +40,7 @@ _FILE_TOOLS: Final = frozenset({"edit", "read_file", "replace", "write_file"})
 
 
 def places(name: str, given: Object, cwd: str) -> list[Object]:
-    """The file that a tool works on."""
+    """Return the file that a tool works on, as locations."""
     path = text(given, "file_path") or text(given, "absolute_path") or text(given, "path")
     if name not in _FILE_TOOLS or not path:
         return []
@@ -51,7 +51,7 @@ def places(name: str, given: Object, cwd: str) -> list[Object]:
 
 
 def change(display: object, cwd: str) -> list[Object]:
-    """The diff in what a tool shows of an edit; nothing for other things it may show."""
+    """Return the diff in a tool's display of an edit; empty for other displays."""
     path = text(display, "filePath") or text(display, "fileName")
     if not path or not text(display, "fileDiff"):
         return []
@@ -60,19 +60,19 @@ def change(display: object, cwd: str) -> list[Object]:
 
 
 def shown(display: object, cwd: str) -> list[Object]:
-    """What a tool shows of its result, as the content of its call."""
+    """Return a tool's display of its result as the content of its call."""
     if isinstance(display, str):
         return [content(display)] if display else []
     return change(display, cwd)
 
 
 def answer(response: object) -> str:
-    """What the model was told of a result."""
+    """Return the result as the model got it."""
     return text(response, "output") or text(response, "error")
 
 
 def plan(todos: list[Object]) -> list[Object]:
-    """The entries of a plan from a list of things to do."""
+    """Return plan entries for a list of todos."""
     return [
         plan_entry(text(todo, "description") or text(todo, "content"), text(todo, "status"))
         for todo in todos
@@ -81,10 +81,10 @@ def plan(todos: list[Object]) -> list[Object]:
 
 
 def typed(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
-    """The content blocks of what a person typed: a string, or parts.
+    """Yield the content blocks of a person's prompt: a string, or parts.
 
-    What the program read of files that they name stands behind their words, in one string or in
-    parts of their own; it is told as the contents of these files.
+    The contents of files it names follow the text, in one string or in parts of their own; they are
+    told as the contents of these files.
     """
     referenced = ""
     for part in [{"text": parts}] if isinstance(parts, str) else objects(parts):
@@ -113,7 +113,7 @@ def typed(parts: object, cwd: str, missed: Missed) -> Iterator[Object]:
 
 
 def parts_text(parts: object) -> str:
-    """The text of a message: a string, or parts that hold some."""
+    """Return the text of a message: a string, or parts that hold some."""
     if isinstance(parts, str):
         return parts
     return "".join(text(part, "text") for part in objects(parts) if part.get("thought") is not True)

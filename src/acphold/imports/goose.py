@@ -1,8 +1,8 @@
 """goose: all sessions in one database, `~/.local/share/goose/sessions/sessions.db`.
 
-A reply may be several rows; results stand in rows of the user. Rows that a person does not see
-are the summary of a compaction. Before 1.10 a session was a file of lines, `<id>.jsonl`: what the
-session is, then its messages. A step whose tool was running at a kill was never written.
+A reply may be several rows; results are in rows of the user. Rows hidden from the person are the
+summary of a compaction. Before 1.10 a session was a file of lines, `<id>.jsonl`: metadata, then its
+messages. A step whose tool was running when goose was killed is missing.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from acphold.imports.values import Object, milliseconds, number, obj, objects, t
 
 NAME: Final = "goose"
 KEY: Final = "goose acp"
-"""goose does not say in `initialize` what it is called; so it is known by its command."""
+"""goose gives no name in `initialize`; so it is identified by its command."""
 
 KINDS: Final = {"edit": "edit", "shell": "execute", "text_editor": "edit", "write": "edit"}
 
 _SHOWN: Final = {"edit": "path", "shell": "command", "text_editor": "path", "write": "path"}
-"""The argument that stands in the title of a call."""
+"""The argument shown in a call's title."""
 
 _MADE_UP: Final = re.compile(r"(New (Chat|Session)|ACP Session)", re.IGNORECASE)
 _LINKED: Final = re.compile(r"\n*# (/[^\n]+)\n```\n(.*)\n```\n*", re.DOTALL)
@@ -43,7 +43,7 @@ _EMBEDDED: Final = re.compile(r"--- Resource: (\S+) ---\n(.*?)\n?\n---\n*", re.D
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions of the database, then the older files; none of subagents."""
+    """Yield the sessions of the database, then the older files; none of subagents."""
     root = home.environment.get("GOOSE_PATH_ROOT", "")
     folder = (Path(root, "data") if root else home.data("goose")) / "sessions"
     database = folder / "sessions.db"
@@ -63,7 +63,7 @@ def _utc(words: object) -> int | None:
 
 
 class _Row(NamedTuple):
-    """A message, wherever it was kept."""
+    """A message from the database or a file."""
 
     message_id: str
     role: str
@@ -132,7 +132,7 @@ _COST: Final = "accumulated_cost"
 
 
 def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
-    """What it came to, with the subagents' part: goose keeps the sums only.
+    """Tell the total usage, including subagents: goose only keeps the sums.
 
     As far as this version has columns for it.
     """
@@ -148,7 +148,7 @@ def _spent(path: Path, session_ids: list[str], scribe: Scribe) -> None:
 
 
 class _Telling:
-    """One session, or with a scribe for a subagent the one that was started for it."""
+    """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:
         self._source = source
@@ -193,7 +193,7 @@ class _Telling:
                 self._missed.kind("parts", kind, part)
 
     def _prompt(self, parts: list[Object]) -> None:
-        """What a person sent: files that goose put in as text are links and resources again."""
+        """Tell a person's prompt: files inserted as text become links and resources again."""
         blocks: list[Object] = []
         for part in parts:
             words = text(part, "text")
@@ -251,7 +251,7 @@ class _Telling:
         path = text(given, "path") if KINDS.get(name.rpartition("__")[2]) == "edit" else ""
         if path:
             fields["locations"] = [{"path": path, "line": 1}]
-        # What an edit did its result does not say.
+        # The result of an edit does not contain the change.
         old = text(given, "before") or text(given, "old_str")
         new = text(given, "after") or text(given, "new_str")
         new = new or text(given, "content") or text(given, "file_text")

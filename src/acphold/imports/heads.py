@@ -1,8 +1,8 @@
-"""The beginnings of transcripts, by which conversations are listed before they are read.
+"""The beginnings of transcripts, from which conversations are listed before they are read.
 
-To read a gigabyte takes a minute, to read the beginnings of all that is in it two seconds. Who they
-were held with, where, when and about what is known behind the first prompt. Where the beginning
-does not say that, the conversation is listed once it is read.
+Reading a gigabyte takes a minute, reading only the beginnings of its transcripts two seconds.
+Agent, folder, time and title are known after the first prompt. If the beginning does not contain
+them, the conversation is listed once it is read.
 """
 
 from __future__ import annotations
@@ -38,28 +38,29 @@ from acphold.journal import (
 )
 
 HEAD_BYTES: Final = 128 << 10
-"""How far into a file the first prompt is looked for: settings and words of hooks stand before."""
+"""Bytes of a file searched for the first prompt: settings and hook output come before it."""
 
 WORTH_LISTING: Final = 16 << 20
-"""As many bytes take longer than a second to read; less is listed soon enough as it is read."""
+"""Size from which listing first pays off: it takes over a second to read."""
 
 NOT_BY_HEADS: Final = frozenset({"acpx", "acphold"})
-"""Readers whose sources say only as a whole how a conversation stood."""
+"""Readers whose sources need reading as a whole to be listed."""
 
 AT_ONCE: Final = 64
-"""Rows in one transaction: others wait for it."""
+"""Rows per transaction: others wait for it."""
 
 
 class Unreading(Owners, Sessions, Protocol):
-    """What giving up asks of a journal."""
+    """The part of a journal needed to give up a session."""
 
 
 async def enlist(
     journal: Arrivals, new: Iterable[Source], cwd: str | None, *, redact: bool
 ) -> None:
-    """List those of the conversations whose beginnings tell how, the newest first.
+    """List the conversations that can be listed from their beginnings, the newest first.
 
-    Only those held in `cwd`, if it is given; with `redact` without titles, which may have secrets.
+    Only those held in `cwd`, if it is given; with `redact` without titles, which may contain
+    secrets.
     """
     rows: list[Listed] = []
     for source in sorted(new, key=lambda source: -source.changed_at):
@@ -79,12 +80,12 @@ class _Unread(Struct):
 
 
 def is_held(whose: Whose) -> bool:
-    """Whether somebody has the session open; another import only works on it."""
+    """Return True if a client has the session open; false for another import working on it."""
     return not isinstance(whose, Free) and not whose.yields
 
 
 async def give_up_lost(journal: Unreading) -> None:
-    """Give up what was listed by an import that was killed, and has gone from the disk since."""
+    """Give up sessions listed by an import that was killed, and deleted from the disk since."""
     unread = ListFilter(archived="include", unread=True)
     for row in await journal.page(unread, limit=sys.maxsize):
         if row.unread is not None and _has_gone(unread_in(row.unread)[0]):
@@ -96,9 +97,9 @@ def _has_gone(source: Source) -> bool:
 
 
 async def give_up(journal: Unreading, session_id: str) -> None:
-    """Read no more of an unread session: it has what it has, and goes if that is nothing.
+    """Stop reading an unread session: it keeps what it has, or is deleted if that is nothing.
 
-    Unless somebody has it open.
+    Does nothing while somebody has it open.
     """
     with suppress(UnknownSessionError, HeldElsewhereError, LeaseLostError):
         whose = await journal.owner(session_id)
@@ -113,13 +114,13 @@ async def give_up(journal: Unreading, session_id: str) -> None:
 
 
 def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) -> Listed | None:
-    """How a conversation stands in the list, as far as its beginning tells.
+    """Return a conversation's row for the list, from its beginning.
 
-    None when that does not tell, cannot be read, or is of another folder than `cwd`.
+    None if the beginning does not suffice, cannot be read, or is of another folder than `cwd`.
     """
     facts = Facts(source.agent or reading.key, source.session_id)
     scribe, prompt = Scribe(facts), None
-    # Whatever is wrong with it is told when it is read as a whole.
+    # Errors are reported when it is read as a whole.
     with suppress(Exception), only_beginnings(HEAD_BYTES):
         for _ in chain(reading.read(source, scribe), [None]):
             prompt = next((told.raw for told in scribe.taken() if told.kind == PROMPT), None)
@@ -131,13 +132,13 @@ def listed(source: Source, reading: Reader, cwd: str | None, *, redact: bool) ->
     changed = source.changed_at // 1_000_000
     began = facts.created_at or changed
     new = NewSession(facts.session_id, facts.agent, facts.folder, (), title, began)
-    # A title that is kept elsewhere is looked up again when all can be looked through.
+    # A title kept elsewhere is looked up again when all of it can be searched for secrets.
     unread = _Unread(replace(source, title=None) if redact else source, redact)
     return Listed(new, facts.session_id, changed, msgspec.msgpack.encode(unread))
 
 
 def unread_in(unread: bytes, *, redact: bool = False) -> tuple[Source, bool]:
-    """Where the transcript of a listed session is, and whether secrets are left out of it.
+    """Return the source of a listed session, and True if secrets are to be left out.
 
     They are if it was listed so, or with `redact`. See `Arrivals.unread`.
     """

@@ -1,9 +1,9 @@
 """Hermes: all sessions in one database, `~/.hermes/state.db`, and in one of each profile.
 
-When a conversation is compacted, what the model has from then on is written down anew: a summary,
-and the last messages once more. The earlier rows stay, as `compacted`; or the session ends so, and
-one with it for a parent goes on. Rows that are neither active nor compacted were taken back by the
-person. A subagent is a session with a parent that did not end so.
+When a conversation is compacted, the model's new context is written again: a summary, and copies of
+the last messages. The earlier rows stay, as `compacted`; or the session ends so, and a session with
+it as its parent continues. Rows that are neither active nor compacted were taken back by the
+person. A subagent is a session whose parent did not end so.
 """
 
 from __future__ import annotations
@@ -52,17 +52,17 @@ TOOLS: Final = {
     "web_search": ("Search the web for", "fetch", "query"),
     "write_file": ("Write", "edit", "path"),
 }
-"""What a tool is called on a screen, its kind, and the argument that stands in its title."""
+"""A tool's title on screen, its kind, and the argument shown in the title."""
 
 _STRUCTURED: Final = "\x00json:"
-"""What stands before content that has several parts."""
+"""Prefix of content that has several parts."""
 
 _SUMMARY: Final = ("[CONTEXT COMPACTION", "[CONTEXT SUMMARY]")
 _OF_THE_PROGRAM: Final = (
     "Review the conversation above and update the skill library",
     "Review the conversation above and consider saving to memory",
 )
-"""How prompts begin that Hermes gives itself."""
+"""Beginnings of prompts that Hermes gives itself."""
 
 _GOES_ON: Final = (
     "parent_session_id IN (SELECT p.id FROM sessions AS p WHERE p.id = ?"
@@ -70,13 +70,13 @@ _GOES_ON: Final = (
     " json_extract(model_config, '$._delegate_from') IS NULL ELSE 1 END ORDER BY started_at, id"
 )
 _LONGEST: Final = 1_000
-"""So many times a conversation may have been compacted."""
+"""Most compactions of one conversation."""
 
 _IDLE: Final = "parent_session_id IS NULL AND message_count > 0"
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions of each profile; none of subagents, and none that goes on with another."""
+    """Yield the sessions of each profile; none of subagents, and no continuations."""
     folder = home.folder(".hermes", "HERMES_HOME")
     databases_found = [folder / "state.db", *files_below(folder, "profiles/*/state.db")]
     for database in databases_found:
@@ -85,7 +85,7 @@ def find(home: Home) -> Iterator[Source]:
             database, "sessions", f"id, {newest}, message_count, end_reason", _IDLE
         ):
             if ended == "compression":
-                # When something was last said in all that go on with it, and how many messages.
+                # The last message time and the number of messages over all continuations.
                 query = "SELECT max(timestamp), count(*) FROM messages WHERE session_id = ?"
                 try:
                     counted = [
@@ -103,7 +103,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def _chain(database: Path, session_id: str) -> list[str]:
-    """A session, and those that go on with it, in their order."""
+    """Return a session and its continuations, in order."""
     chain = [session_id]
     while len(chain) < _LONGEST:
         found = databases.rows(database, f"SELECT id FROM sessions WHERE {_GOES_ON}", chain[-1])
@@ -115,7 +115,7 @@ def _chain(database: Path, session_id: str) -> list[str]:
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the session, and those that go on with it."""
+    """Tell the session and its continuations."""
     database = Path(source.paths[0])
     named = databases.rows(database, "SELECT name FROM pragma_table_info('sessions')")
     known = [name for (name,) in named if name in _ABOUT]
@@ -155,11 +155,11 @@ _COLUMNS: Final = ("id", "role", "content", "tool_call_id", "tool_calls", "times
 _NEWER: Final = (
     "finish_reason", "reasoning", "reasoning_content", "observed", "active", "compacted",
 )  # fmt: skip
-"""What a message has beside itself, and what only newer versions keep of it."""
+"""Columns of a message that only newer versions have."""
 
 
 class _Telling:
-    """One conversation."""
+    """Tells one conversation."""
 
     def __init__(self, database: Path, scribe: Scribe) -> None:
         self._database = database
@@ -172,7 +172,7 @@ class _Telling:
         self.model = ""
 
     def session(self, session_id: str) -> Iterator[None]:
-        """Tell the messages of a session; none that is there once more behind a summary."""
+        """Tell the messages of a session, without copies after a summary."""
         named = databases.rows(self._database, "SELECT name FROM pragma_table_info('messages')")
         newer = [name for name in _NEWER if (name,) in named]
         names = (*_COLUMNS, *newer)
@@ -194,9 +194,9 @@ class _Telling:
         self._is_again = True
 
     def _is_told(self, message: Object) -> bool:
-        """Whether this was told before: a person may say the same twice, at another time.
+        """Return True for a copy of a told message: a person may repeat a text at another time.
 
-        What a session begins with that goes on with another has the time of the copy.
+        The copies at the start of a continuation have the time of copying.
         """
         same = tuple(message[name] for name in ("role", "content", "tool_call_id", "tool_calls"))
         at = message["timestamp"]
@@ -285,7 +285,7 @@ class _Telling:
 
 
 def _parts(said: object, scribe: Scribe) -> list[Object]:
-    """What a message has in it, as content blocks."""
+    """Return the content blocks of a message."""
     if isinstance(said, bytes):
         said = said.decode(errors="replace")
     if not isinstance(said, str) or not said:

@@ -1,10 +1,10 @@
-"""Taking conversations into the journal: each once, and later what came to it.
+"""Intake of conversations into the journal: each once, and later its news.
 
-Each piece of a conversation is taken in whole, with an entry of kind `imported` behind it that
-says from where, and how much of it is there by now. So an import may end at any point: the next
-one goes on behind the last such entry. Where something else came behind that, or where there is
-none because the conversation was held through `wrap`, what is new is told by its turns. What has
-the id of a session here, and is no continuation of it, gets a session of its own.
+Each piece of a conversation is taken in whole, followed by an entry of kind `imported` that records
+the source and how much of it is there by now. So an import may end at any point: the next one
+continues after the last such entry. If something else follows that entry, or there is none because
+the conversation was held through `wrap`, the news are found by comparing turns. A conversation with
+the id of a session here that does not continue it gets its own session.
 """
 
 from __future__ import annotations
@@ -50,28 +50,37 @@ from acphold.journal import (
 )
 
 SEARCHABLE_MS: Final = 30 * 24 * 3600 * 1000
-"""How new a conversation is that is made searchable at once: others are looked for less, and the
-first import of years would take a third longer. They are left to whoever catches up."""
+"""Age up to which a conversation is indexed at once, in ms.
+
+Older ones are rarely searched for, and indexing years of them would make the first import a third
+longer. They are left to the next catch-up.
+"""
 
 SEARCHABLE_SECONDS: Final = 10.0
-"""A bound for that, after each conversation; what it leaves over is gone on with after the next."""
+"""Limit for indexing after each conversation; the rest follows after the next one."""
 
 QUIET_MS: Final = 10 * 60 * 1000
-"""Longer than a model thinks. What comes later, as from a tool that takes hours, is added."""
+"""Longer than a model thinks. Later updates, as from a tool that takes hours, are added."""
 
 LOOKED_FOR_AT_ONCE: Final = 500
-"""Sources that the journal is asked for in one question."""
+"""Sources looked up in the journal by one query."""
 
 ATTEMPTS: Final = 3
-"""How often a conversation is begun with that another import goes on with meanwhile: who finds
-that has taken it over from the other by then, so a second attempt succeeds but for a third one."""
+"""Attempts at a conversation that another import continues meanwhile.
+
+An import that notices this has taken the lease over, so only a third import can make its second
+attempt fail.
+"""
 
 Outcome = Literal[
     "new", "apart", "grown", "same", "empty", "elsewhere", "deleted", "busy", "differs"
 ]
-"""What became of a source: taken in whole, or so beside the session that has its id; what was new
-of it; nothing new; nothing said in it; outside the folder asked for; deleted here before; in use by
-somebody; it went another way than here, and nobody can tell what is new."""
+"""The outcome for a source, in order:
+
+taken in whole; taken in as a session beside the one with its id; news taken in; no news; nothing
+said in it; outside the requested folder; deleted here before; in use by somebody; diverged from the
+session here, so that its news are unknown.
+"""
 
 OUTCOMES = {
     "new": "new",
@@ -83,14 +92,14 @@ OUTCOMES = {
     "deleted": "deleted here before",
     "differs": "different here, left as they are",
 }
-"""Each in words, but `empty`."""
+"""Each in words, except `empty`."""
 
 
 class Selection(Struct, frozen=True):
-    """Which conversations are taken, and how much of them.
+    """The conversations to take, and how much of them.
 
-    With `whole_turns`, the turn that is not over is left for the next time, as long as somebody
-    may be at work on it: see `is_quiet`. With `redact`, secrets are left out.
+    With `whole_turns`, an unfinished turn is left for the next time, as long as somebody may be
+    working on it: see `is_quiet`. With `redact`, secrets are left out.
     """
 
     cwd: str | None = None
@@ -98,7 +107,7 @@ class Selection(Struct, frozen=True):
     redact: bool = False
 
     def manner(self, source: Source) -> Manner:
-        """How a conversation is told."""
+        """Return the manner of telling a conversation."""
         return Manner(self.whole_turns and not is_quiet(source), self.redact)
 
 
@@ -106,15 +115,15 @@ ALL: Final = Selection()
 
 
 def is_quiet(source: Source) -> bool:
-    """Whether nothing came to it for so long that its last turn is over, however it ended.
+    """Return True if a source has not changed for so long that its last turn must be over.
 
-    Some transcripts never say that one is over, and no agent says it when it is killed.
+    Some transcripts never record the end of a turn, and no agent does when it is killed.
     """
     return now_ms() - source.changed_at // 1_000_000 > QUIET_MS
 
 
 class Taken(Struct, frozen=True):
-    """What became of a source, and of what was told of it: see `Facts`."""
+    """The outcome for a source, and its counts: see `Facts`."""
 
     outcome: Outcome
     missed: Counter[str] = field(default_factory=Counter)
@@ -123,46 +132,46 @@ class Taken(Struct, frozen=True):
 
     @classmethod
     def of(cls, outcome: Outcome, facts: Facts) -> Taken:
-        """What became of a source of which these are the facts."""
+        """Return the outcome with these facts."""
         return cls(outcome, facts.missed, facts.missed_bytes, facts.removed)
 
 
 Telling = Callable[[Source, Reader, Known, Manner], AsyncIterator[Piece]]
-"""Who tells the pieces of a source: see `imports.pieces`."""
+"""Tells the pieces of a source: see `imports.pieces`."""
 
 News = Callable[[Source, Known], AsyncIterator[Piece]]
-"""The same, in the manner asked for."""
+"""The same, with the manner already chosen."""
 
 
 async def told_here(
     source: Source, reader: Reader, known: Known, manner: Manner
 ) -> AsyncIterator[Piece]:
-    """The pieces, read in this process."""
+    """Yield the pieces, read in this process."""
     told = pieces(source, reader, known, whole_turns=manner.whole_turns, redact=manner.redact)
     for piece in told:
         yield piece
 
 
 class _OvertakenError(Exception):
-    """Another import took in what we were about to: what there is to do is another thing now."""
+    """Another import took in what we were about to: start over."""
 
 
 def forecast(source: Source, reader: Reader, selection: Selection = ALL) -> Outcome:
-    """What would become of a source that the journal does not know; raises as `Intake.take`."""
+    """Return the outcome for a source unknown to the journal; raises as `Intake.take`."""
     whole_turns = selection.manner(source).whole_turns
     first = next(pieces(source, reader, NOTHING, whole_turns=whole_turns))
     return _refusal(first, selection) or "new"
 
 
 def _refusal(first: Piece, selection: Selection) -> Outcome | None:
-    """Why a conversation that begins like this is not taken in; None when it is."""
+    """Return the reason not to take in a conversation that begins like this, or None."""
     if first.is_last and all(entry.kind != PROMPT for entry in first.entries):
         return "empty"
     return "elsewhere" if selection.cwd not in (None, first.facts.cwd) else None
 
 
 class Intake:
-    """Puts conversations into one journal."""
+    """Takes conversations into one journal."""
 
     def __init__(self, journal: Journal, selection: Selection = ALL) -> None:
         self._journal = journal
@@ -170,11 +179,11 @@ class Intake:
         self._indexes = True
 
     def leave_index(self) -> None:
-        """From now on another process makes searchable what is taken in."""
+        """Leave indexing to another process from now on."""
         self._indexes = False
 
     async def expect(self, source: Source, reader: Reader) -> Outcome:
-        """What `take` would do, as far as that can be told without reading the source."""
+        """Return the outcome of `take`, as far as it is known without reading the source."""
         return await self._outlook(*await self._found(source, reader), reader)
 
     async def _outlook(self, source: Source, row: SessionRow | None, reader: Reader) -> Outcome:
@@ -189,7 +198,7 @@ class Intake:
         return "same" if is_as_it_was(last, source) else "grown"
 
     async def changed(self, sources: Iterable[Source], reader: Reader) -> list[Source]:
-        """Of many sources at once, all but those that `expect` would tell to be the same."""
+        """Return the sources, all but those that `expect` would call the same."""
         found: list[Source] = []
         remaining = iter(sources)
         while some := [*islice(remaining, LOOKED_FOR_AT_ONCE)]:
@@ -211,23 +220,23 @@ class Intake:
         return found
 
     async def list_first(self, new: Sequence[Source]) -> None:
-        """Have conversations in the list before they are read, where it takes long to read them.
+        """List conversations before they are read, if reading them takes long.
 
-        Not with `whole_turns`: whether there is one, the beginning does not tell.
+        Not with `whole_turns`: the beginning does not tell if there is a whole turn.
         """
         selection = self._selection
         if not selection.whole_turns:
             await enlist(self._journal, new, selection.cwd, redact=selection.redact)
 
     async def _found(self, source: Source, reader: Reader) -> tuple[Source, SessionRow | None]:
-        """The session that the journal has of this conversation, and whether it stands apart."""
+        """Return the source, marked if it is apart, and its session in the journal."""
         agent = source.agent or reader.key
         apart = replace(source, apart=True)
         for found in (apart, source):
             if ours := await session_of(self._journal, agent, found.known_as):
                 row = await self._journal.session(ours)
                 if source.given and row.unread is not None and not row.last_seq:
-                    # Whether it was listed by this source, or by another of the same id.
+                    # It may be listed by this source, or by another of the same id.
                     listed, _ = unread_in(row.unread)
                     if listed.place != source.place:
                         return apart, None
@@ -240,10 +249,10 @@ class Intake:
         return source, None
 
     async def take(self, source: Source, reader: Reader, telling: Telling = told_here) -> Taken:
-        """Take in what is new of a conversation.
+        """Take in the news of a conversation.
 
-        Raises OSError when it cannot be read, and TranscriptError when its reader fails on it.
-        Then, and when there is nothing in it, a session of it is unread no longer.
+        Raises OSError if it cannot be read, and TranscriptError if its reader fails on it. Then,
+        and if it is empty, its session is no longer unread.
         """
         taken = Taken("busy")
         for _ in range(ATTEMPTS):
@@ -297,9 +306,9 @@ class Intake:
         return Taken.of("apart" if source.apart else "new", facts)
 
     async def _begin(self, source: Source, facts: Facts) -> SessionWriter:
-        """Under the agent's own id, where no other agent has the same.
+        """Begin a session under the agent's own id, if no other agent has the same.
 
-        It may be there already, because an import ended, or is, right behind its beginning.
+        It may exist already, because an import ended, or still is, right after its beginning.
         """
         session_id, is_begun, agent = source.wanted, False, facts.agent
         with suppress(UnknownSessionError):
@@ -332,11 +341,11 @@ class Intake:
         return SessionWriter(self._journal, lease, source, (agent, source.known_as))
 
     async def _take_rest(self, source: Source, row: SessionRow, news: News) -> Taken:
-        """What is new of a conversation that the journal has, or has another one with the id of."""
+        """Take in the news of a conversation whose session, or whose id, the journal has."""
         whose = await self._journal.owner(row.session_id)
         if is_held(whose):
             return Taken("busy")
-        # The newest marker, and whether nobody said anything since.
+        # The newest marker, and whether no prompt came after it.
         marker: Marker | None = None
         is_newest = True
         async for segment in history(self._journal, row.session_id):
@@ -374,7 +383,7 @@ class Intake:
         epoch: int,
         marker: Marker | None,
     ) -> Taken | None:
-        """Take in what is told; None when the source has nothing in common with the session."""
+        """Take in what is told; None if the source has nothing in common with the session."""
         writing: SessionWriter | None = None
         outcome: Outcome = "same"
         facts = Facts("", "")
@@ -393,7 +402,7 @@ class Intake:
 
 
 def _is_legible(source: Source) -> bool:
-    """Whether a journal can be asked for its id; one that is no text is told of by itself."""
+    """Return True if the journal can look up its id, which has to be valid text."""
     try:
         source.known_as.encode()
     except UnicodeEncodeError:
@@ -402,10 +411,10 @@ def _is_legible(source: Source) -> bool:
 
 
 def _marker_of(last: Entry | None) -> Marker | None:
-    """The marker that the last entry of a session is."""
+    """Return the marker in a session's last entry, if it is one."""
     return marker_in(last.raw) if last and last.kind == IMPORTED else None
 
 
 def _is_only_listed(row: SessionRow) -> bool:
-    """Whether nothing of the session was taken in yet."""
+    """Return True if nothing of the session was taken in yet."""
     return row.is_unread and not row.last_seq

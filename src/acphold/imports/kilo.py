@@ -1,7 +1,7 @@
 """Kilo Code: its command line keeps all sessions in one database, `~/.local/share/kilo/kilo.db`.
 
-It is OpenCode's: Kilo began anew as a copy of that, and the extension works on it, too. What both
-kept before are tasks in the form of Cline's, from which Kilo had begun.
+It is OpenCode's format: Kilo started over as a copy of that, and its extension uses it, too. Before
+that, both kept tasks in Cline's format, from which Kilo had begun.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ EXTENSION: Final = "kilocode.kilo-code"
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions of the database, then the tasks of the first command line and of editors."""
+    """Yield the sessions of the database, then the tasks of the old command line and editors."""
     yield from opencode.session_sources(NAME, home, "kilo", "KILO_DB")
     yield from task_sources(NAME, home.path, EXTENSION, own=home.path / ".kilocode/cli/global")
 
 
 def branches(source: Source) -> Iterator[Source]:
-    """The session with what its person went back from; a task keeps nothing of that."""
+    """Yield the session with its reverted part; a task keeps none."""
     if Path(source.paths[0]).name != SCREEN:
         yield from opencode.branches(source)
 

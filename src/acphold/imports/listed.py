@@ -1,6 +1,6 @@
-"""One conversation that an import has only listed, read to its end because somebody needs it.
+"""Full reading of a conversation that an import has only listed, once somebody needs it.
 
-By a process of its own: a transcript may be long, and a server has others to serve.
+In a separate process: a transcript may be long, and a server has other clients to serve.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _WORKER: Final = "from acphold.imports.listed import main; main()"
 
 
 async def read_beside(path: str, session_id: str) -> None:
-    """Have a session of the journal at `path` read in a process; raises TranscriptError.
+    """Read a session of the journal at `path` in a process; raises TranscriptError.
 
-    Being cancelled ends the process; what it had read by then is kept.
+    Cancelling ends the process; the part it has read is kept.
     """
     process = await start_own(
         own_python("-c", _WORKER, path, session_id), stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE
@@ -42,7 +42,7 @@ async def read_beside(path: str, session_id: str) -> None:
 
 
 async def read_listed(journal: Journal, session_id: str, *, redact: bool = False) -> None:
-    """Read it here; does nothing for a session that was read. Raises TranscriptError."""
+    """Read it here; does nothing if it is read already. Raises TranscriptError."""
     if (listed := (await journal.session(session_id)).unread) is None:
         return
     source, redact = unread_in(listed, redact=redact)
@@ -57,7 +57,7 @@ async def read_listed(journal: Journal, session_id: str, *, redact: bool = False
 
 
 def main() -> None:
-    """Read the session that the arguments name; what is wrong goes to stderr."""
+    """Read the session named by the arguments; errors go to stderr."""
 
     async def read(path: str, session_id: str) -> None:
         journal = open_journal(path, create=False)

@@ -1,4 +1,4 @@
-"""What a reader met and could not place, so that it can be said."""
+"""Counts of what a reader could not interpret, for the report."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ import msgspec
 _encode: Final = msgspec.json.Encoder().encode
 
 WORD_CHARACTERS: Final = 40
-"""How much of somebody's word for a kind is repeated."""
+"""Characters repeated of a foreign word for a kind."""
 
 LEFT: Final = "prompts that were gone back from, see --branches"
 
 
 class Missed:
-    """How often something was met, and how many bytes that is, by a few words for why."""
+    """Counts and sizes in bytes of what was missed, by a short reason."""
 
     def __init__(
         self, counts: Counter[str] | None = None, sizes: Counter[str] | None = None
@@ -25,7 +25,7 @@ class Missed:
         self.sizes: Counter[str] = Counter() if sizes is None else sizes
 
     def add(self, why: str, what: object) -> None:
-        """Count this: a decoded value, its raw bytes, or how many bytes it has."""
+        """Count a decoded value, raw bytes, or a number of bytes."""
         self.counts[why] += 1
         if not isinstance(what, int):
             what = len(what if isinstance(what, bytes) else _encode(what))
@@ -37,5 +37,5 @@ class Missed:
             self.counts[LEFT] += prompts
 
     def kind(self, of: str, kind: str, what: object) -> None:
-        """Count this as one of a kind that is not known."""
+        """Count something of an unknown kind."""
         self.add(f"{of} of type {kind[:WORD_CHARACTERS]!r}", what)

@@ -1,8 +1,8 @@
 """OpenCode: all sessions in one database, `~/.local/share/opencode/opencode.db`.
 
-Before 1.2 each session, message and part was a file below `storage`, of the same shape; they still
-lie there after the move. A subagent is a session with a parent, told inside the call `task`. What
-a person went back from is still there, behind the message that `revert` names.
+Before 1.2 each session, message and part was a file below `storage`, of the same shape; they stay
+there after the migration. A subagent is a session with a parent, told inside the call `task`. A
+reverted part is still there, after the message that `revert` names.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ KINDS: Final = {
 }
 
 REVERTED: Final = "reverted"
-"""The item of a source that is told with what its person went back from."""
+"""The item of a source that is told with its reverted part."""
 
 _MADE_UP: Final = re.compile(r"(New session - |Child session - |ACP Session )")
-"""How the title of a session begins that has none yet."""
+"""The start of a placeholder title."""
 
 _READ_FOR_IT: Final = re.compile(r"Called the Read tool with the following input: (\{.*\})")
 _EMBEDDED: Final = re.compile(r"\[(/[^\]\n]+)\]\n(.*)", re.DOTALL)
@@ -64,25 +64,25 @@ _PASSED: Final = frozenset(
 
 
 class _Store(Protocol):
-    """Where sessions are kept: rows of a database, or files."""
+    """The storage of sessions: rows of a database, or files."""
 
     def session(self, session_id: str) -> Object:
-        """The session, empty if there is none."""
+        """Return the session, empty if there is none."""
 
     def messages(self, session_id: str) -> Iterator[Object]:
-        """Its messages, oldest first, each with its `id`."""
+        """Yield its messages, oldest first, each with its `id`."""
 
     def parts(self, message_id: str) -> Iterator[Object]:
-        """The parts of a message in their order, each with its `id`."""
+        """Yield the parts of a message in order, each with its `id`."""
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions of the database, then those that are only files; none of subagents."""
+    """Yield the sessions of the database, then those that are only files; none of subagents."""
     yield from session_sources(NAME, home, "opencode", "OPENCODE_DB")
 
 
 def session_sources(reader: str, home: Home, program: str, variable: str) -> Iterator[Source]:
-    """The sessions of OpenCode, or of a program that began as a copy of it."""
+    """Yield the sessions of OpenCode, or of a fork of it."""
     folder = home.data(program)
     moved = home.environment.get(variable, "")
     database = Path(moved) if moved.startswith("/") else folder / (moved or f"{program}.db")
@@ -173,7 +173,7 @@ def _store(source: Source, missed: Missed) -> _Store:
 
 
 def branches(source: Source) -> Iterator[Source]:
-    """The session with what its person went back from, as one of its own."""
+    """Yield the session with its reverted part, as a conversation of its own."""
     store = _store(source, Missed())
     if text(store.session(source.session_id), "revert", "messageID"):
         yield replace(source, session_id=f"{source.session_id}~{REVERTED}", item=REVERTED)
@@ -202,7 +202,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Telling:
-    """One session, or with a scribe for a subagent the one that was started for it."""
+    """Tells one session, or with a SubagentScribe that subagent's."""
 
     def __init__(self, store: _Store, scribe: Scribe, *, is_old: bool) -> None:
         self._store = store
@@ -255,7 +255,7 @@ class _Telling:
             self._scribe.done()
 
     def _prompt(self, parts: Iterator[Object]) -> None:
-        """What a person sent: without what the program read for them, links as links."""
+        """Tell a person's prompt: without file contents the program read, links as links."""
         blocks: list[Object] = []
         read_for_it = ""
         for part in parts:
@@ -282,7 +282,7 @@ class _Telling:
         self._scribe.prompt([block for block in blocks if block.get("text") != ""])
 
     def _call(self, part: Object, cwd: str) -> None:
-        """Tell a call, what its subagent did, and what became of it."""
+        """Tell a call, its subagent's work, and its result."""
         call_id, name = text(part, "callID"), text(part, "tool")
         state, given = obj(part, "state"), obj(part, "state", "input")
         has_folder = name == "bash" and not self._is_old and bool(cwd)

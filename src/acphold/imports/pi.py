@@ -1,8 +1,8 @@
 """pi: `~/.pi/agent/sessions/--<folder>--/<time>_<session>.jsonl`, a tree of records.
 
-A message stands whole in its record, in Anthropic's roles and pi's own words for its blocks. Until
-the end of 2025 records had no ids, and no branches: they are told in their order. A reply that
-failed is often tried again; only the last failure ends a turn.
+A message is complete in its record, with Anthropic's roles and pi's own names for its blocks. Until
+the end of 2025 records had no ids, and no branches: they are told in order. A failed reply is often
+retried; only the last failure ends a turn.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _PASSED: Final = frozenset(
         "context_edit", "custom", "label", "model_change", "session", "thinking_level_change",
     }
 )  # fmt: skip
-"""Records that belong to the program or to an extension of it, not to the conversation."""
+"""Records of the program or an extension, not of the conversation."""
 
 _ENDS: Final = {"aborted": "cancelled", "length": "max_tokens"}
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions, in the folders of their projects or, in a folder of one's own, without."""
+    """Yield the sessions, in project folders or, in a custom folder, without these."""
     folder = home.folder(".pi/agent", "PI_CODING_AGENT_DIR") / "sessions"
     if moved := home.environment.get("PI_CODING_AGENT_SESSION_DIR", ""):
         folder = Path(moved)
@@ -62,7 +62,7 @@ def _tree(path: Path) -> RecordTree:
         record = readable(line.raw, Missed()) or {}
         if text(record, "type") != "session" and (record_id := text(record, "id")):
             role = text(record, "message", "role")
-            # Who goes back may have the way that is left summed up in front of the new one.
+            # A person who goes back may have the branch that is left summarised before the new one.
             command = role == "bashExecution" or text(record, "type") == "branch_summary"
             parent = text(record, "parentId")
             tree.add(record_id, parent, typed=command or role == "user", command=command)
@@ -72,7 +72,7 @@ def _tree(path: Path) -> RecordTree:
 
 
 def branches(source: Source) -> Iterator[Source]:
-    """The branches that were abandoned, as conversations of their own."""
+    """Yield the abandoned branches, as conversations of their own."""
     yield from _tree(Path(source.paths[0])).abandoned(source)
 
 
@@ -92,7 +92,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Telling:
-    """One session, record by record."""
+    """Tells one session, record by record."""
 
     def __init__(self, scribe: Scribe) -> None:
         self._scribe = scribe
@@ -100,7 +100,7 @@ class _Telling:
         self._failure = ""
 
     def take(self, record: Object) -> None:
-        """The next record."""
+        """Take the next record."""
         kind, scribe = text(record, "type"), self._scribe
         scribe.clock(milliseconds(record.get("timestamp")))
         if kind == "session":
@@ -128,7 +128,7 @@ class _Telling:
             self._missed.kind("records", kind, record)
 
     def end_failed(self) -> None:
-        """The last reply failed, and was not tried again."""
+        """End the turn as failed: the last reply failed and was not retried."""
         if self._failure:
             self._scribe.fail_turn(self._failure)
         self._failure = ""
@@ -168,7 +168,7 @@ class _Telling:
             ]
             failed = message.get("isError") is True
             fields: Object = {"status": "failed" if failed else "completed"}
-            # What an edit did was told with its call.
+            # An edit's change was told with its call.
             if failed or KINDS.get(text(message, "toolName")) != "edit":
                 fields["content"] = shown
             fields["rawOutput"] = {
@@ -177,7 +177,7 @@ class _Telling:
             scribe.update(text(message, "toolCallId"), fields)
             self._count(obj(message, "usage"))
         elif role == "bashExecution":
-            # A command that the person ran, behind a `!`.
+            # A command that the person ran, after a `!`.
             self.end_failed()
             scribe.prompt([text_block(f"! {text(message, 'command')}")])
             scribe.say(text(message, "output"))
@@ -190,7 +190,7 @@ class _Telling:
             self._missed.kind("messages", role, record)
 
     def _by_extension(self, said: Object) -> None:
-        """What an extension put into the conversation, where the person was shown it."""
+        """Tell an extension's message, if the person was shown it."""
         if said.get("display") is True:
             for block in self._blocks(said.get("content")):
                 self._scribe.show(block)

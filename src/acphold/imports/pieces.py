@@ -1,11 +1,11 @@
-"""What is new in a conversation, cut into pieces that can each be taken in whole.
+"""The news of a conversation, cut into pieces that are each taken in whole.
 
-With each piece goes how much was told up to its end, and a digest of that. When a source has
-changed, its reader tells all of it again. What the journal knows decides where the news begin:
+Each piece has the number of entries told up to its end, and their digest. When a source has
+changed, its reader tells all of it again. The news begin depending on what the journal knows:
 
 - nothing is known: all of it is new;
-- a digest is known: if the source still begins with what it is of, the rest is new; if not, there
-  are no pieces;
+- a digest is known: if the beginning of the source still has it, the rest is new; if not, there are
+  no pieces;
 - turns are known: see `continuation`.
 """
 
@@ -35,18 +35,18 @@ from acphold.imports.without_secrets import SecretsOut
 from acphold.redaction.redactor import UNREADABLE
 
 PIECE_BYTES: Final = 512 << 10
-"""How much is taken in at once, about: the journal's other writers wait for it."""
+"""Approximate size taken in at once: the journal's other writers wait for it."""
 
 TITLE_CHARACTERS: Final = 80
-"""How much of a first prompt is the title of a conversation that has none."""
+"""Characters of a first prompt used as the title of an untitled conversation."""
 
 
 class Piece(Struct):
-    """Some of what is new, in its order.
+    """A part of the news, in order.
 
-    `taken` and `digest` are of all that was told up to its end. The last one has, as `closing`, the
-    end of a turn, made up because the source ends there, and the title: they count to no digest,
-    for they may be others the next time. With `is_all`, nothing was left for the next time.
+    `taken` and `digest` cover everything told up to its end. The last one has, as `closing`, the
+    end of a turn, added because the source ends there, and the title: the digest leaves them out
+    because they may differ the next time. With `is_all`, nothing was left for the next time.
     """
 
     entries: list[PastEntry]
@@ -62,10 +62,10 @@ class Piece(Struct):
 def pieces(
     source: Source, reader: Reader, known: Known, *, whole_turns: bool, redact: bool = False
 ) -> Iterator[Piece]:
-    """The news; none when the source has nothing in common with what is known.
+    """Yield the news; nothing if the source has nothing in common with what is known.
 
-    With `redact`, without the secrets in it; the digest is of all of it. Raises OSError when the
-    source cannot be read, and TranscriptError when its reader or the search for secrets fails.
+    With `redact`, without its secrets; the digest covers all of it. Raises OSError if the source
+    cannot be read, and TranscriptError if its reader or the search for secrets fails.
     """
     told = _Told(source, reader, whole_turns=whole_turns)
     out = SecretsOut(told) if redact else None
@@ -97,7 +97,7 @@ def pieces(
 
 
 def _without_secrets(piece: Piece, out: SecretsOut) -> Piece:
-    """A piece without secrets beside its entries, and so far how many of each kind it had."""
+    """Return a piece with redacted entries, and the counts of secrets so far."""
     closing = [*filter(None, map(out.closing, piece.closing))]
     facts = piece.facts
     title = facts.title and out.text(facts.title)
@@ -110,7 +110,7 @@ def _without_secrets(piece: Piece, out: SecretsOut) -> Piece:
 
 
 def fault(error: Exception) -> OSError | TranscriptError:
-    """What to say where a source cannot be read, or its reader fails on it."""
+    """Return the error for a source that cannot be read, or on which its reader fails."""
     if isinstance(error, OSError):
         return error
     *_, place = traceback.extract_tb(error.__traceback__)
@@ -121,9 +121,9 @@ def fault(error: Exception) -> OSError | TranscriptError:
 
 
 class _Told:
-    """All that a reader tells of a source; each iteration reads the source anew.
+    """Everything a reader tells of a source; each iteration reads the source again.
 
-    Not more than `most` entries: what came to the source since is left for the next time.
+    At most `most` entries: later ones are left for the next time.
     """
 
     def __init__(self, source: Source, reader: Reader, *, whole_turns: bool) -> None:
@@ -153,7 +153,7 @@ class _Told:
         yield from self._counted(scribe.taken(whole_turns=self._whole_turns))
         if self._has_grown:
             return
-        self._left = len(scribe.taken())  # of a turn that is not over
+        self._left = len(scribe.taken())  # of an unfinished turn
         if not self._whole_turns:
             scribe.end_turn()
         self._facts.title = self._source.titled(self._facts.title)
@@ -179,11 +179,11 @@ class _Told:
 
     @property
     def digest(self) -> str:
-        """Of all that has been told so far."""
+        """The digest of everything told so far."""
         return self._digest.hexdigest()
 
     def piece(self, entries: list[PastEntry], *, is_last: bool = False) -> Piece:
-        """These entries, as what was told last."""
+        """Return a piece of these entries, the last ones told."""
         return Piece(
             entries,
             self.count,
@@ -197,7 +197,7 @@ class _Told:
 
 
 def _turns(told: _Told, known: Known, out: SecretsOut | None) -> list[Turn]:
-    """The turns that are told, as far as it takes to compare them with those that are known."""
+    """Return the told turns, as many as needed to compare them with the known ones."""
     whole = known.relation == "same"
     entries: list[Entry] = []
     prompts = 0
@@ -207,12 +207,12 @@ def _turns(told: _Told, known: Known, out: SecretsOut | None) -> list[Turn]:
             break
         if whole or entry.kind == PROMPT:
             entries.append(Entry(number, entry.kind, entry.at, entry.raw))
-    # What the journal has was redacted, too.
+    # The journal's part was redacted, too.
     return turns(fold(entries).timeline, out.text if out else str)
 
 
 def _from_prompt(told: Iterable[PastEntry], number: int) -> Iterator[PastEntry]:
-    """What begins with the prompt of this number; all for 0."""
+    """Yield the entries from the prompt with this number on; all for 0."""
     seen = 0
     for entry in told:
         seen += entry.kind == PROMPT
@@ -224,7 +224,7 @@ _decode_blocks: Final = msgspec.json.Decoder(list[dict[str, object]]).decode
 
 
 def first_line(prompt: bytes) -> str | None:
-    """The first line with words in a prompt, for a title; None when it has none.
+    """Return the first nonempty line of a prompt, for a title, or None.
 
     The prompt is an array of content blocks that a scribe wrote.
     """

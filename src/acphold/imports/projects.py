@@ -1,11 +1,11 @@
-"""Files that an agent keeps in the folders of projects, and in no folder of its own.
+"""Files that an agent keeps in project folders, and not in a folder of its own.
 
-Projects lie anywhere. We look as deep below a home folder as people put them, level by level, at so
-many folders and on the disk that it is on, and not where programs keep things: hidden folders,
-packages, what a link leads to. `--from` names another folder to look below.
+Projects may be anywhere. We search below a home folder as deep as people put them, level by level,
+up to a number of folders, on the same disk only, and skip folders of programs: hidden folders,
+packages, symlinks. `--from` names another folder to search.
 
-Who cloned a repository got what its people checked in. So a file that Git keeps counts only in a
-folder that somebody named: what its people said to an agent are no words of whoever cloned it.
+A cloned repository contains files its authors checked in. So a file tracked by Git counts only in a
+folder named with `--from`: its authors' words to an agent are not those of this user.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from acphold.imports.sources import Home, is_text, note
 from acphold.workspace import regular_files
 
 DEEPEST: Final = 4
-"""How many folders above a project are looked through: `code/github.com/someone/project`."""
+"""Folder levels searched above a project: `code/github.com/someone/project`."""
 
 FOLDERS: Final = 5_000
-"""How many folders are looked at, all in all: those that are not so deep come first."""
+"""Most folders searched in total, the shallow ones first."""
 
 INDEX_BYTES: Final = 64 << 20
-"""The largest index of a repository that is looked through."""
+"""Largest repository index that is read."""
 
 _PACKAGES: Final = frozenset({"Library", "__pycache__", "node_modules", "target", "venv"})
 
 
 def files_of_projects(home: Home, name: str) -> Iterator[Path]:
-    """The regular files of this name, or path below a project, of one's own projects."""
+    """Yield regular files of this name, or path below a project, in the user's projects."""
     for folder in _folders(home.path):
         path = folder / name
         try:
-            # A link may lead to what somebody else wrote.
+            # A link may lead to a file of somebody else.
             is_there = path.is_file() and not path.is_symlink() and not path.parent.is_symlink()
         except OSError as error:
             note(error)
@@ -45,7 +45,7 @@ def files_of_projects(home: Home, name: str) -> Iterator[Path]:
 
 
 def _folders(home: Path) -> Iterator[Path]:
-    """The home folder and those below it, level by level."""
+    """Yield the home folder and those below it, level by level."""
     try:
         disk = os.stat(home).st_dev
     except OSError:
@@ -64,7 +64,7 @@ def _folders(home: Path) -> Iterator[Path]:
 
 
 def _below(folder: Path, disk: int) -> list[Path]:
-    """The folders in this one that may hold projects, in the order of their names."""
+    """Return subfolders that may hold projects, ordered by name."""
     found: list[str] = []
     try:
         with os.scandir(folder) as entries:
@@ -75,13 +75,13 @@ def _below(folder: Path, disk: int) -> list[Path]:
                 is_folder = entry.is_dir(follow_symlinks=False)
                 if is_folder and entry.stat(follow_symlinks=False).st_dev == disk:
                     found.append(entry.path)
-    except OSError:  # many a folder is another user's
+    except OSError:  # many folders belong to other users
         return []
     return [Path(path) for path in sorted(found)]
 
 
 def _is_checked_in(folder: Path, name: str) -> bool:
-    """Whether Git keeps the file, in this folder's repository or one that it is in."""
+    """Return True if Git tracks the file, in this folder's repository or an enclosing one."""
     for above in (folder, *folder.parents):
         index = above / ".git/index"
         try:
@@ -89,6 +89,6 @@ def _is_checked_in(folder: Path, name: str) -> bool:
             return os.fsencode(named) + b"\x00" in regular_files.contents(index, INDEX_BYTES)
         except FileNotFoundError:
             continue
-        except OSError:  # too large, or not to be read: nobody knows
+        except OSError:  # too large or unreadable: assume it is
             return True
     return False

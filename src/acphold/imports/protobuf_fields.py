@@ -1,7 +1,7 @@
-"""Messages of Protocol Buffers by the numbers of their fields, as somebody else wrote them.
+"""Protocol Buffers messages of foreign programs, by field number.
 
-No schema comes with them. What is not as expected counts as not there, and nothing is followed into
-the depth but what a reader asks for.
+There is no schema. Unexpected values count as missing, and only requested fields are decoded
+further.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 Fields = dict[int, list[int | bytes]]
-"""What a message has, by the numbers of its fields, in their order."""
+"""A message's values by field number, in order."""
 
 _VARINT: Final = 0
 _FIXED_64: Final = 1
@@ -18,7 +18,7 @@ _FIXED_32: Final = 5
 
 
 def fields(data: bytes) -> Fields:
-    """The fields of a message; raises ValueError for bytes that are none."""
+    """Return the fields of a message; raises ValueError for invalid bytes."""
     found: Fields = {}
     place = 0
     while place < len(data):
@@ -41,14 +41,14 @@ def fields(data: bytes) -> Fields:
 
 
 def inside(message: Fields, *path: int) -> Fields:
-    """The message that stands at `path`; empty if there is none."""
+    """Return the message at `path`; empty if there is none."""
     for number in path:
         message = ([{}, *messages(message, number)])[-1]
     return message
 
 
 def messages(message: Fields, number: int) -> list[Fields]:
-    """The messages of a field that may be there more than once; what is none is empty."""
+    """Return the messages of a repeated field; an invalid one is empty."""
     found: list[Fields] = []
     for data in several(message, number):
         try:
@@ -59,27 +59,27 @@ def messages(message: Fields, number: int) -> list[Fields]:
 
 
 def several(message: Fields, number: int) -> list[bytes]:
-    """The bytes of a field that may be there more than once."""
+    """Return the bytes of a repeated field."""
     return [value for value in message.get(number, []) if isinstance(value, bytes)]
 
 
 def raw(message: Fields, number: int) -> bytes:
-    """The bytes of a field; the last one counts."""
+    """Return the bytes of a field; the last one counts."""
     return (several(message, number) or [b""])[-1]
 
 
 def words(message: Fields, number: int) -> str:
-    """The text of a field."""
+    """Return the text of a field."""
     return raw(message, number).decode(errors="replace")
 
 
 def count(message: Fields, number: int) -> int:
-    """The number in a field."""
+    """Return the number in a field."""
     return ([value for value in message.get(number, []) if isinstance(value, int)] or [0])[-1]
 
 
 def _number(data: bytes, place: int) -> tuple[int, int]:
-    """A number of seven bits a byte, and where it ends."""
+    """Return a varint (seven bits a byte), and the place where it ends."""
     value = 0
     for shift in range(0, 70, 7):
         if place >= len(data):

@@ -1,7 +1,7 @@
 """Qwen Code: `~/.qwen/projects/<folder>/chats/<session>.jsonl`, a tree of records.
 
-Messages have Gemini's parts. Version 0.1 kept its sessions as Gemini CLI did then. What subagents
-said and did is shown amid the rest, and lies in files of their own, named by the call.
+Messages have Gemini's parts. Version 0.1 kept its sessions as Gemini CLI did then. Subagents'
+messages are shown among the rest, and stored in files of their own, named by the call.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _DISPLAY: Final = {
     "web_search": "WebSearch",
     "write_file": "WriteFile",
 }
-"""What the program calls its tools on the screen."""
+"""Names of the tools on the program's screen."""
 
 _PASSED: Final = frozenset(
     {
@@ -56,7 +56,7 @@ _PASSED: Final = frozenset(
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The sessions of today's form, and those of 0.1."""
+    """Yield the sessions of today's format, and those of 0.1."""
     folder = home.folder(".qwen", "QWEN_HOME")
     moved = home.environment.get("QWEN_RUNTIME_DIR", "")
     for path in files_below(Path(moved) if moved else folder, "projects/*/chats/*.jsonl"):
@@ -67,7 +67,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def _typed(record: Object) -> bool:
-    """Whether a person wrote it."""
+    """Return True if a person wrote it."""
     return text(record, "type") == "user" and text(record, "provenance") in ("", "real_user")
 
 
@@ -87,7 +87,7 @@ def _is_old(path: Path) -> bool:
 
 
 def branches(source: Source) -> Iterator[Source]:
-    """The branches that were abandoned, as conversations of their own."""
+    """Yield the abandoned branches, as conversations of their own."""
     if not _is_old(Path(source.paths[0])):
         yield from _tree(Path(source.paths[0])).abandoned(source)
 
@@ -112,7 +112,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 class _Telling:
-    """One session, record by record; or with a scribe for a subagent what that did."""
+    """Tells one session, record by record; or with a SubagentScribe that subagent's."""
 
     def __init__(self, source: Source, scribe: Scribe) -> None:
         self._source = source
@@ -176,7 +176,7 @@ class _Telling:
         self._calls[call_id] = name
         if name == "todo_write":
             return
-        # The title is as the program's screen has it: `ReadFile: notes.txt`.
+        # The title as on the program's screen: `ReadFile: notes.txt`.
         cwd, title = self._scribe.facts.cwd, _DISPLAY.get(name, name)
         detail = text(given, "query") or text(given, "pattern") or text(given, "url")
         if path := text(given, "file_path") or text(given, "path"):
@@ -221,7 +221,7 @@ class _Telling:
         if display is not None:
             fields["rawOutput"] = display
         elif caller and not failed:
-            fields["rawOutput"] = ""  # as the program shows what a subagent's call displays
+            fields["rawOutput"] = ""  # as the program shows a subagent's call
         self._scribe.update(call_id, fields)
 
     def _program_said(self, record: Object) -> None:
@@ -233,7 +233,7 @@ class _Telling:
             shown: Object = {"rawOutput": obj(payload, "info")}
             self._scribe.compacted(f"compacted-{self._compactions}", summary, shown)
         elif subtype == "slash_command":
-            # What a command of the program's own answered: its steps as messages of their own.
+            # The output of one of the program's own commands: its steps as separate messages.
             for place, item in enumerate(objects(payload, "outputHistoryItems")):
                 words = text(item, "text")
                 steps = words.splitlines() if "contextCompression" in item else [words]

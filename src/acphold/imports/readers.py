@@ -1,4 +1,4 @@
-"""Which agents' conversations can be read, and what the reader of each has to have."""
+"""The agents whose conversations can be read, and the interface of a reader."""
 
 from __future__ import annotations
 
@@ -31,23 +31,25 @@ NAMES: Final = (
     "auggie",
     "acphold",
 )
-"""One module each, imported when it is asked for."""
+"""One module each, imported on demand."""
 
 WAVES: Final = (
     frozenset({"acpx"}),
     frozenset(NAMES) - {"acpx", "acphold"},
     frozenset({"acphold"}),
 )
-"""In which order they are taken in: of those in one wave, no two know the same conversation.
-acpx has heard what Claude only wrote down."""
+"""The order of reading: no two readers of one wave know the same conversation.
+
+acpx recorded live what Claude only wrote down.
+"""
 
 
 class Reader(NamedTuple):
-    """How the conversations of one agent are found and read.
+    """Finds and reads the conversations of one agent.
 
-    `read` tells the conversation to the scribe. Each `yield` of it is a place where what was told
-    so far can be taken away, so that no conversation has to fit into memory. `branches` finds what
-    a person went back from, where transcripts keep that.
+    `read` tells the conversation to the scribe. At each `yield` the entries told so far can be
+    taken away, so that no conversation has to fit into memory. `branches` finds parts that a person
+    went back from, if transcripts keep them.
     """
 
     name: str
@@ -58,7 +60,7 @@ class Reader(NamedTuple):
 
 
 def reader(name: str) -> Reader:
-    """The reader of this name; raises ModuleNotFoundError for none of NAMES."""
+    """Return the reader of this name; raises ModuleNotFoundError if it is not in NAMES."""
     found = import_module(f"acphold.imports.{name}").READER
     assert isinstance(found, Reader)
     return found

@@ -1,12 +1,12 @@
 """Records that name their parents, as Claude Code and Qwen Code write them: a tree.
 
 A conversation forks when the person goes back to an earlier prompt. Only the branch that ends last
-is told. A record belongs to an abandoned branch when the way up from it passes a prompt that is not
-on the way up from the last end. The results of parallel calls are siblings too, but no branches.
+is told. A record belongs to an abandoned branch if its path to the root passes a prompt that is not
+on the path from the last end. Results of parallel calls are siblings too, but not branches.
 
-A record may stand before its parent. One whose parent is in no line begins a tree of its own, and
-nobody went back there: what was lost is a link, so each such tree is told. Who went back to the
-very beginning left a prompt that never had a parent; of several of those, one tree is told.
+A record may precede its parent. One whose parent is in no line begins another tree, but nobody went
+back there: only a link was lost, so each such tree is told. Going back to the very beginning leaves
+a prompt that never had a parent; of several of those, only one tree is told.
 """
 
 from __future__ import annotations
@@ -22,43 +22,43 @@ from acphold.imports.records import Line
 from acphold.imports.sources import Source
 
 HELD_BYTES: Final = 8 << 20
-"""How much of what stands before its parent is held back until that is told."""
+"""Bytes of records held back until their parents are told."""
 
 _NONE: Final = -1
-"""In place of a parent's number: there is no parent, by the record itself."""
+"""Stands for a parent's number: the record has none."""
 
 _LOST: Final = -2
-"""In place of a parent's number: the record names one that is in no line."""
+"""Stands for a parent's number: the record names one that is in no line."""
 
 _ALONE: Final = -3
-"""In place of a parent's number: the line is no part of the tree."""
+"""Stands for a parent's number: the line is not part of the tree."""
 
 _PROMPT, _COMMAND = 1, 2
-"""What a person typed: words for the agent, or for the program."""
+"""A typed text for the agent, or a command for the program."""
 
 
 class RecordTree:
-    """The lines of a file by number, in the order of the file; small enough for millions."""
+    """The lines of a file by number, in file order; compact enough for millions."""
 
     def __init__(self) -> None:
         self._numbers: dict[int, int] = {}
-        self._named = array("q")  # parents by the hashes of their ids; 0, as that of "", for none
+        self._named = array("q")  # parents by the hashes of their ids; 0, the hash of "", for none
         self._prompts = bytearray()
         self._alone = bytearray()
         self._copies: set[int] = set()
         self._last = _NONE
         self._leaf = 0
         self.left = 0
-        """How many prompts are on branches that are not told: known as soon as one is told."""
+        """Number of prompts on untold branches; known as soon as one line is told."""
 
     # -- built -----------------------------------------------------------------------------
 
     def add(
         self, record_id: str, parent_id: str | None, *, typed: bool, command: bool = False
     ) -> None:
-        """The next line is a record; `typed` when it is what a person wrote, be it a `command`.
+        """Add the next line, a record; `typed` if a person wrote it, including a `command`.
 
-        It is the live end for now. With an id that was there before it is a copy, not told again.
+        It becomes the live end. With a repeated id it is a copy, and is not told again.
         """
         number = len(self._named)
         self._named.append(hash(parent_id or ""))
@@ -69,21 +69,21 @@ class RecordTree:
             self._copies.add(number)
 
     def pass_over(self) -> None:
-        """The next line is no part of the tree; it is told in any case."""
+        """Add a line that is not part of the tree; it is told in any case."""
         self._named.append(0)
         self._prompts.append(False)
         self._alone.append(True)
 
     def live_at(self, record_id: str) -> None:
-        """This record, if it is in the file, is the live end, until another one follows."""
+        """Make this record, if it is in the file, the live end, until another one follows."""
         self._leaf = hash(record_id)
 
-    # -- asked, once it is whole -----------------------------------------------------------
+    # -- queries, once it is complete ----------------------------------------------------------
 
     def told(self, lines: Iterable[Line], end: int | None = None) -> Iterator[Line]:
-        """Those of the lines that are told, with the live end at number `end`.
+        """Yield the lines that are told, with the live end at number `end`.
 
-        In their order; but one that stands before its parent is told behind that.
+        In order, except that a line before its parent is told after that.
         """
         waiting, parents = self._kept(end), self._links.parents
         self.left = sum(
@@ -94,7 +94,7 @@ class RecordTree:
         size = 0
         for number, line in enumerate(lines):
             if number >= len(waiting):
-                break  # it came since the tree was built
+                break  # it was added after the tree was built
             if not waiting[number]:
                 continue
             parent = parents[number]
@@ -137,15 +137,15 @@ class RecordTree:
         return _Links(parents, order, leaves)
 
     def _kept(self, end: int | None) -> bytearray:
-        """For each line whether it is told."""
-        if not any(self._named):  # nobody has a parent, so nobody went back: it is just a list
+        """Return for each line if it is told."""
+        if not any(self._named):  # no record has a parent, so it is just a list
             return bytearray(number not in self._copies for number in range(len(self._named)))
         parents, order, leaves = self._links
         roots = array("q", range(len(parents)))
         for number in order:
             if parents[number] >= 0:
                 roots[number] = roots[parents[number]]
-        # Each tree ends with its last leaf; that with the live end, there.
+        # Each tree ends with its last leaf; the one with the live end, there.
         ends = {root: n for n, root in enumerate(roots) if leaves[n] and parents[n] != _ALONE}
         here = roots[self._last] if ends else _NONE
         end = self._numbers.get(self._leaf) if end is None else end
@@ -173,12 +173,12 @@ class RecordTree:
         return kept
 
     def abandoned(self, source: Source) -> Iterator[Source]:
-        """The branches of `source` that are not told, as conversations of their own."""
+        """Yield the untold branches of `source`, as conversations of their own."""
         for end in self.abandoned_ends():
             yield replace(source, session_id=f"{source.session_id}~{end}", item=str(end))
 
     def abandoned_ends(self) -> list[int]:
-        """The last record of each branch that is not told, oldest first."""
+        """Return the last record of each untold branch, oldest first."""
         kept, (parents, order, leaves) = self._kept(None), self._links
         eldest: dict[int, int] = {}
         for number, parent in enumerate(parents):
@@ -199,8 +199,7 @@ class RecordTree:
 
 
 class _Links(NamedTuple):
-    """The number of each line's parent; all numbers, a parent before its children; which lines are
-    nobody's parents."""
+    """Parent numbers by line; all numbers, parents before children; and leaf flags."""
 
     parents: array[int]
     order: array[int]

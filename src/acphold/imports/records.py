@@ -1,4 +1,4 @@
-"""The agents' text files: regular ones, read line by line or whole, within a bound."""
+"""The agents' text files: regular files, read line by line or whole, with limits."""
 
 from __future__ import annotations
 
@@ -16,23 +16,27 @@ from acphold.imports.values import UNREADABLE, Object, decoded, objects
 from acphold.workspace import regular_files
 
 LINE_BYTES: Final = 16 << 20
-"""The longest line that is read: a picture of ten megabytes fits; decoding one this long takes
-up to four times its size in memory."""
+"""The longest line that is read: a picture of ten megabytes fits.
+
+Decoding one this long takes up to four times its size in memory.
+"""
 
 DOCUMENT_BYTES: Final = 64 << 20
-"""The longest file that is one JSON document, which can only be read whole."""
+"""The longest file that is one JSON document, which has to be read whole."""
 
 SMALL_BYTES: Final = 1 << 20
-"""The longest file that says a few things beside transcripts: a title, a folder, a list of them."""
+"""The longest small file beside transcripts: a title, a folder, a list of them."""
 
 UNPACKED_BYTES: Final = 64 << 20
-"""What any compressed file may unpack to; a larger one to UNPACKED_TIMES its size. Rollouts of a
-hundred megabytes are packed to a twentieth."""
+"""Size that any compressed file may unpack to; a larger one, UNPACKED_TIMES its size.
+
+Rollouts of a hundred megabytes are packed to a twentieth.
+"""
 
 UNPACKED_TIMES: Final = 100
 
 UNPACKED_LINES: Final = 1_000_000
-"""Lines of a compressed file: each takes its time, however short it is."""
+"""Lines of a compressed file: each takes time, however short it is."""
 
 TOO_LONG: Final = "lines that are too long"
 
@@ -43,7 +47,7 @@ _end: ContextVar[int] = ContextVar("end")
 
 @contextmanager
 def only_beginnings(size: int) -> Iterator[None]:
-    """Within the block files are read as if each ended behind the line that is at byte `size`."""
+    """Read files within the block as if each ended after the line at byte `size`."""
     before = _end.set(size)
     try:
         yield
@@ -52,14 +56,14 @@ def only_beginnings(size: int) -> Iterator[None]:
 
 
 class Line(NamedTuple):
-    """One line of a file, without its end, and where it begins."""
+    """One line of a file, without its end, and its offset."""
 
     offset: int
     raw: bytes
 
 
 def opened(path: Path) -> BinaryIO:
-    """The bytes of a text file, decompressed if its name ends in `.zst`; raises OSError."""
+    """Return the bytes of a text file, decompressed if its name ends in `.zst`; raises OSError."""
     file = open(regular_files.opened(path), "rb", buffering=_BUFFER)  # noqa: SIM115 - who asks closes it
     if path.suffix != ".zst":
         return file
@@ -73,15 +77,15 @@ def opened(path: Path) -> BinaryIO:
 def lines(
     path: Path, missed: Missed, *, begin: int = 0, as_written: bool = False
 ) -> Iterator[Line]:
-    """The lines of a file that hold anything; those above LINE_BYTES are counted, not read.
+    """Yield the nonblank lines of a file; those above LINE_BYTES are counted, not read.
 
-    `begin` is the place of the first one. With `as_written` the empty ones, too, and each with the
-    space around it and its end.
+    `begin` is the offset of the first one. With `as_written` blank lines are included, and each
+    line keeps its surrounding space and its end.
 
-    Of a compressed file, what is beyond any it could have been made from is counted as one.
+    Of a compressed file, the part beyond any plausible size is counted as one line.
 
-    What ends without a newline is a line too: its writer may be about to go on, and a half line
-    is counted as unreadable by whoever decodes it. Damage in a compressed file ends it.
+    A last line without a newline is yielded too: its writer may not be done, and its decoder counts
+    half a line as unreadable. Damage in a compressed file ends it.
     """
     with opened(path) as file:
         most = sys.maxsize
@@ -121,7 +125,7 @@ def _line(file: BinaryIO, path: Path, missed: Missed) -> bytes:
 
 
 def records(path: Path, missed: Missed) -> Iterator[Object]:
-    """The JSON objects of a file of lines; what is none is counted."""
+    """Yield the JSON objects of a file of lines; other lines are counted."""
     for line in lines(path, missed):
         record = readable(line.raw, missed)
         if record is not None:
@@ -129,7 +133,7 @@ def records(path: Path, missed: Missed) -> Iterator[Object]:
 
 
 def readable(raw: bytes, missed: Missed) -> Object | None:
-    """The JSON object in `raw`; None, and counted, when there is none."""
+    """Return the JSON object in `raw`; None, and counted, if there is none."""
     try:
         if raw.startswith(b"{"):
             return decoded(raw)
@@ -140,7 +144,7 @@ def readable(raw: bytes, missed: Missed) -> Object | None:
 
 
 def document(path: Path, missed: Missed, limit: int = DOCUMENT_BYTES) -> Object:
-    """The JSON object that a file is; empty, and counted, when it cannot be read."""
+    """Return the JSON object in a file; empty, and counted, if it cannot be read."""
     raw = _whole(path, missed, limit) or b"{}"
     try:
         return decoded(raw)
@@ -150,7 +154,7 @@ def document(path: Path, missed: Missed, limit: int = DOCUMENT_BYTES) -> Object:
 
 
 def document_list(path: Path, missed: Missed) -> list[Object]:
-    """The objects of the JSON array that a file is; empty, and counted, when it cannot be read."""
+    """Return the objects of a JSON array in a file; empty, and counted, if it cannot be read."""
     raw = _whole(path, missed, DOCUMENT_BYTES) or b"[]"
     try:
         return objects(decoded(b'{"all":%b}' % raw), "all")
@@ -160,7 +164,7 @@ def document_list(path: Path, missed: Missed) -> list[Object]:
 
 
 def _whole(path: Path, missed: Missed, limit: int) -> bytes | None:
-    """All of a file; None, and counted, when it cannot be read."""
+    """Return the whole file; None, and counted, if it cannot be read."""
     try:
         return regular_files.contents(path, min(limit, _end.get(limit)))
     except OSError as error:
@@ -172,7 +176,7 @@ def _whole(path: Path, missed: Missed, limit: int) -> bytes | None:
 
 
 def small_text(path: Path) -> str:
-    """What a small file says; nothing where there is none, or it cannot be read."""
+    """Return the text of a small file; empty if it is missing or unreadable."""
     try:
         return regular_files.contents(path, SMALL_BYTES).decode(errors="replace")
     except OSError:

@@ -1,8 +1,8 @@
-"""Which agents delete their own transcripts, and what keeps them.
+"""Agents that delete their own transcripts, and the settings against it.
 
-Claude Code deletes those it has not touched for `cleanupPeriodDays`, 30 by default; with 0 it
-writes none at all. Gemini CLI does so after `general.sessionRetention.maxAge`, `30d` by default,
-and beyond `maxCount`. The others delete nothing by themselves.
+Claude Code deletes those untouched for `cleanupPeriodDays`, 30 by default; with 0 it writes none at
+all. Gemini CLI does so after `general.sessionRetention.maxAge`, `30d` by default, and beyond
+`maxCount`. The others delete nothing by themselves.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from acphold.imports.sources import Home
 from acphold.imports.values import Object, looked_up, number, text
 
 FOR_GOOD_DAYS: Final = 3650
-"""After so long nobody speaks of deleting any more."""
+"""A longer retention counts as forever."""
 
 
 class Deletion(Struct, frozen=True):
     """An agent that deletes its transcripts: `when`, and the `setting` in `file` against it.
 
-    `reader` is the name of what reads them.
+    `reader` is the name of its reader.
     """
 
     reader: str
@@ -38,7 +38,7 @@ class Deletion(Struct, frozen=True):
 
 
 def deletions(home: Home) -> Iterator[Deletion]:
-    """The agents that have conversations in this home folder and will delete them."""
+    """Yield the agents with conversations in this home folder that they will delete."""
     for name, label, folder, look in (
         ("claude", "Claude Code", home.folder(".claude", "CLAUDE_CONFIG_DIR"), _claude),
         ("gemini", "Gemini CLI", home.folder(".gemini", "GEMINI_CLI_HOME", ".gemini"), _gemini),
@@ -76,7 +76,7 @@ def _gemini(settings: Object) -> tuple[str, str] | None:
 
 
 _UNITS: Final = {"h": "hour", "d": "day", "w": "week", "m": "month"}
-"""How Gemini CLI writes an age; source: the documentation of its `maxAge`."""
+"""Units of an age in Gemini CLI's settings; source: the documentation of its `maxAge`."""
 
 
 def _counted(count: float, noun: str) -> str:

@@ -1,4 +1,4 @@
-"""Roo Code: an extension of editors, a copy of Cline at first, that keeps its tasks alike."""
+"""Roo Code: an editor extension, once a copy of Cline, that keeps its tasks in the same format."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from acphold.imports.sources import Home, Source
 
 NAME: Final = "roo"
 KEY: Final = "roo"
-"""It is no ACP agent, so nobody else calls it anything."""
+"""Our own name: it is no ACP agent."""
 
 EXTENSIONS: Final = ("rooveterinaryinc.roo-cline", "rooveterinaryinc.roo-code-nightly")
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The tasks of its command line, and of the extension and its nightly version in editors."""
+    """Yield the tasks of its command line, and of the extension and its nightly version."""
     own: Path | None = home.path / ".vscode-mock/global-storage"
     for extension in EXTENSIONS:
         yield from task_sources(NAME, home.path, extension, own)

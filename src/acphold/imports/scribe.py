@@ -1,8 +1,8 @@
-"""A reader tells a conversation to a scribe, which writes it down as journal entries.
+"""Scribes: a reader tells one a conversation, and it writes journal entries.
 
-A turn is `none` → `open` at a prompt → `none` again at its end. Where a transcript does not say how
-a turn ended, that is made up when the next prompt comes, and at the end of the file: calls without
-a result are told as failed, as nothing runs any more.
+A turn is `none` → `open` at a prompt → `none` again at its end. If a transcript does not record the
+end of a turn, one is added at the next prompt, or at the end of the file: calls without a result
+are told as failed, as nothing runs any more.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from acphold.imports.values import Object
 _encode: Final = msgspec.json.Encoder().encode
 
 TITLE_CHARACTERS: Final = 200
-"""How much of a title is kept; some agents take a whole first prompt for one."""
+"""Characters kept of a title; some agents use a whole first prompt as one."""
 
 PARENT: Final = "acphold/parentToolCallId"
-"""In `_meta` of what a subagent said and did: the call that started it."""
+"""In `_meta` of a subagent's entries: the call that started it."""
 
 
 class Scribe:
-    """Takes down one conversation; see the module."""
+    """Writes one conversation; see the module."""
 
     caller = ""
     """The call whose subagent this is about; empty for the conversation itself."""
@@ -39,7 +39,7 @@ class Scribe:
         self.facts = facts
         self.missed = Missed(facts.missed, facts.missed_bytes)
         self._made: list[PastEntry] = []
-        self._over = 0  # how much of it is of turns that are over
+        self._over = 0  # the part in finished turns
         self._now = 0
         self._turn_open = False
         self._open_calls: dict[str, None] = {}
@@ -52,17 +52,17 @@ class Scribe:
         self._is_title_told = False
 
     def taken(self, *, whole_turns: bool = False) -> list[PastEntry]:
-        """What was written since this was last asked; of turns that are over, if only those."""
+        """Return the entries since the last call; with `whole_turns`, of finished turns only."""
         over = len(self._made)
         if whole_turns and self._turn_open and self._last != "done":
             over = self._over
         made, self._made, self._over = self._made[:over], self._made[over:], 0
         return made
 
-    # -- when ----------------------------------------------------------------------------
+    # -- time ------------------------------------------------------------------------------------
 
     def clock(self, at: int | None) -> None:
-        """From now on it is `at` (ms since the epoch); the clock never goes back."""
+        """Set the time to `at` (ms since the epoch); the clock never goes back."""
         if at is None or at <= 0:
             return
         facts = self.facts
@@ -74,11 +74,11 @@ class Scribe:
 
     @property
     def in_turn(self) -> bool:
-        """Whether a turn is open."""
+        """True while a turn is open."""
         return self._turn_open
 
     def prompt(self, blocks: Sequence[Object]) -> None:
-        """A person typed this; content blocks of the protocol."""
+        """Write a person's prompt; content blocks of the protocol."""
         if not blocks:
             return
         self.end_turn()
@@ -87,7 +87,7 @@ class Scribe:
         self._last = "prompt"
 
     def end_turn(self, reason: str = "") -> None:
-        """The turn is over; without a reason, as what was last told suggests."""
+        """End the turn; without a reason, with the one suggested by the last entry."""
         if not self._turn_open:
             return
         interrupted = bool(self._open_calls) or self._last not in ("say", "done")
@@ -109,7 +109,7 @@ class Scribe:
         self._turn_open, self._over = False, len(self._made)
 
     def fail_turn(self, message: str) -> None:
-        """The turn ended with an error."""
+        """End the turn with an error."""
         if self._turn_open:
             self.fail_open_calls()
             self._put(TURN_END, {"error": {"code": -32603, "message": message}})
@@ -117,20 +117,20 @@ class Scribe:
             self._usage, self._turn_meta = {}, {}
 
     def fail_open_calls(self) -> None:
-        """Calls that nobody will finish."""
+        """Fail the calls that nobody will finish."""
         for call_id in list(self._open_calls):
             self.update(call_id, {"status": "failed"})
 
     def tokens(self, **counts: int | None) -> None:
-        """More tokens of this turn: inputTokens, outputTokens, cachedReadTokens …"""
+        """Add tokens of this turn: inputTokens, outputTokens, cachedReadTokens …"""
         for name, count in counts.items():
             if count:
                 self._usage[name] = self._usage.get(name, 0) + count
 
     def spent(self, cost: float | None, **counts: int | None) -> None:
-        """More tokens, and US dollars, of the session as a whole: told with the end that is next.
+        """Add tokens, and US dollars, of the whole session: written with the next end of a turn.
 
-        For agents that keep no more than the sum; asked for when all has been told.
+        For agents that only keep the sum; called when everything has been told.
         """
         for name, count in counts.items():
             if count and count > 0:
@@ -139,27 +139,27 @@ class Scribe:
             self._cost = (self._cost or 0) + cost
 
     def model(self, name: str) -> None:
-        """The model that answers in this turn."""
+        """Set the model that answers in this turn."""
         if name:
             self._turn_meta["acphold/model"] = name
 
     def done(self) -> None:
-        """The agent had nothing more to say in this turn."""
+        """Note that the agent finished its answer in this turn."""
         self._last = "done"
 
     # -- messages ------------------------------------------------------------------------
 
     def say(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
-        """Text of the agent."""
+        """Write text of the agent."""
         self._chunk("agent_message_chunk", words, message_id, meta)
         self._last = "say"
 
     def think(self, words: str, message_id: str = "", meta: Object | None = None) -> None:
-        """A thought of the agent."""
+        """Write a thought of the agent."""
         self._chunk("agent_thought_chunk", words, message_id, meta)
 
     def show(self, block: Object, message_id: str = "", meta: Object | None = None) -> None:
-        """Something else in a message of the agent, such as a picture."""
+        """Write other content in a message of the agent, such as a picture."""
         self._message("agent_message_chunk", block, message_id, meta)
         self._last = "say"
 
@@ -179,7 +179,7 @@ class Scribe:
     # -- tools ---------------------------------------------------------------------------
 
     def call(self, call_id: str, fields: Object) -> None:
-        """A tool call with its fields as in the protocol; `pending` when they name no status."""
+        """Write a tool call with the protocol's fields; `pending` if they have no status."""
         if not call_id:
             self.missed.add("tool calls without an id", fields)
             return
@@ -188,7 +188,7 @@ class Scribe:
         self._follow(call_id, fields)
 
     def update(self, call_id: str, fields: Object) -> None:
-        """What became of a tool call."""
+        """Write an update of a tool call."""
         self._put(UPDATE, {"sessionUpdate": "tool_call_update", "toolCallId": call_id} | fields)
         self._follow(call_id, fields)
 
@@ -201,47 +201,47 @@ class Scribe:
         self._last = "tool"
 
     def compacted(self, call_id: str, summary: str, fields: Object | None = None) -> None:
-        """The conversation was summed up: shown as a call, with which nothing is left to do."""
+        """Write a compaction of the conversation: as a completed call."""
         shown: Object = {"title": "Compact conversation", "kind": "think", "status": "completed"}
         if summary:
             shown["content"] = [content(summary)]
         self.call(call_id, shown | (fields or {}))
         self.done()
 
-    # -- beside the conversation ---------------------------------------------------------
+    # -- metadata ------------------------------------------------------------------------------
 
     def plan(self, entries: Sequence[Object]) -> None:
-        """The plan as it is now."""
+        """Write the current plan."""
         self._put(UPDATE, {"sessionUpdate": "plan", "entries": list(entries)})
         self._last = "tool"
 
     def title(self, title: str) -> None:
-        """What the conversation is called; the last one counts."""
+        """Set the conversation's title; the last one counts."""
         self.facts.title = on_title(title) or self.facts.title
 
     def mode(self, mode_id: str) -> None:
-        """The mode the session is in."""
+        """Write the mode of the session."""
         if mode_id and mode_id != self._mode:
             self._mode = mode_id
             self._put(UPDATE, {"sessionUpdate": "current_mode_update", "currentModeId": mode_id})
 
     def usage(self, used: int, size: int, cost: float | None = None) -> None:
-        """How full the model's context is, in tokens, and what was paid so far in US dollars."""
+        """Write the size of the model's context in tokens, and the cost so far in US dollars."""
         update: Object = {"sessionUpdate": "usage_update", "used": used, "size": size}
         if cost is not None:
             update["cost"] = {"amount": cost, "currency": "USD"}
         self._put(UPDATE, update)
 
-    # -- what is in the protocol's words already ------------------------------------------
+    # -- already in the protocol's terms ---------------------------------------------------------
 
     def relay_prompt(self, raw: bytes) -> None:
-        """A prompt: an array of content blocks."""
+        """Write a prompt: an array of content blocks."""
         self.end_turn()
         if self._relay(PROMPT, raw):
             self._turn_open, self._last = True, "prompt"
 
     def relay_update(self, raw: bytes, kind: str = UPDATE, update: Object | None = None) -> None:
-        """An update, or params with one; `update` is what it says, where that matters here."""
+        """Write an update, or params with one; `update` is its content, if that matters here."""
         update = update or {}
         if not self._relay(kind, raw):
             return
@@ -254,27 +254,27 @@ class Scribe:
             self.title(title)
 
     def relay_end(self, raw: bytes) -> None:
-        """How a turn ended."""
+        """Write the end of a turn."""
         if self._turn_open and self._relay(TURN_END, raw):
             self._open_calls.clear()
             self._turn_open, self._over = False, len(self._made)
 
     def relay(self, kind: str, raw: bytes) -> None:
-        """Any other entry."""
+        """Write any other entry."""
         self._relay(kind, raw)
 
     def _relay(self, kind: str, raw: bytes, seq: int = 0) -> bool:
-        """Write an entry as it came; False, and counted, where none of its kind can say this."""
+        """Write an entry unchanged; False, and counted, if it is not valid for its kind."""
         if not is_sound(kind, raw):
             self.missed.add(f"entries of kind {kind[:40]!r} that are none", raw)
             return False
         self._made.append(PastEntry(kind, self._now, raw.replace(b"\n", b" "), seq))
         return True
 
-    # -- what a journal of ours had --------------------------------------------------------
+    # -- entries of an acphold journal -----------------------------------------------------------
 
     def keep(self, kind: str, raw: bytes, seq: int) -> None:
-        """An entry as it was, whatever stands before it; only an open turn will get its end."""
+        """Write an entry unchanged, in any state; only an open turn will get its end."""
         if not self._relay(kind, raw, seq):
             return
         self._last = kind
@@ -284,14 +284,14 @@ class Scribe:
             self._turn_open, self._over = False, len(self._made)
 
     def call_it(self, title: str) -> None:
-        """What the session was called in lists: no update tells that."""
+        """Set the session's title in lists, which no update contains."""
         self.facts.title = title or None
         self._is_title_told = True
 
-    # -- at the end ------------------------------------------------------------------------
+    # -- the end ----------------------------------------------------------------------------------
 
     def title_update(self) -> None:
-        """Tell the title, once it is known for good."""
+        """Write the title, once it is final."""
         if self.facts.title and not self._is_title_told:
             title = self.facts.title
             self._put(UPDATE, {"sessionUpdate": "session_info_update", "title": title})
@@ -301,11 +301,10 @@ class Scribe:
 
 
 class SubagentScribe(Scribe):
-    """Takes down what the subagent of a call did, amid the conversation that another takes down.
+    """Writes the entries of a call's subagent, among the entries of the main scribe.
 
-    Its calls are marked with that call, and with what is in `meta`. When it worked, what it was
-    asked and how it ended is its own matter, and so, unless it `speaks`, is what it said: its
-    report is the result of the call.
+    Its calls are marked with that call, and with `meta`. Its times, its prompt and its end are left
+    out, and so, unless it `speaks`, are its messages: its report is the result of the call.
     """
 
     def __init__(
@@ -357,5 +356,5 @@ class SubagentScribe(Scribe):
 
 
 def on_title(words: str) -> str:
-    """Words as a title has them: on one line, and not too many."""
+    """Return a text as a title: on one line, and not too long."""
     return " ".join(words.split())[:TITLE_CHARACTERS]

@@ -1,6 +1,6 @@
-"""What is taken in of a conversation, piece by piece, each with a marker behind it.
+"""Writing of a conversation, piece by piece, each followed by a marker.
 
-The marker is an entry that says from where the piece came, and how much is there by now.
+The marker is an entry that records the source of the piece and how much of it is there by now.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from acphold.imports.sources import Source
 from acphold.journal import Arrivals, Lease, RowChange, SessionRow
 
 IMPORTED: Final = "imported"
-"""The kind of the entry behind what was taken in; folds and replays pass over it."""
+"""The kind of the entry after imported ones; folds and replays skip it."""
 
 
 class Marker(Struct, rename="camel"):
-    """What an entry of kind `imported` says; size and time are 0 where more is to come."""
+    """The content of an `imported` entry; size and time are 0 if more is to come."""
 
     reader: str
     place: str
@@ -34,8 +34,8 @@ class Marker(Struct, rename="camel"):
 class SessionWriter:
     """A session that pieces are taken into.
 
-    `link` is what the agent knows it by, while the journal does not know that yet; `row` and
-    `before` are how it and its newest marker were before.
+    `link` is the agent's id for it, if the journal does not know that yet; `row` and `before` are
+    its earlier row and newest marker.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class SessionWriter:
         self._has_marked = False
 
     async def take_in(self, piece: Piece) -> bool:
-        """Take a piece in; False when there was nothing new in it but that it is the last one."""
+        """Take a piece in; False if its only news is that it is the last one."""
         source, facts, row, before = self._source, piece.facts, self._row, self._before
         title = source.titled(facts.title)
         is_news = bool(piece.entries) or (
@@ -75,14 +75,14 @@ class SessionWriter:
             piece.digest,
             title,
         )
-        # Where it was listed before it was read, its beginning may have said something else.
+        # If it was listed before it was read, its beginning may have given other facts.
         is_first = row is None and not self._has_marked
         if row is not None and row.title not in (None, before and before.title):
-            title = row.title  # a person has named it
+            title = row.title  # a person has renamed it
         archived: bool | UnsetType = UNSET
         if piece.entries:
-            # What goes on is in nobody's archive. What is new is not either, unless a person put
-            # it there once it was listed.
+            # A continued session leaves the archive. A new one is not archived either, unless a
+            # person did that once it was listed.
             if row is not None:
                 archived = False
             elif facts.kept is not None:
@@ -97,15 +97,15 @@ class SessionWriter:
             created_at=(facts.created_at or UNSET) if is_first else UNSET,
             unread=None if piece.is_last else UNSET,
         )
-        # Entries of no known time are as if of the one before, or of the beginning.
+        # Entries without a time get that of the one before, or of the beginning.
         at = facts.created_at or changed
         timed: list[PastEntry] = []
         for entry in (*piece.entries, *piece.closing) if is_news else ():
             at = entry.at or at
             timed.append(entry if entry.at else PastEntry(entry.kind, at, entry.raw, entry.seq))
         timed.append(PastEntry(IMPORTED, at, msgspec.json.encode(marker)))
-        # One transaction: others write at the same time, and each has to wait for the lock. Of its
-        # own markers only the last one says anything.
+        # In one transaction: others write at the same time, and each has to wait for the lock. Of
+        # the markers so far only the last one matters.
         await self._journal.take_in(
             self.lease,
             timed,

@@ -1,5 +1,6 @@
-"""Shell commands as Codex tells them: what one is for (reading a file, listing, searching, or
-other), how it is shown, and what it printed.
+"""Shell commands as Codex shows them: purpose, title and output.
+
+Purposes are reading a file, listing, searching, or other.
 """
 
 from __future__ import annotations
@@ -16,12 +17,12 @@ from acphold.imports.values import Object, from_json, number, objects, text
 
 _OPERATORS: Final = frozenset({";", "&&", "||", "|", "&"})
 _SPEAKING: Final = frozenset({"echo", "printf", "true", ":", "cd", "set", "export"})
-"""They only frame what the others do."""
+"""Commands that only frame others."""
 
 _SHAPING: Final = frozenset(
     {"head", "tail", "wc", "sort", "uniq", "tr", "cut", "nl", "column", "awk", "sed", "less"}
 )
-"""Behind a pipe they only shape what the first command found."""
+"""Commands that after a pipe only format the first one's output."""
 
 _LISTING: Final = frozenset({"ls", "tree", "eza", "exa", "fd", "find"})
 _READING: Final = frozenset({"cat", "bat", "less", "more", "nl", "head", "tail", "sed"})
@@ -32,7 +33,7 @@ _OUTPUT: Final = re.compile(r"^Output:\n", re.MULTILINE)
 
 
 def script_of(command: list[str]) -> str:
-    """The script inside `bash -lc SCRIPT`; any other command as one would type it."""
+    """Return the script in `bash -lc SCRIPT`; any other command as one would type it."""
     if (
         len(command) == 3
         and os.path.basename(command[0]) in _SHELLS
@@ -44,13 +45,13 @@ def script_of(command: list[str]) -> str:
 
 
 def purposes(script: str) -> list[Object]:
-    """The commands of a script that matter, each with `type`, `cmd` and what belongs to it."""
+    """Return the relevant commands of a script, each with `type`, `cmd` and details."""
     try:
         lexer = shlex.shlex(script, posix=True, punctuation_chars=";&|")
         lexer.whitespace_split = True
         lexer.commenters = ""
         tokens = [*lexer, ";"]
-    except ValueError:  # an open quotation mark
+    except ValueError:  # an unclosed quotation mark
         tokens = []
     found: list[Object] = []
     words: list[str] = []
@@ -67,7 +68,7 @@ def purposes(script: str) -> list[Object]:
 
 
 def _purpose(words: list[str]) -> Object:
-    """What one simple command is for."""
+    """Return the purpose of one simple command."""
     command, files = shlex.join(words), _files(words)
     is_list = words[:2] == ["git", "ls-files"] or (words[0] == "rg" and "--files" in words)
     if is_list or words[0] in _LISTING:
@@ -84,7 +85,7 @@ def _purpose(words: list[str]) -> Object:
 
 
 def _files(words: list[str]) -> list[str]:
-    """The arguments that are no options, nor the values of `-n` and the like, nor a sed script."""
+    """Return the arguments except options, the values of `-n` and the like, and a sed script."""
     rest = [word for word in words[1:] if not word.startswith("-")]
     if words[0] in ("head", "tail"):
         rest = [word for word in rest if not word.isdigit()]
@@ -92,7 +93,7 @@ def _files(words: list[str]) -> list[str]:
 
 
 def described(purpose: Object, cwd: str) -> tuple[str, str, str]:
-    """Title, kind, and the file that is read, of a command that is not unknown."""
+    """Return title, kind and the file read, of a command of known purpose."""
     kind, path = text(purpose, "type"), text(purpose, "path")
     if kind == "read":
         return f"Read {text(purpose, 'name')}", "read", os.path.join(cwd, path)
@@ -104,7 +105,7 @@ def described(purpose: Object, cwd: str) -> tuple[str, str, str]:
 
 
 def command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
-    """How a shell command is shown: by what it is for, else as it is."""
+    """Return the fields for a shell command: by its purpose, otherwise as typed."""
     unknown = [text(purpose, "cmd") for purpose in found if text(purpose, "type") == "unknown"]
     if unknown:
         title = f"Run {'; '.join(unknown)}" if old else unknown[0]
@@ -116,14 +117,14 @@ def command_fields(found: list[Object], cwd: str, *, old: bool) -> Object:
 
 
 def language(fields: Object) -> str:
-    """For the fence around what a command printed: by the file that it read, if any."""
+    """Return the language of the fence around a command's output, from the file it read."""
     places = objects(fields, "locations")
     suffix = Path(text(places[0], "path")).suffix if places else ""
     return suffix.removeprefix(".") if suffix else "sh"
 
 
 def printed(output: object) -> tuple[str, int | None]:
-    """What a call printed, and its exit code, out of the forms that it was written in."""
+    """Return a call's output and its exit code, from any of the formats used."""
     if isinstance(output, dict | list):
         parts = objects(output) or objects(output, "content")
         words = "".join(text(part, "text") for part in parts) or text(output, "content")

@@ -1,4 +1,4 @@
-"""Where conversations lie on disk, and what is known of one before any journal knows of it."""
+"""Places of conversations on disk, and the facts known before they are read."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from msgspec import Struct, field
 from acphold.journal.journal import Origin
 
 MARK: Final = " (imported)"
-"""What stands behind the title of a session whose id stood for another conversation here."""
+"""Added to the title of a session whose id belonged to another conversation here."""
 
 DEEPEST: Final = 16
-"""How deep below an agent's folder files are looked for; Codex puts them three folders deep."""
+"""Folder levels searched below an agent's folder; Codex uses three."""
 
 _HALF: Final = re.compile("[\ud800-\udfff]")
-"""What a byte of a name that is no UTF-8 becomes."""
+"""Stands for a byte of a name that is not UTF-8."""
 
 
 class Kept(Struct, frozen=True):
-    """How a session stood in the journal that our own lines come from: see `SessionRow`."""
+    """A session's state in the journal that exported lines come from: see `SessionRow`."""
 
     session_id: str
     additional_directories: tuple[str, ...] = ()
@@ -40,11 +40,11 @@ class Kept(Struct, frozen=True):
 
 
 class Facts(Struct):
-    """What is known of a conversation; complete once it is read to its end.
+    """The facts about a conversation; complete once it is read to its end.
 
-    `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id.
-    `kept` is for what comes from a journal. `missed` counts, by a few words, what the reader met
-    and could not place, `missed_bytes` in how many bytes, and `removed` what was taken out of it.
+    `agent` is the key that `wrap` would give the agent, `session_id` the agent's own id. `kept` is
+    for sessions exported from a journal. `missed` counts, by a short reason, what the reader could
+    not interpret, `missed_bytes` its bytes, and `removed` the secrets taken out.
     """
 
     agent: str
@@ -60,27 +60,26 @@ class Facts(Struct):
 
     @property
     def folder(self) -> str:
-        """The folder it was held in; the home folder where an old transcript does not name it."""
+        """The conversation's folder; the home folder if an old transcript does not name it."""
         return self.cwd if os.path.isabs(self.cwd) else os.path.expanduser("~")
 
 
 class Manner(Struct, frozen=True):
-    """How a conversation is told: only turns that are over; without the secrets in it."""
+    """The manner of telling: only finished turns; without secrets."""
 
     whole_turns: bool = False
     redact: bool = False
 
 
 class Source(Struct, frozen=True, gc=False):
-    """Where a conversation lies.
+    """The place of a conversation.
 
-    `paths` are its files, the one that names it first; `item` names one of several in a file (a
-    row of a database, a branch). `size` and `changed_at` (ns) tell whether it has changed, and
-    `title` where that is kept elsewhere, for all at once (None where it was not looked up); `agent`
-    is the key of its agent, where a reader knows several agents; `kept_as` is the session's id in
-    the journal it comes from. `given` says that it lies in a folder that somebody named: whoever
-    wrote it may have given it any id.
-    With `apart`, that id stands for another conversation here: this one has a session of its own.
+    `paths` are its files, the one that names it first; `item` names one of several in a file (a row
+    of a database, a branch). `size` and `changed_at` (ns) show changes, and so does `title` if that
+    is kept elsewhere, for all at once (None if it was not looked up); `agent` is the key of its
+    agent, if a reader knows several agents; `kept_as` is the session's id in the journal it comes
+    from. `given`: it is in a folder named with `--from`, whose author may have given it any id.
+    With `apart`, that id belongs to another conversation here: this one has its own session.
     """
 
     reader: str
@@ -102,7 +101,7 @@ class Source(Struct, frozen=True, gc=False):
 
     @property
     def wanted(self) -> str:
-        """The id that its session gets here where no other has it."""
+        """The id of its session here, if no other has it."""
         return self._own(self.kept_as or self.session_id)
 
     def _own(self, name: str) -> str:
@@ -111,13 +110,13 @@ class Source(Struct, frozen=True, gc=False):
         return f"{name}~{blake2b(self.place.encode(errors='replace'), digest_size=4).hexdigest()}"
 
     def titled(self, title: str | None) -> str | None:
-        """The title as it stands in lists."""
+        """Return the title for lists."""
         is_marked = not (self.apart and title) or title.endswith(MARK)
         return title if is_marked else f"{title}{MARK}"
 
     @property
     def place(self) -> str:
-        """Where it lies, in one string: equal for the same conversation, whatever its size."""
+        """Its place as one string: equal for the same conversation, whatever its size."""
         return f"{self.paths[0]}#{self.item}" if self.item else self.paths[0]
 
 
@@ -132,22 +131,22 @@ class Home(Struct, frozen=True):
     environment: Mapping[str, str] = {}
 
     def folder(self, default: str, variable: str = "", below: str = "") -> Path:
-        """`default` inside this home, or where `variable` says, with `below` behind it."""
+        """Return `default` inside this home, or the folder in `variable` with `below` appended."""
         moved = self.environment.get(variable, "") if variable else ""
         return Path(moved, below) if moved else self.path / default
 
     @property
     def is_given(self) -> bool:
-        """Whether somebody named this folder, and it is not just where the user is at home."""
+        """True if the folder was named with `--from`, rather than being the user's home."""
         return not self.environment
 
     def data(self, name: str) -> Path:
-        """The data folder of a program that follows the XDG rules, on macOS too."""
+        """Return the data folder of a program that follows the XDG rules, on macOS too."""
         return self.folder(f".local/share/{name}", "XDG_DATA_HOME", name)
 
 
 def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -> Source | None:
-    """The source these files are; None when the first has gone meanwhile."""
+    """Return the source for these files; None if the first is gone by now."""
     size = changed = 0
     names = tuple(map(str, paths))
     for name in names:
@@ -165,11 +164,11 @@ def source_of(reader: str, session_id: str, paths: list[Path], item: str = "") -
 
 
 def files_below(folder: Path, pattern: str) -> Iterator[Path]:
-    """The regular files in `folder` that match; none that a link leads out of it.
+    """Yield the regular files in `folder` that match, without links out of it.
 
-    The pattern is that of names, or `**/` before one: as deep as DEEPEST. In the order of their
-    paths, so that two runs see them in one; one folder is looked into at a time, as there may be a
-    hundred thousand files. What cannot be looked into is noted: see `noting_unreadable`.
+    The pattern is one of names, or `**/` before one: as deep as DEEPEST. Sorted by path, so that
+    two runs agree; one folder is read at a time, as there may be a hundred thousand files.
+    Unreadable folders are noted: see `noting_unreadable`.
     """
     if not is_text(str(folder)):
         note(OSError(EILSEQ, "its name is no UTF-8", str(folder)))
@@ -204,13 +203,13 @@ def files_below(folder: Path, pattern: str) -> Iterator[Path]:
                     inside.append((place, entry.name, None))
                 elif not is_last and entry.is_dir():
                     inside.append((place, entry.name, depth + 1))
-            except OSError as error:  # a link that leads to itself is one, too
+            except OSError as error:  # including a link to itself
                 note(error)
         waiting += sorted(inside, key=itemgetter(1), reverse=True)
 
 
 def _entries(folder: Path) -> list[os.DirEntry[str]]:
-    """What is in a folder, and has a name that text can be made of."""
+    """Return the entries of a folder whose names are valid text."""
     try:
         with os.scandir(folder) as entries:
             named = list(entries)
@@ -226,7 +225,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 
 
 def is_text(name: str) -> bool:
-    """Whether a name is text: one with bytes that are no UTF-8 cannot be told."""
+    """Return True if a name is valid text: one with bytes that are not UTF-8 is skipped."""
     return name.isascii() or _HALF.search(name) is None
 
 
@@ -235,7 +234,7 @@ _unreadable: ContextVar[list[OSError] | None] = ContextVar("unreadable", default
 
 @contextmanager
 def noting_unreadable() -> Iterator[list[OSError]]:
-    """Why something could not be looked into that was asked for within the block."""
+    """Yield a list of the errors for unreadable files within the block."""
     found: list[OSError] = []
     before = _unreadable.set(found)
     try:
@@ -245,6 +244,6 @@ def noting_unreadable() -> Iterator[list[OSError]]:
 
 
 def note(error: OSError) -> None:
-    """Something cannot be read that is one of several; the others are found all the same."""
+    """Note that one of several things cannot be read; the others are still found."""
     if (found := _unreadable.get()) is not None:
         found.append(error)

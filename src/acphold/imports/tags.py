@@ -1,4 +1,4 @@
-"""What stands between two tags in a text that somebody else wrote, and may have made to be slow."""
+"""Text between two tags in foreign text, which may be made to be slow to match."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 
 def enclosed(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Each opening tag that is closed, and what closes it: the next one of its name.
+    """Yield each opening tag that is closed, with its closing tag: the next one of its name.
 
-    The pattern finds both, with their names as its groups `opens` and `closes`. One pattern for all
-    from an opening tag on would look for the end of each that has none: the square of the text.
+    The pattern finds both, with their names as its groups `opens` and `closes`. A single pattern
+    for the whole element would search the rest of the text for each unclosed tag: quadratic time.
     """
     opening: list[re.Match[str]] = []
     closing: dict[str, list[re.Match[str]]] = {}
@@ -32,12 +32,12 @@ def enclosed(words: str, tag: re.Pattern[str]) -> Iterator[tuple[re.Match[str], 
 
 
 def inner(words: str, tag: re.Pattern[str]) -> dict[str, str]:
-    """What stands in each tag that is closed, by its name; in the last one of a name."""
+    """Return the text in each closed tag, by name; for repeated names, the last one."""
     return {begin["opens"]: words[begin.end() : end.start()] for begin, end in enclosed(words, tag)}
 
 
 def without(words: str, tag: re.Pattern[str]) -> str:
-    """The text without such tags and what stands in them."""
+    """Return the text without such tags and their content."""
     kept: list[str] = []
     place = 0
     for begin, end in enclosed(words, tag):

@@ -1,4 +1,4 @@
-"""Values in JSON that somebody else wrote: what is not as expected counts as not there."""
+"""Values in foreign JSON: unexpected ones count as missing."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from acphold.history.times import LATEST_MS
 from acphold.schema.slow_json import repaired
 
 Object: TypeAlias = dict[str, object]
-"""A decoded JSON object; its values are asked for with the functions of this module."""
+"""A decoded JSON object; read its values with the functions of this module."""
 
 UNREADABLE: Final = (msgspec.DecodeError, ValueError, RecursionError)
-"""What decoding raises for bytes that are no JSON, too deep, or no UTF-8."""
+"""Exceptions of decoding bytes that are not JSON, too deep, or not UTF-8."""
 
 _decode: Final = msgspec.json.Decoder(Object).decode
 
 
 def decoded(raw: bytes) -> Object:
-    """The object in `raw`; raises one of UNREADABLE.
+    """Return the object in `raw`; raises one of UNREADABLE.
 
-    JavaScript writes half a surrogate pair when it cuts a string in the middle, which msgspec
+    JavaScript writes half a surrogate pair if it cuts a string in the middle, which msgspec
     refuses; here it becomes U+FFFD.
     """
     try:
@@ -31,14 +31,14 @@ def decoded(raw: bytes) -> Object:
     except msgspec.ValidationError:
         raise
     except (msgspec.DecodeError, UnicodeDecodeError):
-        value: object = json.loads(repaired(raw))  # which takes NaN as well
+        value: object = json.loads(repaired(raw))  # it accepts NaN as well
         if not isinstance(value, dict):
             raise ValueError("not an object") from None
         return cast(Object, value)
 
 
 def looked_up(value: object, *path: str) -> object:
-    """What stands at `path` inside nested objects; None when a step of it is missing."""
+    """Return the value at `path` inside nested objects; None if a step of it is missing."""
     for name in path:
         if not isinstance(value, dict):
             return None
@@ -47,13 +47,13 @@ def looked_up(value: object, *path: str) -> object:
 
 
 def text(value: object, *path: str) -> str:
-    """The string at `path`, else an empty one."""
+    """Return the string at `path`, or ""."""
     found = looked_up(value, *path)
     return found if isinstance(found, str) else ""
 
 
 def number(value: object, *path: str) -> int | None:
-    """The number at `path`, rounded down."""
+    """Return the number at `path`, rounded down, or None."""
     found = looked_up(value, *path)
     if isinstance(found, bool) or not isinstance(found, int | float):
         return None
@@ -61,25 +61,25 @@ def number(value: object, *path: str) -> int | None:
 
 
 def obj(value: object, *path: str) -> Object:
-    """The object at `path`, else an empty one."""
+    """Return the object at `path`, or an empty one."""
     found = looked_up(value, *path)
     return found if isinstance(found, dict) else {}
 
 
 def objects(value: object, *path: str) -> list[Object]:
-    """The objects in the array at `path`."""
+    """Return the objects in the array at `path`."""
     found = looked_up(value, *path)
     return [item for item in found if isinstance(item, dict)] if isinstance(found, list) else []
 
 
 def strings(value: object, *path: str) -> list[str]:
-    """The strings in the array at `path`."""
+    """Return the strings in the array at `path`."""
     found = looked_up(value, *path)
     return [item for item in found if isinstance(item, str)] if isinstance(found, list) else []
 
 
 def from_json(source: object) -> object:
-    """What is written as JSON inside a string; the string itself when it is none."""
+    """Return the JSON value inside a string; the string itself if it is not JSON."""
     if not isinstance(source, str):
         return source
     try:
@@ -89,9 +89,9 @@ def from_json(source: object) -> object:
 
 
 def milliseconds(value: object) -> int | None:
-    """A time, as ISO 8601 text or as a number of seconds or ms since the epoch, in ms.
+    """Return a time in ms, from ISO 8601 text or a number of seconds or ms since the epoch.
 
-    One before 1970 is none, nor is one that cannot be written as a date: see LATEST_MS.
+    None before 1970, and if it cannot be written as a date: see LATEST_MS.
     """
     if isinstance(value, str):
         try:

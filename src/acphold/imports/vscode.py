@@ -1,11 +1,11 @@
-"""VS Code's chat, which is GitHub Copilot's: files in the folders that it keeps for each workspace.
+"""VS Code's chat, which is GitHub Copilot's: files in its folder for each workspace.
 
 `workspaceStorage/*/chatSessions/<id>.json` holds a conversation as one document of requests. Since
-1.109 it is `<id>.jsonl`, a log: its first line is the document, each other one a change of it, by
-the path to what is changed. What was said in a window without a folder lies in `globalStorage`.
+1.109 it is `<id>.jsonl`, a log: its first line is the document, every other one a change of it, by
+path. Conversations in a window without a folder are in `globalStorage`.
 
-A request has its answer as parts: text, thoughts, calls as they stood on the screen. What the model
-asked for and was told is kept beside them, by ids with something behind it.
+A request has its answer as parts: text, thoughts, calls as shown on screen. The model's arguments
+and results are stored beside them, by ids with a suffix.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ from acphold.imports.values import (
 
 NAME: Final = "vscode"
 KEY: Final = "Copilot"
-"""That of Copilot's command line: it is the same agent, and goes on with what is handed over."""
+"""The key of Copilot's command line: the same agent, so it continues what is handed over."""
 
 EDITORS: Final = (
     ".config/*/User",
     "Library/Application Support/*/User",
     ".vscode-server*/data/User",
 )
-"""Where VS Code and editors made of it keep what is theirs, below a home folder."""
+"""Data folders of VS Code and its forks, below a home folder."""
 
 _PLACES: Final = (
     "workspaceStorage/*/chatSessions",
@@ -80,7 +80,7 @@ KINDS: Final = {
     "semantic_search": "search", "terminal_last_command": "read", "testFailure": "read",
     "think": "think", "view_image": "read",
 }  # fmt: skip
-"""By the name of a tool, without `copilot_`."""
+"""Kinds by the name of a tool, without `copilot_`."""
 
 _PASSED: Final = frozenset(
     {
@@ -93,18 +93,18 @@ _PASSED: Final = frozenset(
         "workspaceEdit",
     }
 )  # fmt: skip
-"""Notices, buttons, questions with buttons, and what belongs to an edit."""
+"""Notices, buttons, button questions, and parts of an edit."""
 
 _BESIDE_WORDS: Final = frozenset(
     {"agent", "command", "debugEvents", "directory", "generic", "implicit", "promptFile",
      "promptText", "sessionReference", "skill", "tool", "toolset", "workspace"}
 )  # fmt: skip
-"""What VS Code puts beside a prompt by itself, and what says nothing of its own."""
+"""Context VS Code adds to a prompt by itself, and entries without content."""
 
 _SET, _PUSH, _DELETE = 1, 2, 3
 _CANCELLED, _FAILED = 2, 3
 _DENIED: Final = (0, 5)
-"""How somebody decided on a call: refused it, or passed it over."""
+"""A person's decision on a call: refused, or skipped."""
 
 _DEEPEST: Final = 64
 _LINKED: Final = re.compile(r"\[([^\]]*)\]\(([^)\s]*)\)")
@@ -116,7 +116,7 @@ _BEHIND_ID: Final = "__vscode"
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The conversations of each editor; of one that is there in both forms, the log."""
+    """Yield the conversations of each editor; if both forms exist, the log."""
     for user in (found for editor in EDITORS for found in sorted(home.path.glob(editor))):
         for place in _PLACES:
             above, _, folder = place.partition("/")
@@ -133,7 +133,7 @@ def find(home: Home) -> Iterator[Source]:
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the conversation; raises OSError when it is too large."""
+    """Tell the conversation; raises OSError if it is too large."""
     path = Path(source.paths[0])
     if source.size > DOCUMENT_BYTES:
         raise OSError(EFBIG, "it is too large to be read", str(path))
@@ -152,7 +152,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 
 
 def _logged(path: Path, missed: Missed) -> Object:
-    """The document that a log makes; a change of what is not there is counted."""
+    """Return the document resulting from a log; a change of something missing is counted."""
     whole: Object = {}
     for entry in records(path, missed):
         kind = number(entry, "kind")
@@ -164,7 +164,7 @@ def _logged(path: Path, missed: Missed) -> Object:
 
 
 def _changed(whole: Object, kind: int | None, entry: Object) -> bool:
-    """Make a change in the document; False where there is nothing that could be changed so."""
+    """Apply a change to the document; False if there is nothing to change at its path."""
     keys = entry.get("k")
     if not isinstance(keys, list) or not keys or len(keys) > _DEEPEST:
         return False
@@ -205,7 +205,7 @@ def _inside(place: object, key: object) -> object:
 
 
 class _Telling:
-    """One request and its answer."""
+    """Tells one request and its answer."""
 
     def __init__(self, scribe: Scribe, request: Object) -> None:
         self._scribe = scribe
@@ -271,11 +271,11 @@ class _Telling:
     # -- the answer ------------------------------------------------------------------------
 
     def _part(self, part: Object) -> None:
-        # What is said behind a call is another message.
+        # Text after a call is another message.
         kind, said = text(part, "kind"), f"{text(self._request, 'responseId')}-{self._calls}"
         if kind in ("", "markdownContent", "markdownVuln"):
             words = text(part, "value") or text(part, "content", "value") or text(part, "content")
-            # An edit stands between two fences, which nobody is shown.
+            # An edit is between two fences, which are not shown.
             if not (_FENCES.fullmatch(words) and "`" in words):
                 self._scribe.say(words, said)
         elif kind == "inlineReference":
@@ -296,7 +296,7 @@ class _Telling:
             self._missed.kind("parts", kind, part)
 
     def _edited(self, part: Object) -> None:
-        """An edit that no call told of before."""
+        """Tell an edit that had no call."""
         path = path_of(part.get("uri"))
         if not path or path in self._changed:
             return
@@ -364,7 +364,7 @@ class _Telling:
         scribe.update(call_id, ended)
 
     def _changes(self, name: str, given: object) -> list[Object]:
-        """What an edit did, as far as what was asked for says that."""
+        """Return the changes of an edit, as far as its arguments contain them."""
         if KINDS.get(name) != "edit":
             return []
         found: list[Object] = []
@@ -380,7 +380,7 @@ class _Telling:
         return found
 
     def _printed(self, call_id: str, about: Object, details: object) -> str:
-        """What came of a call."""
+        """Return the output of a call."""
         outputs = [text(one, "value") for one in objects(details, "output") if one.get("isText")]
         outputs = outputs or [
             text(about, "terminalCommandOutput", "text"),
@@ -393,7 +393,7 @@ class _Telling:
 
 
 def _told(value: object) -> str:
-    """The text in what the model was told: a string, or a tree of them."""
+    """Return the text of a result for the model: a string, or a tree of them."""
     if isinstance(value, str):
         return value
     said: list[str] = []
@@ -407,7 +407,7 @@ def _told(value: object) -> str:
 
 
 def _last(uri: str) -> str:
-    """The last part of a path or URI, without what is behind `#`."""
+    """Return the last part of a path or URI, without the fragment after `#`."""
     return os.path.basename(unquote(uri.partition("#")[0]).rstrip("/"))
 
 

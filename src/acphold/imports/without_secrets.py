@@ -1,4 +1,4 @@
-"""The entries of a conversation without the secrets in them, before any of it is taken in."""
+"""Redaction of a conversation's entries before any of it is taken in."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from acphold.redaction.redactor import Redactor
 
 
 class SecretsOut:
-    """Takes the secrets out of one conversation, all of which it is told first.
+    """Redacts one conversation, after reading all of it.
 
     Home paths and addresses stay, and so do pictures: the journal is the user's own.
     """
 
     def __init__(self, told: Iterable[PastEntry]) -> None:
-        """Each iteration of `told` tells all of it; the last one may be broken off."""
+        """`told` yields the whole conversation at each iteration; the last may be broken off."""
         self._redactor = Redactor(only_secrets=True)
         try:
             for place, entry in enumerate(told):
@@ -32,11 +32,11 @@ class SecretsOut:
 
     @property
     def count(self) -> int:
-        """How many entries were looked through."""
+        """Number of entries searched."""
         return self._redactor.count
 
     def entry(self, place: int, told: PastEntry) -> PastEntry | None:
-        """The entry number `place`, from 0, without secrets; None if that cannot be read."""
+        """Return entry number `place`, from 0, redacted; None if it cannot be read."""
         try:
             left = self._redactor.entry(place, _numbered(place, told))
         except Exception as error:
@@ -44,7 +44,7 @@ class SecretsOut:
         return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
 
     def closing(self, told: PastEntry) -> PastEntry | None:
-        """The same for what is made up behind the last one."""
+        """Return an added entry after the last one, redacted."""
         try:
             left = self._redactor.last_entry(_numbered(self._redactor.count, told))
         except Exception as error:
@@ -52,7 +52,7 @@ class SecretsOut:
         return None if left is None else PastEntry(left.kind, left.at, left.raw, told.seq)
 
     def text(self, text: str) -> str:
-        """A text without secrets; it repeats what an entry says, and is not counted."""
+        """Return a redacted text; it repeats an entry's text, and is not counted."""
         counted = self._redactor.removed.copy()
         try:
             (left,) = self._redactor.value([text])
@@ -63,7 +63,7 @@ class SecretsOut:
 
     @property
     def removed(self) -> Counter[str]:
-        """How many of each kind were taken out so far; UNREADABLE counts what was left out."""
+        """Counts of the removed secrets by kind; UNREADABLE counts entries left out."""
         removed: Counter[str] = Counter()
         for (_, kind), count in self._redactor.removed.items():
             removed[kind] += count

@@ -1,7 +1,8 @@
-"""A process that reads conversations for another one.
+"""A process that reads conversations for its parent.
 
-On its stdin come frames (four bytes of length, then msgpack): a task, or that more of it is wanted.
-Each is answered with the next piece of the task, or with why there is none. It ends with its stdin.
+Frames arrive on its stdin (four bytes of length, then msgpack): a task, or a request for more of
+it. Each is answered with the next piece of the task, or with the reason why there is none. It ends
+with its stdin.
 """
 
 from __future__ import annotations
@@ -64,22 +65,22 @@ Answer = Told | End | Unreadable | Failed
 
 
 def frame(message: Struct) -> bytes:
-    """A message as it goes through a pipe."""
+    """Return a message as sent through a pipe."""
     body = msgspec.msgpack.encode(message)
     return len(body).to_bytes(LENGTH_BYTES, "big") + body
 
 
 def decode_answer(body: bytes) -> Answer:
-    """What a worker said."""
-    # msgspec knows no Counter.
+    """Return a worker's answer."""
+    # msgspec does not support Counter.
     return msgspec.msgpack.decode(
         body, type=Told | End | Unreadable | Failed, dec_hook=lambda _, value: Counter(value)
     )
 
 
 def main() -> None:
-    """Serve until nobody asks any more."""
-    # A Ctrl-C on the terminal is for who asks; we end with our stdin.
+    """Serve until stdin ends."""
+    # A Ctrl-C on the terminal is for our parent; we end with our stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     telling: Iterator[Piece] = iter(())
     while length := sys.stdin.buffer.read(LENGTH_BYTES):

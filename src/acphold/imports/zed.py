@@ -1,9 +1,9 @@
 """Zed's own agent: all threads in one database, `~/.local/share/zed/threads/threads.db`.
 
-A thread is one JSON document in its row, packed with zstd. Since 0.3.0 a message is named by who
-said it, and calls with their results stand in the agent's. Before, messages had a role, segments,
-and calls and results beside them. A subagent is a thread with a parent. Times of messages are not
-kept, nor how turns ended. What agents said that Zed runs over ACP, they keep themselves.
+A thread is one JSON document in its row, packed with zstd. Since 0.3.0 a message is named by its
+speaker, and calls with their results are in the agent's. Before, messages had a role, segments, and
+calls and results beside them. A subagent is a thread with a parent. Times of messages are not
+stored, nor ends of turns. Agents that Zed runs over ACP store their own messages.
 """
 
 from __future__ import annotations
@@ -62,15 +62,15 @@ _SHOWN: Final = (
     "command", "path", "source_path", "regex", "glob", "query", "url", "label", "title",
     "display_description", "task",
 )  # fmt: skip
-"""The argument that stands in the title of a call; the first that is there."""
+"""The argument shown in a call's title; the first one present."""
 
 _UNNAMED: Final = frozenset({"New Thread", "New Agent Thread"})
 _COLUMNS: Final = ("parent_id", "folder_paths", "folder_paths_order", "created_at")
-"""What newer versions have beside a thread."""
+"""Columns of newer versions beside a thread."""
 
 
 def find(home: Home) -> Iterator[Source]:
-    """The threads of the database; none of subagents."""
+    """Yield the threads of the database; none of subagents."""
     folders = [home.data("zed"), home.path / "Library/Application Support/Zed"]
     folders.append(home.path / ".var/app/dev.zed.Zed/data/zed")
     for database in (folder / "threads/threads.db" for folder in folders):
@@ -96,11 +96,11 @@ def _columns(database: Path) -> list[str]:
 
 
 def read(source: Source, scribe: Scribe) -> Iterator[None]:
-    """Tell the thread; raises OSError when it cannot be read."""
+    """Tell the thread; raises OSError if it cannot be read."""
     database = Path(source.paths[0])
     names = _columns(database)
     thread, about = _thread(database, names, source.item, scribe.missed)
-    # The first folder of the project, in the order that its person gave them.
+    # The first folder of the project, in the person's order.
     paths = str(about.get("folder_paths") or "").split("\n")
     order = str(about.get("folder_paths_order") or "").split(",")
     first = next((place for place, rank in enumerate(order) if rank.strip() == "0"), 0)
@@ -129,7 +129,7 @@ def read(source: Source, scribe: Scribe) -> Iterator[None]:
 def _thread(
     database: Path, names: list[str], thread_id: str, missed: Missed
 ) -> tuple[Object, Object]:
-    """A thread, and what stands beside it; empty where it is not there."""
+    """Return a thread and its columns; empty if it is missing."""
     columns = ", ".join(("data_type", "data", *names))
     for form, data, *beside in databases.rows_of(
         database, "threads", columns, "id = ?", missed, thread_id
@@ -154,7 +154,7 @@ def _thread(
 
 
 def _messages(thread: Object) -> Iterator[Object]:
-    """The messages, those of versions before 0.3.0 in the form of today."""
+    """Yield the messages, those from before 0.3.0 converted to today's form."""
     found = thread.get("messages")
     for message in found if isinstance(found, list) else []:
         if isinstance(message, dict) and "role" in message:
@@ -184,7 +184,7 @@ def _of_before(message: Object) -> Iterator[Object]:
 
 
 class _Telling:
-    """One thread, or with a scribe for a subagent the one that was started for it."""
+    """Tells one thread, or with a SubagentScribe that subagent's."""
 
     def __init__(self, database: Path, names: list[str], thread: Object, scribe: Scribe) -> None:
         self._database = database
@@ -195,7 +195,7 @@ class _Telling:
         self._calls: dict[str, tuple[str, Object]] = {}
 
     def message(self, message: Object) -> None:
-        """The next message."""
+        """Take the next message."""
         for who, told in message.items():
             if who == "User":
                 if not self._scribe.caller:
@@ -276,7 +276,7 @@ class _Telling:
             if path and (old or new):
                 produced.append(diff(path, old or None, new))
         if not produced:
-            # As the model was told it: one text or picture, or several.
+            # As the model got it: one text or picture, or several.
             told = result.get("content")
             for part in told if isinstance(told, list) else [told]:
                 words = part if isinstance(part, str) else text(part, "Text") or text(part, "text")
@@ -293,7 +293,7 @@ class _Telling:
         self._scribe.update(call_id, fields)
 
     def _path(self, path: str) -> str:
-        """A path of a project, which begins with the name of its folder, from the root on."""
+        """Return the absolute form of a project path, which begins with the name of its folder."""
         cwd = self._scribe.facts.cwd
         if path and cwd and path.partition("/")[0] == os.path.basename(cwd):
             return os.path.join(os.path.dirname(cwd), path)
@@ -301,7 +301,7 @@ class _Telling:
 
 
 def _mentioned(mention: Object) -> Object:
-    """What a person pointed at, with what it said where that is kept."""
+    """Return a mention in a prompt, with its content if that is stored."""
     uri = mention.get("uri")
     kind, about = next(iter(obj(uri).items()), (uri if isinstance(uri, str) else "", {}))
     path, said = text(about, "abs_path"), text(mention, "content")

@@ -68,10 +68,11 @@ class InFile(Protocol):
     async def repair(self) -> Repaired:
         """Make counts and summaries anew from the entries, and forget the search index."""
 
-    async def give_back(self) -> bool:
+    async def give_back(self) -> int | None:
         """Give the disk all room in it that nothing takes, beside whoever reads and writes.
 
-        False for one that has to be rewritten for that: see `stores.rewrite`.
+        Returns how many bytes; None for one that has to be rewritten for that: see
+        `stores.rewrite`.
         """
 
     async def copy_to(self, path: str) -> int:

@@ -125,7 +125,8 @@ class SessionRow(Struct, frozen=True):
     journal; None where nobody knows. `tenant` is whose it is: for others it is not there
     (`server.principals`); "" for nobody's in particular. `unseen` is whether a turn has ended in it
     while no client had it open, and none has opened it since. `shared_with` are the others for whom
-    it is there, and whether they may go on with it.
+    it is there, and whether they may go on with it. `lineage` is that of its positions (see
+    `acphold.journal.lineage`); "" where the journal tells none.
     """
 
     session_id: str
@@ -148,6 +149,7 @@ class SessionRow(Struct, frozen=True):
     tenant: str = ""
     unseen: bool = False
     shared_with: dict[str, bool] = {}
+    lineage: str = ""
 
     def is_there_for(self, tenant: str | None) -> bool:
         """Whether it is there for a tenant: theirs, or shared with them. For None all are."""
@@ -201,13 +203,15 @@ class Lease(Struct):
     """The right to write to one session, as long as nobody took it over. Journals make these.
 
     `number` is the journal's own key of the session, which no other session ever gets; `epoch`
-    grows with every lease that the journal grants; `next_seq` is the number of the next entry.
+    grows with every lease that the journal grants; `next_seq` is the number of the next entry;
+    `lineage` is that of the positions which are told under it, as in SessionRow.
     """
 
     session_id: str
     number: int
     epoch: int
     next_seq: int
+    lineage: str = ""
 
 
 class Append(Struct, frozen=True):
@@ -381,7 +385,11 @@ class Entries(Protocol):
     async def append(
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
-        """Commit what happened, one run behind the other, and `change` to the row: all or none."""
+        """Commit what happened, one run behind the other, and `change` to the row: all or none.
+
+        Only behind the entry that comes before: LeaseLostError, too, where the journal has gone
+        back, and what is missing cannot be written again.
+        """
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         """Append to several sessions at once, to each of them once.
@@ -478,7 +486,8 @@ class Sessions(Protocol):
         """Which rows are new, changed or gone since the change `after`; with None, none yet.
 
         Hardly any work where nobody has written since it was asked last. Raises
-        JournalUnavailableError when the journal was deleted or replaced.
+        JournalUnavailableError when the journal was deleted or replaced, and RewrittenError when it
+        may have gone back since `after` was told: then the list has to be read anew.
         """
 
     async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:

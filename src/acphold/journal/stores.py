@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final, Protocol
-from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
 from acphold.errors import JournalBusyError, JournalUnavailableError
 from acphold.journal.location import default_location, journal_path, scheme_of
@@ -104,6 +103,8 @@ def _without_password(url: str) -> str:
     A name is shown to people, and given to other programs of ours on their command lines, which
     everybody on the machine can read; what they inherit can not.
     """
+    from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
+
     parts = urlsplit(url)
     user, separator, host = parts.netloc.rpartition("@")
     name, colon, password = user.partition(":")
@@ -154,6 +155,24 @@ def rewrite(location: str | os.PathLike[str] | None) -> None:
     from acphold.journal.sqlite.free_pages import rewritten  # late: for `acphold shrink` alone
 
     rewritten(named(location))
+
+
+def restore(location: str | os.PathLike[str] | None, backup: str) -> str | None:
+    """Put a backup in the place of the file that a journal is in; where the former one is then.
+
+    Raises JournalBusyError, with nothing done, while anybody has it open, and the errors of
+    `open_journal` for what is no journal.
+    """
+    from acphold.journal.sqlite.restoring import restored  # late: for `acphold restore` alone
+
+    return restored(named(location), backup)
+
+
+async def without_session(journal: Journal) -> list[str]:
+    """Ids under which a journal in a database keeps entries, and no session; some of them."""
+    from acphold.journal.postgresql.store import PostgresqlJournal  # late: it brings psycopg
+
+    return await journal.without_session() if isinstance(journal, PostgresqlJournal) else []
 
 
 def engine_version() -> str:

@@ -48,7 +48,7 @@ from acphold.journal.journal import (
     history,
     state_of,
 )
-from acphold.journal.owners import Free, Here
+from acphold.journal.owners import Free, Gone, Here
 
 log = logging.getLogger(__name__)
 
@@ -62,9 +62,9 @@ LOOK_SECONDS: Final = 0.05
 EVERY_SESSION: Final = ListFilter(include_unprompted=True, archived="include")
 
 Became: TypeAlias = Literal["new", "grown", "same", "left", "differs", "damaged"]
-"""What became of a session: copied; what was new of it was; nothing was new; somebody has it open,
-and all or the last turn of it is left for the next copy; it is another one there, or has a name
-that cannot be kept there, and was left; it cannot be read to its end, and was left out."""
+"""The outcome for a session: copied; brought up to date; nothing was new; somebody has it open, and
+all or the last turn of it is left for the next copy; it is another one there, or has a name that
+cannot be kept there, and was left; it cannot be read to its end, and was left out."""
 
 
 async def copy_all(
@@ -148,7 +148,7 @@ async def _end(source: Journal, row: SessionRow) -> tuple[int, bool]:
 
     What is behind the end of a turn may be put together with what is still to come.
     """
-    if isinstance(await source.owner(row.session_id), Free):
+    if isinstance(await source.owner(row.session_id), Free | Gone):
         return row.last_seq, False
     ends = (await source.read_back(row.session_id, None, 1, kinds=[TURN_END])).entries
     through = ends[0].seq if ends else 0
@@ -170,7 +170,8 @@ async def _bring(source: Journal, target: Journal, row: SessionRow, through: int
     if row.is_unread or _as_copied(row, there, through) == there:
         return "same"
     owner = await target.owner(session_id)
-    if not isinstance(owner, Free | Here):
+    # A copy that was killed has left a lease that yields, of an owner that is gone or soon will be.
+    if not isinstance(owner, Free | Here | Gone) and not owner.yields:
         raise HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
     lease = await target.acquire(session_id, owner.epoch, yields=True)
     try:
@@ -281,6 +282,7 @@ def _as_copied(row: SessionRow, there: SessionRow, through: int) -> SessionRow:
         message_count=there.message_count,
         last_seq=through,
         followers=there.followers,
+        lineage=there.lineage,
         tenant=there.tenant,
         shared_with=there.shared_with | row.shared_with,
     )

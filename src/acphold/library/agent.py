@@ -315,7 +315,7 @@ class Agent:
         """Decorate a coroutine that gets each session that is opened again.
 
         It is called before the client has the session. The store and the history are there; mode
-        and options are set right afterwards.
+        and options are set right afterwards. Raise an AcpholdError to refuse to open it.
         """
         self._definition.load_hooks.append(_coroutine(hook))
         return hook

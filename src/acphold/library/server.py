@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -12,13 +12,12 @@ from acphold.hub import Hub
 from acphold.journal import Journal
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
-from acphold.server.service import Service, attend, open_hub, served_journal
+from acphold.server.service import Guest, Service, attend, open_hub, served_journal
 
 if TYPE_CHECKING:
     from acphold.web.mounted import Admit, Mounted
 
-CLIENT = Principal(name="a client")
-"""Who has come, where nobody says who that is."""
+UNKNOWN = "whose sessions are there for %r? Give the Principal a tenant, a session_id or sees_all"
 
 
 class Server:
@@ -36,6 +35,7 @@ class Server:
         self._hub: Hub | None = None
         self._journal: Journal | None = None
         self._attending: set[asyncio.Task[None]] = set()
+        self._guests: set[Guest] = set()
 
     async def __aenter__(self) -> Server:
         journal = served_journal(self._service.journal)
@@ -62,18 +62,36 @@ class Server:
         self,
         transport: Transport,
         *,
-        principal: Principal = CLIENT,
+        principal: Principal | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Serve one client more, until it leaves; its leaving ends nobody else's turns.
+        """Serve one more client, until it leaves; its leaving ends nobody else's turns.
 
-        `principal` says who that is, as far as it is known; with a `tenant` the client need not
-        sign in. `headers` are for the coroutines of `Agent.auth`. The transport is closed.
+        `principal` says who it is and which sessions it may use: those of its `tenant`, its
+        `session_id` alone, or with `sees_all=True` those of all tenants. One with a tenant need not
+        sign in (`Agent.auth`); one with none of the three has to, and is refused with ValueError
+        where the agent has no sign-in. Without a principal, clients share the sessions that belong
+        to no tenant, or sign in. At its `expires_at` it is disconnected.
+
+        `headers` are for the coroutines of `Agent.auth`. The transport is closed at the end.
         """
         if self._hub is None:
             await transport.aclose()
             raise RuntimeError("the server is not open: use it as `async with agent.server()`")
-        work = attend(self._hub, self._service, transport, principal=principal, headers=headers)
+        wants_sign_in = self._service.door is not None
+        if principal is None:
+            principal = Principal(name="a client", tenant=None if wants_sign_in else "")
+        elif not principal.is_known and not wants_sign_in:
+            await transport.aclose()
+            raise ValueError(UNKNOWN % principal.name)
+        work = attend(
+            self._hub,
+            self._service,
+            transport,
+            principal=principal,
+            headers=headers,
+            guests=self._guests,
+        )
         task = asyncio.create_task(work, name="attend")
         self._attending.add(task)
         task.add_done_callback(self._attending.discard)
@@ -85,16 +103,33 @@ class Server:
         if not task.cancelled():
             task.result()
 
+    def disconnect(
+        self, who: Callable[[Principal], bool], *, reason: str = "your access has ended"
+    ) -> int:
+        """Disconnect the clients whose principal `who` is true for; returns how many these are.
+
+            server.disconnect(lambda who: who.name == "ann", reason="your account was closed")
+
+        What they wait for is refused with the reason, which a WebSocket is closed with, too. Their
+        turns go on, as when a client leaves. They may connect again: let `admit`, or whatever calls
+        `attend`, refuse them from then on.
+        """
+        found = [guest for guest in self._guests if who(guest.principal)]
+        for guest in found:
+            guest.disconnect(reason)
+        return len(found)
+
     def asgi(self, admit: Admit | None = None, *, origins: Sequence[str] = ()) -> Mounted:
         """An ASGI application that serves this agent at `/acp`, over WebSocket and Streamable HTTP.
 
         Mount it in Starlette or FastAPI, under any prefix; it answers while the server is open, or
         opens it itself where it is all that an ASGI server runs. Nobody is let in without a token
         of the journal (`acphold token create`); or `admit` says who sent a request, by its ASGI
-        scope: an `acphold.Principal`, or None for nobody. Its `tenant` is whose sessions there are
-        for them, "" where all share theirs; without one nobody is let in, unless `Agent.auth` asks
-        them to sign in, or they come for one `session_id`. Pages of the same host may ask, and
-        those of `origins` (`https://host:port`).
+        scope: an `acphold.Principal`, or None for nobody. It is asked once for a WebSocket, and for
+        each request over HTTP. Which sessions the principal may use is as for `attend`: give it a
+        `tenant`, "" where all share theirs. One that does not say is refused, unless `Agent.auth`
+        asks to sign in. Pages of the same host may ask, and those of `origins`
+        (`https://host:port`).
 
         Experimental: the remote transport is a draft of the protocol.
         """

@@ -1,8 +1,8 @@
 """Connections to the MCP servers a session names.
 
-Begin with `Servers`, then `Connection`. Names are imported when they are asked for: most sessions
-name no server. What needs the SDK (`link`, `streams`, `http_client`, `messages`,
-`bridge_traffic`) is imported when the first connection is made.
+Begin with `Servers`, then `Connection`. Names are imported on demand: most sessions name no server.
+The modules that need the SDK (`link`, `streams`, `http_client`, `messages`, `bridge_traffic`) are
+imported when the first connection is made.
 """
 
 from __future__ import annotations

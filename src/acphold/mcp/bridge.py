@@ -1,8 +1,8 @@
-"""A bridge for agents that take MCP servers on stdio only: their lines go to an HTTP or SSE server.
+"""A bridge for agents that only support MCP over stdio: it connects them to an HTTP or SSE server.
 
-The address and the headers travel in the environment, never in the arguments, which everybody on
-the machine can read. Messages are passed on as they are; the bridge answers none itself, but for
-those that do not reach the server.
+The address and the headers are passed in the environment, never in the arguments, which everybody
+on the machine can read. Messages are passed on unchanged; the bridge itself only answers those that
+do not reach the server.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ an object; the transport is `http`, which is the default, or `sse`."""
 
 
 def bridge_server(server: McpServerHttp | McpServerSse) -> bytes:
-    """The stdio entry of `mcpServers`, as JSON, for an agent that cannot reach `server` itself."""
+    """Return an `mcpServers` stdio entry (JSON) for an agent that cannot reach `server` itself."""
     headers = [[header.name, header.value] for header in server.headers]
     transport = "sse" if isinstance(server, McpServerSse) else "http"
     env = {URL: server.url, TRANSPORT: transport, HEADERS: encode(headers).decode()}
@@ -49,7 +49,7 @@ def bridge_server(server: McpServerHttp | McpServerSse) -> bytes:
 
 
 def bridged_server(env: Mapping[str, str]) -> McpServerHttp | McpServerSse:
-    """The server that a bridge with this environment is for; raises InvalidParamsError."""
+    """Return the server for a bridge with this environment; raises InvalidParamsError."""
     url, transport = env.get(URL, ""), env.get(TRANSPORT) or "http"
     kinds: dict[str, type[McpServerHttp] | type[McpServerSse]] = {
         "http": McpServerHttp,
@@ -70,9 +70,10 @@ def bridged_server(env: Mapping[str, str]) -> McpServerHttp | McpServerSse:
 
 
 def run_bridge(env: Mapping[str, str]) -> int:
-    """Serve on stdin and stdout until stdin ends; the exit code: 0, or 1 if the server was lost.
+    """Serve on stdin and stdout until stdin ends; return the exit code.
 
-    Raises InvalidParamsError for an environment that names no server.
+    It is 0, or 1 if the server was lost. Raises InvalidParamsError if the environment names no
+    server.
     """
     import asyncio
     import signal

@@ -1,6 +1,6 @@
-"""What the bridge does: messages go from an agent to a server over HTTP, and back.
+"""The bridge's traffic: messages from an agent to a server over HTTP, and back.
 
-Needs the SDK. Of MCP it knows one thing: a server over HTTP wants the protocol version, and from
+Needs the SDK. It knows one thing about MCP: a server over HTTP wants the protocol version, and from
 2026-07-28 on the method and the name too, in headers (MCP, transports, "Protocol Version Header").
 """
 
@@ -38,7 +38,7 @@ from acphold.schema import McpServerHttp, McpServerSse
 log = logging.getLogger(__name__)
 
 CONNECT_SECONDS = 10.0
-"""How long it may take to reach the server."""
+"""Longest time to reach the server, in seconds."""
 
 
 async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int:
@@ -50,7 +50,7 @@ async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int
         async with wire.open() as (read, write):
             if await passing.run(read, write, wire.over):
                 return 0
-    except Exception as exc:  # the transports raise groups of all kinds
+    except Exception as exc:  # the transports raise all kinds of groups
         lost = root_cause(exc)
     finally:
         reason = Redaction(server)(await wire.fault(lost))
@@ -60,7 +60,7 @@ async def bridge(server: McpServerHttp | McpServerSse, client: Transport) -> int
 
 
 class _Passing:
-    """The client's side of a bridge, and what it waits for."""
+    """The client's side of a bridge, and its pending requests."""
 
     def __init__(self, client: Transport) -> None:
         self._client = client
@@ -69,7 +69,7 @@ class _Passing:
         self._version: str | None = None
 
     async def run(self, read: Reading, write: Writing, over: asyncio.Event) -> bool:
-        """Pass on in both directions; True when the client ended, False when the server did."""
+        """Pass on in both directions; return True if the client ended, False if the server did."""
 
         async def to_server() -> None:
             async for message in messages(self._client, MAX_MESSAGE):
@@ -85,7 +85,7 @@ class _Passing:
         async def to_client() -> None:
             async for message in read:
                 if isinstance(message, Exception):
-                    continue  # something that is no message: the transport drops it
+                    continue  # not a message: the transport drops it
                 inner = message.message
                 if isinstance(inner, JSONRPCResponse | JSONRPCError) and inner.id is not None:
                     self._waiting.discard(inner.id)
@@ -114,13 +114,13 @@ class _Passing:
             await asyncio.wait(tasks)
 
     async def finish(self, reason: str) -> None:
-        """Answer what still waits with an error, and close the client's side."""
+        """Answer pending requests with an error, and close the client's side."""
         for request in self._waiting:
             refuse(self._client, request, CONNECTION_CLOSED, reason)
         await self._client.aclose()
 
     def _headers(self, message: JSONRPCRequest | JSONRPCNotification) -> dict[str, str] | None:
-        """The headers that the server wants with a message."""
+        """Return the headers that the server wants with a message."""
         params = message.params or {}
         meta = params.get("_meta")
         version = meta.get(PROTOCOL_VERSION_META_KEY) if isinstance(meta, dict) else None

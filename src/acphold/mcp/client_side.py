@@ -1,10 +1,10 @@
-"""Our side of a connection on which somebody else is the MCP client: their lines, and our answers.
+"""Our side of a connection to an MCP client: reads its lines and answers it.
 
-The bridge passes on what comes here; `serve` has a server of the SDK answer it. The SDK's own
+The bridge passes its messages on; `serve` has a server of the SDK answer them. The SDK's own
 transport drops a line that it cannot read, so that its sender waits for ever, and reads lines of
 any length.
 
-Needs the SDK: imported only by what serves.
+Needs the SDK: imported only by servers.
 """
 
 from __future__ import annotations
@@ -37,24 +37,25 @@ if TYPE_CHECKING:
     from mcp.server.lowlevel import Server
 
 MAX_REQUEST: Final = 1 << 20
-"""Bytes of a message to a server of ours: what its tools take is short."""
+"""Bytes of a message to a server of ours: arguments of its tools are short."""
 
 MAX_WAITING: Final = 1000
-"""Requests that may wait for their answers."""
+"""Most pending requests."""
 
 FINISH_SECONDS: Final = 1.0
-"""How long a client that has ended may still be answered what it asked before."""
+"""Seconds for answering the requests of a client that has ended."""
 
 
 async def messages(client: Transport, limit: int) -> AsyncIterator[SessionMessage]:
-    """What the client says until it ends, in lines of `limit` bytes; the unreadable is refused."""
+    """Yield the client's messages until it ends; refuse unreadable and too long lines."""
     buffer = LineBuffer(limit)
     while chunk := await client.receive():
         for line in buffer.feed(chunk):
             try:
                 message = decoded(line)
                 if isinstance(message.message, JSONRPCNotification) and _has_id(line):
-                    # Who gives an id waits, and the SDK takes it for a notification.
+                    # The sender of an id waits for an answer, but the SDK takes this for a
+                    # notification.
                     raise UnreadableError("an id is a text or an integer", b"", None, asks=True)
             except UnreadableError as exc:
                 refuse(client, exc.id if exc.asks else None, PARSE_ERROR, str(exc))
@@ -69,23 +70,23 @@ class _Asked(Struct):
 
 
 def _has_id(line: bytes | Oversize) -> bool:
-    """Whether a message has an id, whatever it is."""
+    """Return True if a message has an id of any kind."""
     if isinstance(line, Oversize):
         return False
     try:
         return msgspec.json.decode(line, type=_Asked).id is not UNSET
-    except msgspec.MsgspecError:  # it was mended
+    except msgspec.MsgspecError:  # it was repaired
         return False
 
 
 def refuse(client: Transport, request: RequestId | None, code: int, reason: str) -> None:
-    """Answer a request with an error; None for one that gave no id."""
+    """Answer a request with an error; `request` is None if it had no id."""
     error = {"code": code, "message": reason}
     client.send(msgspec.json.encode({"jsonrpc": "2.0", "id": request, "error": error}) + b"\n")
 
 
 async def serve(server: Server[Any], client: Transport) -> None:
-    """Have `server` answer what the client asks, until it ends; closes `client`."""
+    """Have `server` answer the client's requests until it ends; closes `client`."""
     arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     write, leaving = anyio.create_memory_object_stream[SessionMessage](0)
     waiting: set[RequestId] = set()
@@ -102,7 +103,7 @@ async def serve(server: Server[Any], client: Transport) -> None:
                     waiting.add(request)
                     answered.clear()
                 await arriving.send(message)
-            if waiting:  # else the SDK would cancel them at once
+            if waiting:  # otherwise the SDK would cancel them at once
                 with suppress(TimeoutError):
                     await asyncio.wait_for(answered.wait(), FINISH_SECONDS)
 

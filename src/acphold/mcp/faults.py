@@ -1,6 +1,6 @@
-"""How a connection to an MCP server goes wrong, in words that may be shown to a person.
+"""Faults of a connection to an MCP server, in words that may be shown to a person.
 
-The modules of this room raise these among themselves; callers outside get the errors of
+The modules of this room raise these to each other; callers outside get the errors of
 `acphold.errors` instead. No value of `env` or `headers` is ever in the words.
 """
 
@@ -13,17 +13,17 @@ MAX_REASON = 500
 """Characters of a reason; some servers answer with whole pages."""
 
 HIDDEN = "***"
-"""What stands in the place of a secret."""
+"""Replaces a secret."""
 
 SHORTEST = 4
-"""Characters of a value that is kept out; `1` and `yes` are no secrets, and stand everywhere."""
+"""Characters of a value that is hidden; `1` and `yes` are no secrets, and too common."""
 
 SHORTEST_PART = 8
-"""The same for one word of a value: of `Bearer abc…` the second alone may be told."""
+"""The same for one word of a value: only the second word of `Bearer abc…` is a secret by itself."""
 
 
 class FaultError(Exception):
-    """What the server, or the way to it, did wrong, in words that may be shown."""
+    """A fault of the server, or of the way to it, in words that may be shown."""
 
 
 class LostError(FaultError):
@@ -31,7 +31,7 @@ class LostError(FaultError):
 
 
 class UnsentError(LostError):
-    """It ended before the server had the request, so that it may be sent again."""
+    """The connection ended before the server had the request, so it may be sent again."""
 
 
 class AnswerError(Exception):
@@ -44,27 +44,27 @@ class AnswerError(Exception):
 
 
 class BadResultError(Exception):
-    """The server answered, but not with the shape that MCP gives this result."""
+    """The server answered with a shape that MCP does not give this result."""
 
 
 class Redaction:
-    """Replaces the values of a server's `env` or `headers`, and of its address, in texts."""
+    """Replaces values of a server's `env` or `headers`, and secrets of its address, in texts."""
 
     def __init__(self, server: Server) -> None:
         values = [value.strip() for value in _values(server)]
         parts = {part for value in values for part in value.split() if len(part) >= SHORTEST_PART}
         secrets = {value for value in values if len(value) >= SHORTEST} | parts
-        # The longest first: a short one may be a part of it.
+        # The longest first: it may contain a shorter one.
         self._secrets = sorted(secrets, key=len, reverse=True)
 
     def __call__(self, text: str) -> str:
-        """`text` with HIDDEN for each secret in it."""
+        """Return `text` with HIDDEN for each secret in it."""
         for secret in self._secrets:
             text = text.replace(secret, HIDDEN)
         return text
 
     def one_line(self, text: str, limit: int = 200) -> str:
-        """`text` without secrets and line breaks, of at most `limit` characters."""
+        """Return `text` without secrets and line breaks, of at most `limit` characters."""
         clean = " ".join(self(text).split())
         return clean if len(clean) <= limit else clean[: limit - 1] + "…"
 
@@ -81,6 +81,6 @@ def _values(server: Server) -> list[str]:
     try:
         address = urlsplit(server.url)
     except ValueError:
-        return in_headers  # no address: nothing is sent there
+        return in_headers  # no address, so nothing is sent there
     in_address = [address.password or "", *(value for _, value in parse_qsl(address.query))]
     return in_headers + [value for value in in_address if len(value) >= SHORTEST_PART]

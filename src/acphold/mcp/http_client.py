@@ -1,4 +1,4 @@
-"""The HTTP client that the SDK's transports get: it turns whatever goes wrong into an answer.
+"""The HTTP client for the SDK's transports: it turns every failure into an answer.
 
 Left alone, the transports lose the status and WWW-Authenticate of a refusal, let one failed request
 take the whole connection down, follow redirects for long, and read answers of any size. Here each
@@ -33,23 +33,26 @@ from acphold.schema import McpServerHttp, McpServerSse
 MAX_REDIRECTS = 5
 
 WRITE_SECONDS = 30.0
-"""How long the network may take no byte of a message."""
+"""Seconds for the network to take another byte of a message."""
 
 NOTICE_SECONDS = 10.0
-"""How long a server may take to accept a message that it does not answer. The SDK sends nothing
-else meanwhile, so that a server which leaves one open would hold up every call for ever."""
+"""Seconds for a server to accept a message that it does not answer.
+
+The SDK sends nothing else meanwhile, so a server that leaves one open would block every call for
+ever.
+"""
 
 MAX_ERROR_BODY = 64 * 1024
-"""Bytes read of an answer that is an error."""
+"""Bytes read of an error's body."""
 
 LONGEST_SEGMENT = 24
-"""Characters of a part of a path that is shown; what is longer may be a key."""
+"""Longest part of a path that is shown, in characters; a longer one may be a key."""
 
 
 class GuardedClient(httpx2.AsyncClient):
-    """Speaks to the address of one server, with its headers, and to no other.
+    """Sends to the address of one server, with its headers, and to no other.
 
-    `on_listening` is called when a stream for what the server says on its own has begun.
+    `on_listening` is called when a stream for the server's own messages has begun.
     """
 
     def __init__(
@@ -60,21 +63,21 @@ class GuardedClient(httpx2.AsyncClient):
         on_listening: Callable[[], None] | None = None,
     ) -> None:
         super().__init__(
-            # As bytes: of texts it takes ASCII only.
+            # As bytes: it accepts only ASCII strings.
             headers=[(one.name.encode(), one.value.encode()) for one in server.headers],
-            # Between two bytes of an answer any time may pass: a tool at work says nothing.
+            # Any time may pass between two bytes of an answer: a working tool is silent.
             timeout=httpx2.Timeout(connect, read=None, write=WRITE_SECONDS, pool=None),
         )
         self._redact = Redaction(server)
         self._on_listening = on_listening
-        # Of SSE the answers come on the event stream, and what a POST brings does not matter.
+        # With SSE the answers come on the event stream, and the body of a POST does not matter.
         self._answers = isinstance(server, McpServerHttp)
 
     async def send(
         self, request: httpx2.Request, *, stream: bool = False, **options: object
     ) -> httpx2.Response:
-        """The answer to `request`, or one that we made up; raises nothing of its own."""
-        asked = None  # the id under which somebody waits for what it brings
+        """Return the answer to `request`, or one that we made up; never raises."""
+        asked = None  # the id of the request it carries
         if request.method == "POST":
             ours = msgspec.json.decode(request.content, type=_Ours)
             asked = None if ours.method is None else ours.id
@@ -90,9 +93,9 @@ class GuardedClient(httpx2.AsyncClient):
             return self._failure(request, f"no answer: {self._why(exc)}", REFUSED)
 
     async def _judged(self, request: httpx2.Request, asked: RequestId | None) -> httpx2.Response:
-        """The answer, when it is one that the SDK can use; else ours.
+        """Return the answer if the SDK can use it; otherwise one of ours.
 
-        The JSON that answers `asked` does so whatever `id` it bears: the call must not wait.
+        JSON that answers `asked` is accepted whatever its `id`: the call must not wait for ever.
         """
         sent = request
         for _ in range(MAX_REDIRECTS + 1):
@@ -113,7 +116,7 @@ class GuardedClient(httpx2.AsyncClient):
         if response.is_success and kind != "application/json":
             return response
 
-        body = bytearray()  # of an error only the beginning
+        body = bytearray()  # only the beginning of an error
         try:
             async for chunk in response.aiter_bytes():
                 body += chunk
@@ -140,7 +143,7 @@ class GuardedClient(httpx2.AsyncClient):
 
         code = _error_code(whole.content)
         if "mcp-session-id" in request.headers:
-            # By the specification 404; the TypeScript examples answer 400 with these words.
+            # The specification says 404; the TypeScript examples answer 400 with these words.
             status = response.status_code
             is_gone = status == 404 and code != METHOD_NOT_FOUND
             if is_gone or (status == 400 and b"session id" in whole.content.lower()):
@@ -164,7 +167,7 @@ class GuardedClient(httpx2.AsyncClient):
         )
 
     def _why(self, error: BaseException) -> str:
-        """The reason at the root of `error`, in words."""
+        """Return the root cause of `error`, in words."""
         chain = [error]
         while (cause := chain[-1].__cause__ or chain[-1].__context__) and len(chain) < 20:
             chain.append(cause)
@@ -182,7 +185,7 @@ class GuardedClient(httpx2.AsyncClient):
 
 
 def shown(url: httpx2.URL) -> str:
-    """`url` without the parts in which keys are kept."""
+    """Return `url` without the parts that may hold keys."""
     segments = [part if len(part) <= LONGEST_SEGMENT else "…" for part in url.path.split("/")]
     port = "" if url.port is None else f":{url.port}"
     host = f"[{url.host}]" if ":" in url.host else url.host
@@ -190,7 +193,7 @@ def shown(url: httpx2.URL) -> str:
 
 
 def _same_place(sent: httpx2.Request, follow: httpx2.Request) -> bool:
-    """Whether `follow` is the same request to the same server, or to its HTTPS side."""
+    """Return True if `follow` is the same request to the same server, or to its HTTPS side."""
     old, new = sent.url, follow.url
     upgrade = (old.scheme, new.scheme) == ("http", "https") and old.port is new.port is None
     same_origin = old.host == new.host and (
@@ -201,7 +204,7 @@ def _same_place(sent: httpx2.Request, follow: httpx2.Request) -> bool:
 
 
 def _error_code(body: bytes) -> int | None:
-    """The code of the JSON-RPC error that `body` is, or None."""
+    """Return the code if `body` is a JSON-RPC error, or None."""
     try:
         return msgspec.json.decode(body, type=_ErrorAnswer).error.code
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
@@ -209,7 +212,7 @@ def _error_code(body: bytes) -> int | None:
 
 
 class _Ours(msgspec.Struct):
-    """A message of ours; what has no method is an answer, and what has no id asks nothing."""
+    """A message of ours: without a method an answer, without an id a notification."""
 
     id: int | str | None = None
     method: str | None = None
@@ -226,7 +229,7 @@ class _ErrorAnswer(msgspec.Struct):
 
 
 def _rebuilt(response: httpx2.Response, body: bytes) -> httpx2.Response:
-    """The same answer with its body read and decoded."""
+    """Return the same answer with its body read and decoded."""
     gone = ("content-encoding", "content-length", "transfer-encoding")
     headers = [(name, value) for name, value in response.headers.multi_items() if name not in gone]
     return httpx2.Response(

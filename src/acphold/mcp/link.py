@@ -32,14 +32,17 @@ if TYPE_CHECKING:
     from mcp.client.session import ClientRequestContext
 
 CALL_SECONDS = 600.0
-"""Silence after which a call is given up. A tool may work for long, and a good one then reports
-progress; at one that never answers, whoever watches the turn has cancelled it before."""
+"""Seconds of silence after which a call is given up.
+
+A tool may work for long, and a good one reports progress; a person watching the turn cancels one
+that never answers before that.
+"""
 
 CLOSE_SECONDS = 3.0
-"""What saying goodbye may take; a program's own end comes after it."""
+"""Longest time for closing the session; a program is ended after that."""
 
 MAX_QUESTIONS = 20
-"""Questions of one server that may wait for a person; one that floods us is refused the others."""
+"""Pending questions of one server to a person; more are refused."""
 
 CHANGES: dict[type[BaseModel], str] = {
     types.ToolListChangedNotification: "tools",
@@ -49,9 +52,10 @@ CHANGES: dict[type[BaseModel], str] = {
 
 
 class Patience:
-    """How long calls wait: CALL_SECONDS from the last sign of life of the server.
+    """The time limit of calls: CALL_SECONDS after the server's last sign of life.
 
-    They wait on while the server waits for us, as for a person's answer to one of its `questions`.
+    It is suspended while the server waits for us, as for a person's answer to one of its
+    `questions`.
     """
 
     def __init__(self) -> None:
@@ -60,7 +64,9 @@ class Patience:
 
     @asynccontextmanager
     async def limit(self, seconds: float | None) -> AsyncIterator[Callable[[], None]]:
-        """TimeoutError after `seconds`, or after CALL_SECONDS without a call of what is given."""
+        """Raise TimeoutError after `seconds`, or CALL_SECONDS after the last call of what it
+        yields.
+        """
         async with asyncio.timeout(seconds) as limit:
             if seconds is not None:
                 yield lambda: None
@@ -74,7 +80,7 @@ class Patience:
 
     @contextmanager
     def asked(self) -> Iterator[None]:
-        """The server has asked us something in the block."""
+        """Note for the block that the server has asked us something."""
         self._count(1)
         try:
             yield
@@ -93,7 +99,7 @@ class Patience:
 
 
 class Link:
-    """A server that has been introduced. `capabilities` are the names of what it offers."""
+    """A server after its handshake. `capabilities` are the names of its capabilities."""
 
     def __init__(
         self,
@@ -118,13 +124,13 @@ class Link:
         seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> dict[str, object]:
-        """The result, as it came. Cancelling this tells the server to stop.
+        """Return the result, undecoded. Cancelling this tells the server to stop.
 
-        Raises AnswerError, FaultError, of which LostError says that the connection is over, and
-        TimeoutError after `seconds`; by default after CALL_SECONDS without an answer or progress.
+        Raises AnswerError, FaultError (LostError if the connection is over), and TimeoutError after
+        `seconds`; by default after CALL_SECONDS without an answer or progress.
         """
-        # Past the SDK's typed methods: they fail a list for one bad tool, and ask for lists of
-        # their own, without a limit, to check what a tool returned.
+        # Not the SDK's typed methods: they fail a list for one bad tool, and make requests for
+        # lists of their own, without a limit, to check a tool's result.
         options: CallOptions = {"headers": self._headers}
         try:
             async with self._patience.limit(seconds) as alive:
@@ -146,9 +152,9 @@ class Link:
             kind = UnsentError if mark in (UNSENT, FORGOTTEN) else FaultError
             return kind(error.message)
         if error.code == types.PARSE_ERROR and error.message.startswith("Failed to parse"):
-            return FaultError("its answer cannot be read")  # the SDK's words, of an event stream
+            return FaultError("its answer cannot be read")  # the SDK's words, for an event stream
         if error.code == types.CONNECTION_CLOSED:
-            # A server may use this number for errors of its own. These words are the SDK's.
+            # A server may use this number for its own errors. These words are the SDK's.
             if error.message == "Connection closed":
                 return LostError(await self._wire.fault("the connection was closed"))
             if error.message.startswith("SSE stream"):
@@ -160,14 +166,14 @@ class Link:
 async def linked(
     wire: Wire, ours: OurSide, server: str, changed: Callable[[str], None]
 ) -> AsyncIterator[Link]:
-    """A link over `wire` for the block, made within `ours.deadline` and closed behind it.
+    """Connect over `wire` for the block, within `ours.deadline`, and close at its end.
 
-    `changed` is called with what the server lists anew: `tools`, `resources`, `prompts`. Raises
-    FaultError, and nothing else but a cancellation.
+    `changed` is called with the name of a changed list: `tools`, `resources` or `prompts`. Raises
+    FaultError, and nothing else except a cancellation.
     """
     failed: FaultError | None = None
-    # Outside of every context, and without a deadline until the end: a scope that is left before
-    # the contexts that were entered in it is an error.
+    # Outside of all contexts, and without a deadline until the end: leaving a scope before the
+    # contexts entered in it is an error.
     with anyio.CancelScope() as life:
         try:
             async with wire.open() as (read, write):
@@ -188,15 +194,15 @@ async def linked(
                         failed = exc
                     finally:
                         life.deadline = anyio.current_time() + CLOSE_SECONDS
-        except Exception as exc:  # the transports raise groups of all kinds
+        except Exception as exc:  # the transports raise all kinds of groups
             failed = failed or FaultError(await wire.fault(root_cause(exc)))
     if failed is not None:
         raise failed
 
 
 async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> types.InitializeResult:
-    """The handshake; raises FaultError."""
-    # In a task of its own, as no cancel scope may begin or end between the contexts.
+    """Do the handshake; raises FaultError."""
+    # In its own task, as no cancel scope may begin or end between the contexts.
     greeting = asyncio.create_task(session.initialize(), name="mcp initialize")
     ending = asyncio.create_task(wire.over.wait())
     try:
@@ -215,7 +221,7 @@ async def _introduced(session: ClientSession, wire: Wire, seconds: float) -> typ
         raise FaultError(words) from None
     except ValidationError:
         raise FaultError("its answer to `initialize` is not MCP") from None
-    except RuntimeError as exc:  # how the SDK tells of a version it does not know
+    except RuntimeError as exc:  # the SDK's error for an unknown version
         raise FaultError(f"its answer to `initialize` cannot be used: {exc}") from None
     finally:
         for task in (greeting, ending):
@@ -231,7 +237,7 @@ def _session(
     changed: Callable[[str], None],
     patience: Patience,
 ) -> ClientSession:
-    """A session that offers what `ours` has, and no more."""
+    """Return a session that offers exactly what `ours` has."""
 
     async def on_message(message: object) -> None:
         if (what := CHANGES.get(type(message))) is not None:  # type: ignore[arg-type]

@@ -1,6 +1,6 @@
-"""One MCP server of a session, for those who use it: its tools, its prompts, its resources.
+"""One MCP server of a session, for its users: its tools, its prompts, its resources.
 
-It is connected when it is used, and connected again after a loss: `mcp.reconnection` does that.
+It connects when it is used, and reconnects after a loss: `mcp.reconnection` does that.
 """
 
 from __future__ import annotations
@@ -37,21 +37,21 @@ T = TypeVar("T")
 OfferT = TypeVar("OfferT", Tool, Resource, Prompt)
 
 CHANGE_SECONDS = 0.1
-"""Changes that a server tells within this time are one: some tell five of them at once."""
+"""Seconds within which changes are reported once: some servers send five at a time."""
 
 MAX_PAGES = 200
 
 MAX_REPORTS = 100
-"""Reports of progress that may wait for whoever is told; of a flood the newest are kept."""
+"""Pending progress reports of a call; of more, only the newest are kept."""
 
 log = logging.getLogger(__name__)
 
 
 class Connection(Upkeep):
-    """One MCP server, which is started or connected to when it is asked something at the latest.
+    """One MCP server, started or connected to when it is first used, or before.
 
-    A server that failed or went away is tried again, once, each time it is used. `on_change` is
-    told that it lists other `tools`, `resources` or `prompts` than before.
+    A server that failed or was lost is retried, once, each time it is used. `on_change` is called
+    when its `tools`, `resources` or `prompts` have changed.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class Connection(Upkeep):
         self._changes: dict[str, asyncio.TimerHandle] = {}
 
     async def tools(self) -> tuple[Tool, ...]:
-        """The tools it has now; raises McpError."""
+        """Return its current tools; raises McpError."""
         return await self._listed(self._tools)
 
     async def resources(self) -> tuple[Resource, ...]:
-        """The resources it has now; raises McpError."""
+        """Return its current resources; raises McpError."""
         return await self._listed(self._resources)
 
     async def prompts(self) -> tuple[Prompt, ...]:
-        """The prompts it has now; raises McpError."""
+        """Return its current prompts; raises McpError."""
         return await self._listed(self._prompts)
 
     async def call(
@@ -89,11 +89,11 @@ class Connection(Upkeep):
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
         seconds: float | None = None,
     ) -> CallResult:
-        """Call a tool. What the tool or the server says against it is a result that `failed`.
+        """Call a tool. An error of the tool or the server is a result that `failed`.
 
         `on_progress` is awaited for each report, in order, before this returns. Cancelling this
-        tells the server to stop. Raises McpConnectError, McpLostError, and McpAnswerError, also
-        when no answer has come in `seconds`; by default after ten minutes without progress.
+        tells the server to stop. Raises McpConnectError, McpLostError, and McpAnswerError, also if
+        no answer has come in `seconds`; by default after ten minutes without progress.
         """
         params: dict[str, object] = {"name": tool, "arguments": dict(arguments or {})}
         try:
@@ -107,13 +107,13 @@ class Connection(Upkeep):
     async def read_resource(
         self, uri: str
     ) -> tuple[TextResourceContents | BlobResourceContents, ...]:
-        """The contents of the resource `uri`; raises McpError."""
+        """Return the contents of the resource `uri`; raises McpError."""
         return self._read(resource_contents, await self.request("resources/read", {"uri": uri}))
 
     async def get_prompt(
         self, prompt: str, arguments: Mapping[str, str] | None = None
     ) -> MadePrompt:
-        """What a prompt becomes with these arguments; raises McpError."""
+        """Return a prompt made with these arguments; raises McpError."""
         params: dict[str, object] = {"name": prompt, "arguments": dict(arguments or {})}
         return self._read(made_prompt, await self.request("prompts/get", params))
 
@@ -156,7 +156,7 @@ class Connection(Upkeep):
             while (progress := await reports.get()) is not None:
                 await on_progress(progress)
 
-        # One task for all of them: the SDK makes one for each, which may overtake each other.
+        # One task for all of them: the SDK starts one per report, which may overtake each other.
         reporting = asyncio.create_task(report(), name="mcp progress")
         try:
             raw = await self.request(method, params, seconds=seconds, on_progress=told)
@@ -167,12 +167,12 @@ class Connection(Upkeep):
         return raw
 
     async def _listed(self, listing: _Listing[OfferT]) -> tuple[OfferT, ...]:
-        async with listing.lock:  # those who ask meanwhile get the same answer
+        async with listing.lock:  # concurrent callers get the same answer
             link = await self.ready()
             if listing.what not in link.capabilities:
                 return ()
             if link is not listing.link:
-                listing.link = link  # a change that is told meanwhile takes it away again
+                listing.link = link  # a change reported meanwhile resets it
                 try:
                     listing.known = await self._ask(listing)
                 except BaseException:
@@ -181,10 +181,10 @@ class Connection(Upkeep):
             return listing.known
 
     async def _ask(self, listing: _Listing[OfferT]) -> tuple[OfferT, ...]:
-        """All pages of what the server lists."""
+        """Return all pages of a server's list."""
         what, method = listing.what, f"{listing.what}/list"
         found: list[object] = []
-        seen: set[object] = set()  # some servers give the same cursor again and again
+        seen: set[object] = set()  # some servers repeat the same cursor for ever
         cursor: object = None
         try:
             async with asyncio.timeout(self._ours.deadline):
@@ -219,7 +219,7 @@ class Connection(Upkeep):
 
 
 class _Listing(Generic[OfferT]):
-    """What a server lists, all pages of it: `known`, as long as `link` is the one in use."""
+    """A server's list, all pages: `known` is valid while `link` is the current one."""
 
     def __init__(self, what: str, kind: type[OfferT]) -> None:
         self.what = what

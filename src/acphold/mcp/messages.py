@@ -1,7 +1,7 @@
-"""JSON-RPC messages: the lines of servers and agents, and the messages of the SDK.
+"""JSON-RPC messages: conversion between lines and the SDK's messages.
 
-A line that the SDK cannot read is mended where that is possible. Else it is told whose answer it
-is, so that the call fails at once: the SDK alone drops such a line, and the call waits for ever.
+A line that the SDK cannot read is repaired if possible. Otherwise its request id is found, so that
+the call fails at once: the SDK alone drops such a line, and the call waits for ever.
 
 Needs the SDK: imported only after `reconnection.load_sdk`.
 """
@@ -26,24 +26,28 @@ from acphold.rpc.malformed import BYTE_ORDER_MARK, is_id, members_at_ends
 from acphold.schema.slow_json import repaired
 
 MAX_PRINTED = 4 * 1024 * 1024
-"""Bytes of a message that is printed over several lines."""
+"""Longest message printed over several lines, in bytes."""
 
 MAX_DEPTH = 199
 """Levels of nesting: as many as the SDK's transports read."""
 
 MAX_PARTS = 500_000
-"""Objects, arrays and items of a message: what a small machine reads in a tenth of a second."""
+"""Objects, arrays and items of a message: a small machine reads them in a tenth of a second."""
 
 MARK = "acphold/fault"
-"""Member of a JSON-RPC error's `data` by which our own errors are told from the server's."""
+"""Member of a JSON-RPC error's `data` that marks our own errors."""
 
 REFUSED, UNSENT, FORGOTTEN = "refused", "unsent", "forgotten"
-"""Values of MARK: the one request failed, and may have done something; nobody was there to take it;
-the server knows our session no more. After the last two it can be sent again, to a new session."""
+"""Values of MARK.
+
+Refused: this one request failed, and may have had effects. Unsent: there was no server to take it.
+Forgotten: the server no longer knows our session. After the last two it can be sent again, to a new
+session.
+"""
 
 
 class UnreadableError(ValueError):
-    """A line that is no message. `id` is that of the request it answers or makes, if it has one.
+    """A line is no message. `id` is that of the request it answers or makes, if it has one.
 
     `asks` is True for a request, and `line` is the line.
     """
@@ -56,15 +60,15 @@ class UnreadableError(ValueError):
 
 
 def encoded(message: SessionMessage) -> bytes:
-    """The JSON of a message, on one line; ValueError for what JSON, or the SDK, cannot hold."""
+    """Return a message as JSON on one line; ValueError for values JSON, or the SDK, cannot hold."""
     return message.message.model_dump_json(by_alias=True, exclude_unset=True).encode()
 
 
 def decoded(line: bytes | Oversize) -> SessionMessage:
-    """The message in a line of JSON; raises UnreadableError."""
+    """Return the message in a line of JSON; raises UnreadableError."""
     if isinstance(line, Oversize):
         raise _unreadable(line.head, line.problem, line.tail)
-    # Not with the SDK's reader: for a message of 15 MB of brackets it takes 13 s and 1.7 GB.
+    # Not with the SDK's reader: it takes 13 s and 1.7 GB for a message of 15 MB of brackets.
     if too_deep(line, MAX_DEPTH):
         raise _unreadable(line, f"it is nested deeper than {MAX_DEPTH} levels")
     if len(line) > MAX_PARTS and _parts(line) > MAX_PARTS:
@@ -74,7 +78,7 @@ def decoded(line: bytes | Oversize) -> SessionMessage:
     except (msgspec.MsgspecError, ValueError) as exc:
         if line.lstrip()[:1] != b"{":
             raise _unreadable(line, "it is no JSON object") from None
-        try:  # as the standard library reads it, which takes NaN as well
+        try:  # the standard library accepts NaN as well
             value = json.loads(repaired(line))
         except ValueError:
             raise _unreadable(line, f"it is no JSON: {exc}") from None
@@ -85,22 +89,22 @@ def decoded(line: bytes | Oversize) -> SessionMessage:
 
 
 def failure(request: RequestId, reason: str, mark: str = REFUSED) -> SessionMessage:
-    """An answer of our own to a request, in place of the server's."""
+    """Return an answer of our own to a request, in place of the server's."""
     error = ErrorData(code=INTERNAL_ERROR, message=reason, data={MARK: mark})
     return SessionMessage(JSONRPCError(jsonrpc="2.0", id=request, error=error))
 
 
 def fault_mark(data: object) -> object:
-    """The value of MARK in the `data` of an error; None in one of the server's own."""
+    """Return the value of MARK in the `data` of an error; None for one of the server's own."""
     return data.get(MARK) if isinstance(data, dict) else None
 
 
 class MessageLines:
-    """Messages from lines, one on each; one that was printed over several lines is put together.
+    """Messages from lines; one that was printed over several lines is joined.
 
-    Such a message begins with a line that opens an object and does not end with its brace. It ends
-    where as many braces are closed as were opened, or, for there may be some in its texts, with a
-    line that begins with a brace: every printer of JSON indents those between.
+    Such a message begins with a line that opens an object and does not end with a brace. It ends
+    where the braces balance or, since texts may contain braces, with a line that begins with one:
+    every JSON printer indents those in between.
     """
 
     def __init__(self) -> None:
@@ -109,7 +113,7 @@ class MessageLines:
         self._open = 0
 
     def feed(self, line: bytes) -> list[SessionMessage | UnreadableError]:
-        """What `line` completes, in order; each line is looked at once."""
+        """Return the messages that `line` completes, in order; each line is examined once."""
         line = line.removeprefix(BYTE_ORDER_MARK)
         if line.startswith(b"{"):
             cut_off = self._finished()
@@ -142,9 +146,9 @@ def _read(line: bytes) -> SessionMessage | UnreadableError:
 
 
 def _parts(line: bytes) -> int:
-    """About how many objects, arrays and items a JSON text has; its texts count for little."""
+    """Return the approximate number of objects, arrays and items in a JSON text."""
     if line.count(b'"') - line.count(b'\\"') > 2 * MAX_PARTS:
-        return MAX_PARTS + 1  # so many texts
+        return MAX_PARTS + 1  # that many texts
     pieces = line.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
     outside = b"".join(pieces[::2])
     return sum(map(outside.count, (b"{", b"[", b",")))
@@ -155,7 +159,7 @@ def _unreadable(line: bytes, reason: str, tail: bytes | None = None) -> Unreadab
     if line.lstrip()[:1] == b"{":
         known = members_at_ends(line[:HEAD], line[-TAIL:] if tail is None else tail)
     if not known.keys() & {"jsonrpc", "method", "result", "error"}:
-        known = {}  # a log in JSON, say: its `id` is none of ours
+        known = {}  # such as a JSON log: its `id` is not of a request
     raw = known.get("id", b"null")
     asked = msgspec.json.decode(raw, type=int | str | None) if is_id(raw) else None
     return UnreadableError(reason, line, asked, asks="method" in known)

@@ -1,7 +1,7 @@
-"""The types of what MCP servers offer, what they answer, and what they are sent.
+"""The types of MCP servers' offers, their results, and the requests to them.
 
-They are read leniently: one bad item costs only itself. Source: MCP 2025-11-25, schema. Content
-blocks are those of ACP, which took them from MCP.
+They are decoded leniently: a bad item is dropped alone. Source: MCP 2025-11-25, schema. Content
+blocks are ACP's, which come from MCP.
 """
 
 from __future__ import annotations
@@ -28,20 +28,22 @@ from acphold.schema import (
 T = TypeVar("T", bound=Struct)
 
 Answerer: TypeAlias = Callable[[str, dict[str, object]], Awaitable[dict[str, object]]]
-"""Answers a request of a server: gets the server's name and the params, returns the result, both as
-MCP has them. What it raises becomes an error that the server gets."""
+"""Answers a server's request: takes the server's name and the params, returns the result.
+
+Both are in MCP's form. An exception becomes an error for the server.
+"""
 
 MEDIA = ("data", "blob")
-"""Members of content that hold the bytes of an image, a sound or a file."""
+"""Content members with the bytes of an image, a sound or a file."""
 
 
 class OurSide(Struct, frozen=True, kw_only=True):
-    """Our side of all connections of a session: what servers get to see of us, and may ask.
+    """Our side of a session's connections: facts about us, and answers to servers.
 
-    `cwd` is where their programs start; the roots are absolute paths. What has no answerer is not
-    offered, and refused when asked; so are roots when there are none. `name` and `version` say who
-    we are. A server has `deadline` seconds to answer `initialize`, and again to list what it has.
-    `channel` leads to the servers over ACP.
+    `cwd` is the folder their programs start in; the roots are absolute paths. Features without an
+    answerer are not offered, and refused if requested; so are roots if there are none. `name` and
+    `version` identify us. A server has `deadline` seconds to answer `initialize`, and again to list
+    its tools. `channel` leads to the servers over ACP.
     """
 
     cwd: str
@@ -54,7 +56,7 @@ class OurSide(Struct, frozen=True, kw_only=True):
 
 
 class Offer(Struct, frozen=True, rename="camel", kw_only=True):
-    """What is common to all that a server lists; `server` is the name of the server."""
+    """The common part of all listed items; `server` is the name of the server."""
 
     name: str
     title: str | None = None
@@ -100,18 +102,18 @@ class PromptMessage(Struct, frozen=True):
 
 
 class MadePrompt(Struct, frozen=True):
-    """What a prompt became with its arguments."""
+    """A prompt made from its arguments."""
 
     messages: tuple[PromptMessage, ...]
     description: str | None = None
 
 
 class CallResult(Struct, frozen=True):
-    """What a tool call came to.
+    """The result of a tool call.
 
-    `failed` is what the tool, or the server in its place, says of it: an unknown tool and bad
+    `failed`: the tool, or the server in its place, reports an error; unknown tools and bad
     arguments are failures too. `structured` is an object by the tool's output schema. `raw` is the
-    result as it came.
+    undecoded result.
     """
 
     content: tuple[ContentBlock, ...]
@@ -121,7 +123,7 @@ class CallResult(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The texts of the content, embedded ones included, a line break between two."""
+        """The texts of the content, embedded ones included, joined by line breaks."""
         texts = []
         for block in self.content:
             match block:
@@ -133,7 +135,7 @@ class CallResult(Struct, frozen=True):
 
     @property
     def output(self) -> dict[str, object]:
-        """`raw` without the bytes of images, sounds and files, which `content` holds already."""
+        """`raw` without the bytes of images, sounds and files, which `content` holds."""
         items = self.raw.get("content")
         if not isinstance(items, list):
             return self.raw
@@ -141,7 +143,7 @@ class CallResult(Struct, frozen=True):
 
 
 class Progress(Struct, frozen=True):
-    """How far a call has come; `total` is in the same unit as `done`, None when not known."""
+    """The progress of a call; `total` is in the same unit as `done`, None if unknown."""
 
     done: float
     total: float | None
@@ -149,7 +151,7 @@ class Progress(Struct, frozen=True):
 
 
 def offers(kind: type[T], found: list[object], server: str) -> tuple[tuple[T, ...], int]:
-    """The listed items that can be read, without second ones of a name; and how many cannot."""
+    """Return the valid items, without duplicate names, and the number of invalid ones."""
     key = "uri" if kind is Resource else "name"
     good: dict[object, T] = {}
     bad = 0
@@ -164,7 +166,7 @@ def offers(kind: type[T], found: list[object], server: str) -> tuple[tuple[T, ..
 
 
 def call_result(raw: dict[str, object]) -> CallResult:
-    """The result of `tools/call`; raises BadResultError."""
+    """Return the result of `tools/call`; raises BadResultError."""
     structured = raw.get("structuredContent")
     return CallResult(
         content=_blocks(raw.get("content", [])),
@@ -175,13 +177,13 @@ def call_result(raw: dict[str, object]) -> CallResult:
 
 
 def refused_call(message: str, code: int) -> CallResult:
-    """The result of a call that the server answered with a JSON-RPC error."""
+    """Return the result of a call that the server answered with a JSON-RPC error."""
     raw: dict[str, object] = {"error": {"code": code, "message": message}}
     return CallResult((TextContent(text=message),), None, True, raw)
 
 
 def made_prompt(raw: dict[str, object]) -> MadePrompt:
-    """The result of `prompts/get`; raises BadResultError."""
+    """Return the result of `prompts/get`; raises BadResultError."""
     description = raw.get("description")
     messages = raw.get("messages")
     if not isinstance(messages, list):
@@ -197,7 +199,7 @@ def made_prompt(raw: dict[str, object]) -> MadePrompt:
 def resource_contents(
     raw: dict[str, object],
 ) -> tuple[TextResourceContents | BlobResourceContents, ...]:
-    """The result of `resources/read`; raises BadResultError."""
+    """Return the result of `resources/read`; raises BadResultError."""
     contents = raw.get("contents")
     if not isinstance(contents, list):
         raise BadResultError("its contents are no array")

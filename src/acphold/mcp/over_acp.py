@@ -1,9 +1,9 @@
 """MCP over ACP, on the agent's side: requests to servers that the client provides itself.
 
-UNSTABLE: of the draft in which a request is `mcp/message` towards the client, with the `serverId`
-that the client named and a `requestId` of ours, and what the server says meanwhile is a
-notification of the same name and ids. Source: ACP v1, unstable schema, MessageMcpRequest,
-MessageMcpResponse and MessageMcpNotification.
+UNSTABLE: from a draft in which a request is `mcp/message` to the client, with the client's
+`serverId` and our `requestId`, and the server's messages meanwhile are notifications of the same
+name and ids. Source: ACP v1, unstable schema, MessageMcpRequest, MessageMcpResponse and
+MessageMcpNotification.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from acphold.mcp.faults import FaultError, LostError
 from acphold.mcp.servers import MCP_MESSAGE
 
 Ask = Callable[[str, bytes], Awaitable[bytes]]
-"""Asks the client an ACP method; params and result are JSON bytes; raises AcpholdError."""
+"""Sends an ACP request to the client; params and result are JSON bytes; raises AcpholdError."""
 
 Hear = Callable[[str, dict[str, object] | None], None]
-"""Gets the method and the params of what a server says for one request."""
+"""Called with the method and params of a server's message during one request."""
 
 
 class InnerError(Struct):
-    """The MCP error of a server, as it came."""
+    """A server's MCP error, unchanged."""
 
     code: int
     message: str
@@ -34,7 +34,7 @@ class InnerError(Struct):
 
 
 class Channel:
-    """The way to all servers of one client; every request has an id of its own on it."""
+    """The way to all servers of one client; every request on it has its own id."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -44,10 +44,10 @@ class Channel:
     async def request(
         self, server_id: str, method: str, params: dict[str, object] | None, hear: Hear
     ) -> dict[str, object] | InnerError:
-        """What the server answers; `hear` gets what it says before that, in order.
+        """Return the server's answer; `hear` gets its earlier messages, in order.
 
-        Cancelling it cancels the request at the client. Raises LostError when the client cannot
-        pass it on, FaultError when what comes is no MCP.
+        Cancelling it cancels the request at the client. Raises LostError if the client cannot pass
+        it on, FaultError if the answer is not MCP.
         """
         request_id = str(next(self._ids))
         message: dict[str, object] = {
@@ -69,7 +69,7 @@ class Channel:
             del self._active[server_id, request_id]
         try:
             answer = msgspec.json.decode(raw, type=_Answer)
-            if answer.result is not UNSET:  # preferred if both are there
+            if answer.result is not UNSET:  # preferred if both are present
                 return msgspec.json.decode(answer.result, type=dict[str, object])
             if answer.error is not UNSET:
                 return msgspec.json.decode(answer.error, type=InnerError)
@@ -78,14 +78,14 @@ class Channel:
         raise FaultError(f"its client answered `{MCP_MESSAGE}` with neither `result` nor `error`")
 
     def hear(self, params: bytes) -> bool:
-        """Take an `mcp/message` notification of the client; whether a request waits for it."""
+        """Take an `mcp/message` notification; return True if a request is waiting for it."""
         try:
             said = msgspec.json.decode(params or b"{}", type=_Notification)
         except msgspec.MsgspecError:
             return False
         hear = self._active.get((said.server_id, said.request_id))
         if hear is None:
-            return False  # it came behind the answer, or is about nothing of ours
+            return False  # it came after the answer, or matches no request of ours
         hear(said.method, said.params)
         return True
 

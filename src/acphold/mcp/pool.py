@@ -1,6 +1,6 @@
-"""All MCP servers of a session: connected at the same time, listed together, closed together.
+"""All MCP servers of a session: connected in parallel, listed together, closed together.
 
-A server that fails does not hold up the others; the session is told of it, and goes on without.
+A failing server does not hold up the others; it is reported to the session, which goes on without.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 RETRY_SECONDS = 30.0
-"""How long after a failure `tools` and `prompts` try a server again, without waiting for it."""
+"""Seconds after a failure until `tools` and `prompts` retry a server, without waiting for it."""
 
 OnFailure = Callable[[str, str], None]
-"""Told the name of a server that cannot be used, and why, in words for the person."""
+"""Called with the name of an unusable server and the reason, in words for the person."""
 
 OnChange = Callable[[str, str], None]
-"""Told the name of a server, and which of `tools`, `resources` and `prompts` it changed."""
+"""Called with the name of a server, and the list it changed: `tools`, `resources` or `prompts`."""
 
 
 class Servers:
-    """The servers of one session, by name; nothing begins before `start`, or their first use.
+    """The servers of one session, by name; they are connected to by `start`, or their first use.
 
     A session that is loaded with other servers gets another of these.
     """
@@ -63,7 +63,7 @@ class Servers:
         self._told: dict[str, str] = {}
 
     def __getitem__(self, name: str) -> Connection:
-        """The connection to server `name`, in whatever state; McpError if there is none."""
+        """Return the connection to server `name`, in any state; raises McpError without one."""
         if name not in self._connections:
             known = ", ".join(map(repr, self._connections)) or "none"
             raise McpError(name, f"this session has no such server; it has: {known}")
@@ -79,29 +79,28 @@ class Servers:
         return len(self._connections)
 
     def start(self) -> None:
-        """Begin to connect to all of them, and ask each for its tools; returns at once.
+        """Begin to connect to all servers, and request their tools; returns at once.
 
-        Starting a program takes some milliseconds in which nothing else happens here, so that an
-        answer that somebody waits for is best sent before.
+        Starting a program blocks for some milliseconds, so urgent answers should be sent first.
         """
         launching = asyncio.create_task(self._launch(), name="mcp start")
-        # What the tools are is kept by the connections, for whoever asks next.
+        # The connections cache the tools for the next caller.
         self._opening = (launching, asyncio.create_task(self.tools(), name="mcp tools"))
 
     async def tools(self) -> tuple[Tool, ...]:
-        """The tools of all servers that can be asked, in the order of the servers.
+        """Return the tools of all usable servers, in the order of the servers.
 
-        Waits for those that are still connecting for the first time, each up to its deadline. One
-        that failed is left out, and tried again beside. Raises nothing.
+        Waits for those still connecting for the first time, each up to its deadline. A failed one
+        is left out, and retried in the background. Never raises.
         """
         return await self._from_all(Connection.tools)
 
     async def prompts(self) -> tuple[Prompt, ...]:
-        """The prompts of all servers that can be asked; waits and fails like `tools`."""
+        """Return the prompts of all usable servers; waits and fails like `tools`."""
         return await self._from_all(Connection.prompts)
 
     async def aclose(self) -> None:
-        """Close all connections at the same time; bounded, may be called again."""
+        """Close all connections in parallel; bounded, may be called again."""
         for task in self._opening:
             task.cancel()
         await asyncio.gather(*(connection.aclose() for connection in self))
@@ -111,7 +110,7 @@ class Servers:
         try:
             for connection in self:
                 connection.start(launched)
-                await asyncio.sleep(0)  # one program at a time: others have their turn between
+                await asyncio.sleep(0)  # let other tasks run between two programs
         finally:
             launched.set()
 
@@ -128,7 +127,7 @@ class Servers:
                     try:
                         return await ask(connection)
                     except McpConnectError:
-                        pass  # told already
+                        pass  # reported already
                     except McpError as exc:
                         log.warning("%s", exc)
                         self._tell(exc.server, exc.reason)

@@ -1,4 +1,4 @@
-"""One connection that is kept up: its states, and the task that owns it.
+"""The states of one connection, and the task that owns and reconnects it.
 
     state         event                                       next
     Idle          it is used                                  Connecting
@@ -9,7 +9,7 @@
     any           it is closed                                Closed
 
 The MCP SDK is imported when the first session names a server, in a thread: the import takes half a
-second and 50 MB, which nobody pays who names no server.
+second and 50 MB, which is saved if nobody names a server.
 """
 
 from __future__ import annotations
@@ -46,55 +46,57 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 10.0
-"""After this long, closing waits for a server no more."""
+"""Longest time that closing waits for a server, in seconds."""
 
 NOISY = ("mcp", "client", "httpx2", "httpcore2")
-"""Loggers of the SDK and of its HTTP client. They tell whole messages, addresses with the keys in
-them, and a traceback for each line that is no JSON. What matters of it is told as an error."""
+"""Loggers of the SDK and its HTTP client.
+
+They log whole messages, addresses with keys in them, and a traceback for each line that is not
+JSON. The important parts are reported as errors.
+"""
 
 
 class Idle(Struct, frozen=True):
-    """Nobody has asked for the server yet."""
+    """The server was not used yet."""
 
 
 class Connecting(Struct, frozen=True, eq=False):
-    """On the way; `over` ends the attempt, `link` is its outcome, None if it failed."""
+    """An attempt to connect; `over` ends it, `link` is its outcome, None if it failed."""
 
     over: asyncio.Event
     link: asyncio.Future[Link | None]
 
 
 class Ready(Struct, frozen=True, eq=False):
-    """The server can be asked; `over` ends the connection."""
+    """The server is usable; `over` ends the connection."""
 
     over: asyncio.Event
     link: Link
 
 
 class Failed(Struct, frozen=True):
-    """It could not be connected to."""
+    """The connection could not be made."""
 
     error: str
 
 
 class Lost(Struct, frozen=True):
-    """It was ready and went away."""
+    """The connection was ready and then lost."""
 
     error: str
 
 
 class Closed(Struct, frozen=True):
-    """The session needs it no more."""
+    """The session no longer needs it."""
 
 
 State = Idle | Connecting | Ready | Failed | Lost | Closed
 
 
 class Upkeep:
-    """The way to one server: at most one connection at a time, each owned by a task of its own.
+    """The way to one server: at most one connection at a time, each owned by its own task.
 
-    `on_failure` is told the reason once when the server cannot be connected to, and again only
-    after it could be.
+    `on_failure` is called once with the reason if connecting fails, and again only after it worked.
     """
 
     def __init__(
@@ -112,12 +114,12 @@ class Upkeep:
 
     @property
     def state(self) -> State:
-        """What the connection is in now."""
+        """The connection's current state."""
         return self._state
 
     @property
     def error(self) -> str | None:
-        """Why the server cannot be used at the moment, naming it; None if nothing is wrong."""
+        """The reason why the server is unusable now, with its name; None if it is fine."""
         match self._state:
             case Failed(error=reason) | Lost(error=reason):
                 return str(McpError(self.name, reason))
@@ -125,7 +127,7 @@ class Upkeep:
                 return None
 
     def start(self, launched: asyncio.Event | None = None) -> None:
-        """Begin to connect, unless it is connected or on the way.
+        """Begin to connect, unless it is connected or connecting.
 
         The SDK is not imported before `launched`: the import would slow down the start of programs.
         """
@@ -136,18 +138,18 @@ class Upkeep:
         owner = asyncio.create_task(self._own(mine, launched), name=f"mcp {self.name}")
         self._owners.add(owner)
         owner.add_done_callback(self._owners.discard)
-        # Cancelled after all, with the whole event loop say: nobody shall wait in vain.
+        # If the whole event loop is cancelled, for example: nobody shall wait in vain.
         owner.add_done_callback(lambda _: self._down(mine, "the connection was given up"))
 
     async def first_attempt(self) -> bool:
-        """Wait for the end of the first attempt; whether the server can be asked now."""
+        """Wait for the end of the first attempt; return True if the server is usable now."""
         if isinstance(self._state, Idle):
             self.start()
         await self._attempted.wait()
         return isinstance(self._state, Ready)
 
     async def ready(self) -> Link:
-        """Wait until the server can be asked, trying once more if it failed; McpConnectError."""
+        """Wait until the server is usable, retrying once if it failed; raises McpConnectError."""
         self.start()
         state = self._state
         if isinstance(state, Connecting):
@@ -171,7 +173,7 @@ class Upkeep:
         seconds: float | None = None,
         on_progress: Callable[[Progress], None] | None = None,
     ) -> dict[str, object]:
-        """The result of a request, in time as `Link.request` has it; raises McpError."""
+        """Return the result of a request, with `Link.request`'s time limits; raises McpError."""
         for last in (False, True):
             link = await self.ready()
             try:
@@ -196,7 +198,7 @@ class Upkeep:
         raise AssertionError("the second turn returns or raises")
 
     async def aclose(self) -> None:
-        """End the connection, its program and all that it started; bounded, may be called again."""
+        """End the connection, its program and all children; bounded, may be called again."""
         state, self._state = self._state, Closed()
         self._attempted.set()
         if isinstance(state, Connecting | Ready):
@@ -210,10 +212,10 @@ class Upkeep:
                 owner.cancel()
 
     def _changed(self, what: str) -> None:
-        """The server lists other `what` than before: `tools`, `resources` or `prompts`."""
+        """Note that the server's `tools`, `resources` or `prompts` have changed."""
 
     async def _own(self, mine: Connecting, launched: asyncio.Event | None) -> None:
-        """Hold one connection from its beginning to its end: a task, which nobody cancels."""
+        """Hold one connection from beginning to end; runs in a task that nobody cancels."""
         program = None
         try:
             if isinstance(self._server, McpServerStdio):
@@ -232,7 +234,7 @@ class Upkeep:
             if isinstance(self._server, McpServerAcp):
                 assert ours.channel is not None
                 wire = AcpWire(self._server, ours.channel, mine.over)
-                ours = structs.replace(ours, roots=(), elicitation=None)  # it cannot ask us
+                ours = structs.replace(ours, roots=(), elicitation=None)  # it sends no requests
             elif program is not None:
                 wire = StdioWire(program, mine.over)
             else:
@@ -262,7 +264,7 @@ class Upkeep:
         elif isinstance(state, Ready) and state.over is mine.over:
             self._state = Lost(self._words(reason))
         else:
-            return  # told before, or closed
+            return  # reported before, or closed
         log.warning("%s", self.error)
         self._attempted.set()
         if isinstance(self._state, Failed) and not self._told and self._on_failure is not None:
@@ -270,7 +272,7 @@ class Upkeep:
             self._on_failure(self._state.error)
 
     def _drop(self, link: Link, reason: str) -> None:
-        """Let the next request connect again, before the owner has noticed the end."""
+        """Have the next request reconnect, before the owner has noticed the end."""
         if isinstance(self._state, Ready) and self._state.link is link:
             self._state.over.set()
             self._state = Lost(self._words(reason))
@@ -284,11 +286,11 @@ _import: Future[None] | None = None
 
 
 async def load_sdk() -> None:
-    """After this, importing `acphold.mcp.link` costs nothing; FaultError without the SDK."""
+    """Import the SDK, so that importing `acphold.mcp.link` is cheap; FaultError without it."""
     global _import
     if _import is None or (_import.done() and _import.exception() is not None):
         _import = Future()
-        _import.set_running_or_notify_cancel()  # no waiter that is cancelled cancels it for all
+        _import.set_running_or_notify_cancel()  # a cancelled waiter must not cancel it for all
         threading.Thread(target=_load, args=(_import,), name="import mcp").start()
     if not _import.done():
         await asyncio.wrap_future(_import)
@@ -300,10 +302,10 @@ def _load(done: Future[None]) -> None:
     try:
         for name in NOISY:
             logger = logging.getLogger(name)
-            if logger.level == logging.NOTSET:  # else somebody asked for it
+            if logger.level == logging.NOTSET:  # otherwise somebody has configured it
                 logger.setLevel(logging.CRITICAL)
-        # Without looking for garbage in what stays, which was a sixth of the time; nor is any later
-        # collection to look at it: that takes 50 ms, for which somebody may wait.
+        # Without collecting garbage, which took a sixth of the time; and what stays is excluded
+        # from later collections: scanning it takes 50 ms, which somebody may wait for.
         was_on = gc.isenabled()
         gc.disable()
         try:

@@ -1,7 +1,7 @@
-"""The MCP servers that a client names for a session, checked before any of them is used.
+"""The MCP servers that a client names for a session, all validated before use.
 
 Sources: ACP v1, session setup, "MCP Servers"; RFC 9110, section 5, for headers; POSIX, section 8.1,
-for environment variables. Each refusal names the server and the field, and never holds a value of
+for environment variables. Each error names the server and the field, and never contains a value of
 `env` or `headers`.
 """
 
@@ -24,11 +24,11 @@ from acphold.schema.shapes import Extensible
 from acphold.schema.splice import items, members, splice
 
 MCP_MESSAGE = "mcp/message"
-"""The ACP method, both ways, that MCP over ACP travels in. UNSTABLE: not in the stable schema."""
+"""The ACP method, in both directions, of MCP over ACP. UNSTABLE: not in the stable schema."""
 
 
 class McpServerAcp(Extensible, frozen=True, tag="acp", tag_field="type"):
-    """A server that the client provides itself, over ACP. UNSTABLE: not in the stable schema."""
+    """A server provided by the client itself, over ACP. UNSTABLE: not in the stable schema."""
 
     name: str
     server_id: str
@@ -44,17 +44,17 @@ KINDS: dict[str, type[Server]] = {
 }
 
 TOKEN = frozenset("!#$%&'*+-.^_`|~0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ")
-"""What the name of a header is made of."""
+"""The characters of a header's name."""
 
 URL_SCHEMES = ("http://", "https://")
 
 
 def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> tuple[Server, ...]:
-    """The servers in the `mcpServers` of session/new, load or resume, for us to connect to.
+    """Return the servers in the `mcpServers` of session/new, load or resume, for us to connect to.
 
-    `given` is that JSON array, or null; with `acp` those over ACP are taken. Raises
-    InvalidParamsError, also for two of one name or `serverId`, and for one that is reached in a
-    way newer than this release.
+    `given` is that JSON array, or null; with `acp`, servers over ACP are accepted. Raises
+    InvalidParamsError, also for duplicate names or `serverId`s, and for a transport newer than this
+    release.
     """
     if given.strip() in (b"", b"null"):
         return ()
@@ -80,7 +80,7 @@ def named_servers(given: bytes, can: McpCapabilities, *, acp: bool = False) -> t
 
 
 def provided_ids(given: bytes) -> tuple[str, ...]:
-    """The `serverId` of each server over ACP in `mcpServers`, which is an array or null."""
+    """Return the `serverId` of each server over ACP in `mcpServers`, which is an array or null."""
     if b'"acp"' not in given:
         return ()
     servers = [members(raw) for raw in items(given)]
@@ -88,14 +88,14 @@ def provided_ids(given: bytes) -> tuple[str, ...]:
     try:
         return tuple(msgspec.json.decode(b"[" + b",".join(found) + b"]", type=list[str]))
     except msgspec.MsgspecError:
-        return ()  # of an older draft, or not valid: for the agent to say
+        return ()  # from an older draft, or invalid: for the agent to report
 
 
 def checked_server(raw: bytes, place: int, can: McpCapabilities) -> bytes:
-    """`raw`, which is item `place` of `mcpServers`, checked, for another agent to connect to.
+    """Return item `place` of `mcpServers`, `raw`, validated, for another agent to connect to.
 
-    Its bytes are kept; only a `command` that was found on PATH is made absolute. What is reached in
-    a way newer than this release is not looked into. Raises InvalidParamsError.
+    Its bytes are kept; only a `command` found on PATH is made absolute. A transport newer than this
+    release is not examined. Raises InvalidParamsError.
     """
     kind, field = _kind(raw, place)
     if kind not in KINDS:
@@ -107,7 +107,7 @@ def checked_server(raw: bytes, place: int, can: McpCapabilities) -> bytes:
 
 
 class _Field:
-    """Where in the request a server stands, for error messages."""
+    """The place of a server in the request, for error messages."""
 
     def __init__(self, place: int, name: str) -> None:
         self.path = f"mcpServers[{place}]"
@@ -120,7 +120,7 @@ def _refused(field: _Field, member: str, reason: str) -> InvalidParamsError:
 
 
 def _kind(raw: bytes, place: int) -> tuple[str, _Field]:
-    """How the server is reached, and where it stands; checks its name."""
+    """Return the server's transport and its place; checks its name."""
     parts = members(raw)
     field = _Field(place, "")
     name = _text(parts, "name", field)
@@ -166,7 +166,7 @@ def _decoded(kind: type[Server], raw: bytes, field: _Field) -> Server:
     try:
         return decode(kind, raw).value
     except InvalidParamsError as exc:
-        flaw = exc.field or ""  # a path like `$.env[0].value`, with which the message begins
+        flaw = exc.field or ""  # a path like `$.env[0].value`, at the start of the message
         reason = str(exc).removeprefix(flaw).lstrip(": ")
         path = f"{field.path}{flaw.removeprefix('$')}"
         raise InvalidParamsError(f"{path}: {field.who}: {reason}", field=path) from None
@@ -183,7 +183,7 @@ def _text(parts: dict[str, bytes], member: str, field: _Field) -> str:
 
 
 def _found(server: McpServerStdio, field: _Field) -> str:
-    """The absolute path of its command, found on PATH if need be."""
+    """Return the absolute path of its command, searched on PATH if necessary."""
     if os.path.isabs(server.command):
         return server.command
     if os.path.dirname(server.command):
@@ -197,7 +197,7 @@ def _found(server: McpServerStdio, field: _Field) -> str:
 
 
 def _check_address(url: str, field: _Field) -> None:
-    # The address may hold a key, in its query for instance, so it is not repeated.
+    # The address may contain a key, such as in its query, so it is not repeated.
     from urllib.parse import urlsplit
 
     if not url.lower().startswith(URL_SCHEMES):

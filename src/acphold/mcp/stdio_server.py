@@ -1,8 +1,8 @@
-"""An MCP server that is a program: started, spoken to line by line, ended with all it started.
+"""An MCP server that is a program: started, connected line by line, ended with all its children.
 
-Why not the SDK's own stdio transport: it holds a line without end in memory, leaves the children of
-a server that exits politely, tells neither how the program ended nor what it wrote to stderr, and
-gets stuck when its task is cancelled twice.
+The SDK's own stdio transport is not used: it holds an endless line in memory, leaves the children
+of a server that exits politely, reports neither how the program ended nor its stderr, and hangs if
+its task is cancelled twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from acphold.transports.child import ChildProcess
 
 EXIT_SECONDS = 0.5
-"""How long the end of a program may come after the end of its stdout."""
+"""Seconds that a program may end after its stdout."""
 
 INHERITED = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER"),
@@ -34,11 +34,11 @@ INHERITED = (
     *("HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy"),
     "ACPHOLD_GUARD",  # the mark of whoever guards us: its sweep must find the server too
 )
-"""What a server gets of our environment; the rest, such as the keys of the agent, is not for it."""
+"""The variables a server inherits; others, such as the agent's keys, are not for it."""
 
 
 class StdioServer:
-    """One run of the program of `server`, in `cwd`; `start` it, and `aclose` it in every case."""
+    """One run of the program of `server`, in `cwd`; `start` it, and always `aclose` it."""
 
     def __init__(self, server: McpServerStdio, cwd: str, *, limit: int = MAX_MESSAGE) -> None:
         self._server = server
@@ -64,14 +64,14 @@ class StdioServer:
             launched = launch([server.command, *server.args], env=env, cwd=self._cwd)
         except AgentStartError as exc:
             raise FaultError(self._redact(str(exc))) from None
-        # Its stderr is kept for error messages only: a log would keep secrets that it may tell.
+        # Its stderr is only kept for error messages: a log would store secrets in it.
         self._child = ChildProcess(launched, relay_fd=None)
 
     async def lines(self) -> AsyncIterator[bytes]:
-        """What it writes to stdout, line by line, until it ends; raises FaultError."""
+        """Yield the lines of its stdout, until it ends; raises FaultError."""
         transport = self._running.transport
         buffer = LineBuffer(self._limit)
-        begun = 0  # bytes of a line without its end
+        begun = 0  # bytes of an incomplete line
         while chunk := await transport.receive():
             last = chunk.rfind(b"\n")
             begun = begun + len(chunk) if last < 0 else len(chunk) - last - 1
@@ -84,18 +84,18 @@ class StdioServer:
         self._silenced = True
 
     async def send(self, line: bytes) -> None:
-        """Write a line to its stdin; waits while it does not read. Raises ConnectionLostError."""
+        """Write a line to its stdin, waiting while it does not read; raises ConnectionLostError."""
         transport = self._running.transport
         transport.send(line + b"\n")
         await transport.drain()
 
     def heard_noise(self, line: bytes) -> None:
-        """Take note of what it wrote to stdout that is no message: a banner, a stray print."""
+        """Note a line of its stdout that is no message: a banner, a stray print."""
         self._first_noise = self._first_noise or line[:1000].decode(errors="replace")
         self._noise += line.count(b"\n") + 1
 
     async def fault(self, otherwise: str) -> str:
-        """Why the connection is over, as far as the program shows it, else `otherwise`."""
+        """Return the reason why the connection is over, as far as known, or else `otherwise`."""
         if self._child is None:
             return otherwise
         with suppress(TimeoutError):
@@ -108,7 +108,7 @@ class StdioServer:
         return f"{otherwise}{self._last_words()}"
 
     async def aclose(self) -> None:
-        """End it and all that it started; bounded, and goes on when this is cancelled."""
+        """End it and all its children; bounded, and continues when this is cancelled."""
         if self._child is not None:
             await self._child.aclose()
 

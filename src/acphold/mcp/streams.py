@@ -1,4 +1,4 @@
-"""The two streams of messages that the SDK wants of a connection, over each kind of transport.
+"""The two message streams that the SDK needs for a connection, over each kind of transport.
 
 Needs the SDK: imported only after `reconnection.load_sdk`.
 """
@@ -38,23 +38,26 @@ Reading = MemoryObjectReceiveStream[SessionMessage | Exception]
 Writing = MemoryObjectSendStream[SessionMessage]
 
 TAKE_SECONDS = 30.0
-"""How long a server may take to accept one message. It covers a slow one with a long message; one
-that never reads is given up, before what waits to be sent takes all memory."""
+"""Seconds for a server to accept one message.
+
+Enough for a slow one with a long message; one that never reads is given up, before unsent messages
+fill the memory.
+"""
 
 
 MAX_EVENT = 8 * 1024 * 1024
-"""Bytes of an event that the SDK reads; its reader takes a second for each MB of brackets."""
+"""Largest event that the SDK reads, in bytes; its reader takes a second for each MB of brackets."""
 
 MAX_WAITING = 1000
-"""Messages that may wait to be sent to one server."""
+"""Most messages waiting to be sent to one server."""
 
 
 class Wire:
     """A connection below MCP: `async with wire.open() as (read, write)`.
 
-    `over` is set when it is of no more use, and `fault` is the reason then. `on_gap` is called
-    when what the server said of its own until now may have been lost. Each transport is a subclass
-    with `_connected`, `_read` and `_send`.
+    `over` is set when it is no longer usable; `fault` then returns the reason. `on_gap` is called
+    when earlier messages of the server may have been lost. Each transport is a subclass with
+    `_connected`, `_read` and `_send`.
     """
 
     def __init__(self, over: asyncio.Event) -> None:
@@ -64,10 +67,10 @@ class Wire:
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[tuple[Reading, Writing]]:
-        """Both streams, for the block; nothing of it waits for the server.
+        """Open both streams, for the block; none of this waits for the server.
 
-        Writing never waits either: the SDK starts the clock of a call only when its message was
-        taken, and cancels it with one more message, so that both would wait for the server.
+        Writing never waits either: the SDK starts the clock of a call only once its message is
+        taken, and cancels it with another message, so both would wait for the server.
         """
         arriving, reading = anyio.create_memory_object_stream[SessionMessage | Exception](0)
         writing, leaving = anyio.create_memory_object_stream[SessionMessage](math.inf)
@@ -79,7 +82,7 @@ class Wire:
                     await self._read()
 
         async with self._connected():
-            # Plain tasks: they belong to no cancel scope, and can be ended from wherever we are.
+            # Plain tasks: they belong to no cancel scope, and can be ended from anywhere.
             tasks = [asyncio.create_task(fill()), asyncio.create_task(self._empty())]
             try:
                 yield reading, writing
@@ -92,19 +95,19 @@ class Wire:
                     await asyncio.wait(tasks)
 
     async def fault(self, otherwise: str) -> str:
-        """Why it is over, in words, else `otherwise`."""
+        """Return the reason why it is over, in words, or else `otherwise`."""
         return self._fault or otherwise
 
     def _connected(self) -> AbstractAsyncContextManager[object]:
-        """What has to be open meanwhile."""
+        """Return a context that has to be open meanwhile."""
         return nullcontext()
 
     async def _read(self) -> None:
-        """Let arrive what the server says, until it is over."""
+        """Deliver the server's messages, until it is over."""
         raise NotImplementedError
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
-        """Bring `message`, whose JSON is `line`, to the server; FaultError if that is over."""
+        """Send `message`, whose JSON is `line`; raises FaultError if the connection is over."""
         raise NotImplementedError
 
     def _break(self, fault: str) -> None:
@@ -126,7 +129,7 @@ class Wire:
             self._break(str(exc) or "the connection was closed")
 
     async def _arrive(self, found: SessionMessage | UnreadableError) -> None:
-        """Hand on a message; for an answer that cannot be read, its call is failed."""
+        """Deliver a message; an unreadable answer fails its call."""
         if self._leaving.statistics().current_buffer_used > MAX_WAITING:
             self._break(f"it asks more than it reads: {MAX_WAITING} answers wait for it")
         if isinstance(found, SessionMessage):
@@ -152,14 +155,14 @@ class StdioWire(Wire):
                 for found in lines.feed(line):
                     if isinstance(found, UnreadableError):
                         self._server.heard_noise(found.line)
-                        await asyncio.sleep(0)  # one that floods us must not stop everybody else
+                        await asyncio.sleep(0)  # a flood must not stop everybody else
                     await self._arrive(found)
         except FaultError as exc:
             self._break(str(exc))
         self._break("it closed its stdout")
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
-        with suppress(ConnectionLostError):  # the reader knows more
+        with suppress(ConnectionLostError):  # the reader knows the reason
             async with asyncio.timeout(TAKE_SECONDS):
                 await self._server.send(line)
 
@@ -187,28 +190,30 @@ class HttpWire(Wire):
 
     async def _read(self) -> None:
         async for item in self._reading:
-            if isinstance(item, SessionMessage):  # else something that is no message
+            if isinstance(item, SessionMessage):  # otherwise not a message
                 await self._arrive(item)
         self._break("the connection was closed")
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
-        # As it is read again: the transport ends at what pydantic holds and JSON does not (NaN).
+        # Decoded again: the transport would fail on a value that pydantic allows and JSON does not
+        # (NaN).
         sent = decoded(line)
         sent.metadata = message.metadata
         async with asyncio.timeout(TAKE_SECONDS):
             await self._writing.send(sent)
 
     def _listening(self) -> None:
-        if not self._listened:  # only once: some servers end this stream again and again
+        if not self._listened:  # only once: some servers end this stream over and over
             self._listened = True
             self.on_gap()
 
 
 class SseWire(Wire):
-    """HTTP with server-sent events: one GET for all that comes, a POST for each message that goes.
+    """HTTP with server-sent events: one GET for all incoming messages, a POST for each outgoing
+    one.
 
-    Why not the SDK's own: it says nothing when a POST fails or the stream never names its address,
-    so that a call waits for ever, and it takes no event of more than 1 MiB.
+    The SDK's own is not used: it does not report a failed POST or a stream that never names its
+    address, so that a call waits for ever, and it reads no event over 1 MiB.
     """
 
     def __init__(self, server: McpServerSse, over: asyncio.Event, connect: float) -> None:
@@ -243,14 +248,14 @@ class SseWire(Wire):
                     except UnreadableError as exc:
                         found = exc
                     await self._arrive(found)
-        except httpx2.HTTPError as exc:  # SSEError among them
+        except httpx2.HTTPError as exc:  # including SSEError
             self._break(f"its event stream broke: {exc}")
         finally:
             await response.aclose()
         self._break("it ended its event stream")
 
     async def _send(self, message: SessionMessage, line: bytes) -> None:
-        address = await asyncio.shield(self._address)  # the deadline of connecting is on it
+        address = await asyncio.shield(self._address)  # limited by the deadline of connecting
         headers = {"content-type": "application/json"}
         post = self._client.build_request("POST", address, content=line, headers=headers)
         async with asyncio.timeout(TAKE_SECONDS):  # its answer comes on the event stream
@@ -262,15 +267,15 @@ class SseWire(Wire):
         if isinstance(message.message, JSONRPCRequest):
             answer = JSONRPCError(jsonrpc="2.0", id=message.message.id, error=error)
             await self._arriving.send(SessionMessage(answer))
-        if MARK in response.extensions:  # not the server's word about this message: it is gone
+        if MARK in response.extensions:  # not an answer to this message: the server is gone
             raise FaultError(error.message)
 
 
 class AcpWire(Wire):
-    """Each request is one of ACP, which a task waits for; a client that fails one ends it all.
+    """Each request is one of ACP, in its own task; if the client fails one, the connection ends.
 
-    The draft has no message for a notification to the server, nor for a request of it. So only
-    `notifications/cancelled` has an effect, which is to cancel the request over ACP.
+    The draft has no message for a notification to the server, nor for a request from it. So only
+    `notifications/cancelled` has an effect: it cancels the request over ACP.
     """
 
     def __init__(self, server: McpServerAcp, channel: Channel, over: asyncio.Event) -> None:
@@ -278,7 +283,7 @@ class AcpWire(Wire):
         self._server = server
         self._channel = channel
         self._asking: dict[object, asyncio.Task[None]] = {}
-        # What came, in the order of the wire: a report stays before the answer it belongs to.
+        # Incoming messages in order: a report stays before the answer it belongs to.
         self._came: asyncio.Queue[SessionMessage] = asyncio.Queue()
 
     @asynccontextmanager
@@ -333,18 +338,18 @@ class AcpWire(Wire):
 
 
 def url_wire(server: McpServerHttp | McpServerSse, over: asyncio.Event, connect: float) -> Wire:
-    """The wire to a server that has an address; `connect` in seconds."""
+    """Return the wire to a server with an address; `connect` in seconds."""
     kind = SseWire if isinstance(server, McpServerSse) else HttpWire
     return kind(server, over, connect)  # type: ignore[arg-type]  # each gets its own kind
 
 
 def root_cause(error: BaseException) -> str:
-    """What is at the bottom of the groups in which the transports raise, in words."""
+    """Return the innermost error of the transports' exception groups, in words."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return f"{type(error).__name__}: {error}"
 
 
 def _error(response: httpx2.Response) -> ErrorData:
-    """The JSON-RPC error that the guarded client makes of every failed answer."""
+    """Return the JSON-RPC error that the guarded client makes of every failed answer."""
     return ErrorData(**msgspec.json.decode(response.content)["error"])

@@ -1,1 +1,1 @@
-"""A scene as a person sees it, whatever the face: its text, its words, its marks, its diffs."""
+"""Scenes in a form for people, shared by all faces: texts, words, marks, diffs."""

@@ -1,4 +1,4 @@
-"""What content blocks and tool calls say, in plain values; each face draws them in its own way."""
+"""The text of content blocks and tool calls as plain values; each face draws them its own way."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from acphold.schema import (
 
 
 def blocks_of(content: Sequence[bytes]) -> Sequence[ContentBlock]:
-    """Raw content blocks, decoded; none where they cannot be read."""
+    """Return raw content blocks decoded; none if they cannot be read."""
     try:
         return decode_blocks(b"[%b]" % b",".join(content)).value
     except InvalidParamsError:
@@ -34,7 +34,7 @@ def blocks_of(content: Sequence[bytes]) -> Sequence[ContentBlock]:
 
 
 def described(block: ContentBlock) -> str:
-    """A block in words: its text, or what it is and how large."""
+    """Return a block in words: its text, or its kind and size."""
     match block:
         case TextContent(text=text):
             return text
@@ -55,13 +55,13 @@ _FENCED = re.compile(r"\s*(`{3,}|~{3,})[^\n`]*\n(.*?)\n?\1\s*", re.DOTALL)
 
 
 def unfenced(text: str) -> str:
-    """What a tool printed, without the fence that adapters of agents put around it."""
+    """Return a tool's output without the fence that agents' adapters put around it."""
     fenced = _FENCED.fullmatch(text)
     return text if fenced is None or fenced[1] in fenced[2] else fenced[2]
 
 
 def embedded_text(block: ContentBlock) -> str | None:
-    """The text of a resource that came with a message; None for all else."""
+    """Return the text of a resource embedded in a message; None for all other blocks."""
     if not isinstance(block, EmbeddedResource):
         return None
     inside = block.resource
@@ -69,7 +69,7 @@ def embedded_text(block: ContentBlock) -> str | None:
 
 
 def indented(raw: bytes) -> str:
-    """JSON for people: over several lines, or if it is one text, that text."""
+    """Return JSON for people: over several lines, or if it is one string, that text."""
     text = raw.decode(errors="replace")
     try:
         value = msgspec.json.decode(raw)
@@ -81,7 +81,7 @@ def indented(raw: bytes) -> str:
 
 
 def headline(call: ToolCall) -> str:
-    """What a tool call is and how it stands, in one line of visible text."""
+    """Return a tool call's title and status in one line of visible text."""
     title = " ".join((call.title or call.tool_call_id).split())
     return visible(
         f"{step_mark(call.status)} {title} — {call.kind}, {call.status.replace('_', ' ')}"

@@ -1,8 +1,8 @@
 """Two versions of a file, line by line, in time that grows with their length.
 
-difflib alone takes many seconds for some files of 5,000 lines. So the files are cut first at lines
-that stand once in each ("patience diff"), and only the pieces between those are compared closely,
-as long as there is time for it. In the others everything has changed.
+difflib alone takes many seconds for some files of 5,000 lines. So the files are first cut at lines
+that occur once in each ("patience diff"), and only the pieces in between are compared closely, as
+long as there is time for it. The other pieces count as changed entirely.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from acphold.presentation.visible_text import counted, visible
 from acphold.schema import Diff
 
 DIFF_LINES: Final = 5000
-"""Lines of a file beyond which it is only said how long the two versions are."""
+"""Longest file that is compared, in lines; of a longer one only the two lengths are shown."""
 
 CLOSE_WORK: Final = 4_000_000
-"""What close comparisons may cost in one diff, as `_work` counts it: a quarter of a second."""
+"""Limit of close comparisons in one diff, as counted by `_work`: a quarter of a second."""
 
 CONTEXT: Final = 3
-"""Lines that stay the same around a change."""
+"""Unchanged lines around a change."""
 
 
 def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
-    """The lines of a unified diff, without the two that name the file; visible text.
+    """Return the lines of a unified diff, without the two that name the file; visible text.
 
-    Of a very long file it is only said that it has changed, unless the `whole` diff is wanted.
+    A very long file is only reported as changed, unless the `whole` diff is wanted.
     """
     old = [] if diff.old_text is None else visible(diff.old_text).splitlines()
     new = visible(diff.new_text).splitlines()
@@ -49,13 +49,13 @@ def diff_lines(diff: Diff, *, whole: bool = False) -> list[str]:
 
 
 def _range(start: int, end: int) -> str:
-    """Lines from `start` to before `end`, as a unified diff names them, which counts from 1."""
+    """Return lines `start` to before `end` as a range of a unified diff, which counts from 1."""
     length = end - start
     return f"{start + bool(length)},{length}" if length != 1 else f"{start + 1}"
 
 
 class _Comparison(SequenceMatcher[str]):
-    """difflib's, with other lines found to be the same: see the module."""
+    """difflib's matcher with a different search for equal lines: see the module."""
 
     def __init__(self, old: Sequence[str], new: Sequence[str]) -> None:
         super().__init__()
@@ -77,7 +77,7 @@ class _Comparison(SequenceMatcher[str]):
 
 
 def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Pairs of places, in order, at which the files have the same line."""
+    """Yield pairs of places, in order, at which the files have the same line."""
     shorter = min(len(old), len(new))
     begin = next((i for i in range(shorter) if old[i] != new[i]), shorter)
     end = next((i for i in range(shorter - begin) if old[-1 - i] != new[-1 - i]), shorter - begin)
@@ -98,18 +98,20 @@ def _same_lines(old: Sequence[str], new: Sequence[str]) -> Iterator[tuple[int, i
 
 
 def _work(one: Sequence[str], other: Sequence[str]) -> int:
-    """What difflib has to do for them at most: to look at all pairs of equal lines, once for each
-    block of lines that it finds."""
+    """Return the most work difflib can have with them.
+
+    It looks at all pairs of equal lines, once for each block of lines that it finds.
+    """
     counts = Counter(other)
     return min(len(one), len(other)) * sum(counts[line] for line in one)
 
 
 def _anchors(old: Sequence[str], new: Sequence[str], begin: int) -> list[tuple[int, int]]:
-    """The longest row of lines, from `begin` on, that stand once in each file and in one order."""
+    """Return the longest sequence of unique lines common to both, in order, from `begin` on."""
     in_old, in_new = Counter(old[begin:]), Counter(new[begin:])
     places = {line: j for j, line in enumerate(new[begin:], begin) if in_new[line] == 1}
-    ends: list[int] = []  # of the best row of each length: its last place in `new`
-    rows: list[tuple[int, int, int]] = []  # place in both, and which of `rows` is before it
+    ends: list[int] = []  # for each length, the last place in `new` of the best sequence
+    rows: list[tuple[int, int, int]] = []  # place in both, and which of `rows` precedes it
     tops: list[int] = []
     for i, line in enumerate(old[begin:], begin):
         if in_old[line] == 1 and (j := places.get(line)) is not None:

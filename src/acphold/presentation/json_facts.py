@@ -1,6 +1,6 @@
-"""Sessions, entries and hits as programs read them: what `--json` prints, and `serve` answers.
+"""Sessions, entries and hits for programs: the output of `--json`, and answers of `serve`.
 
-Each is one JSON object on one line, with nothing in it that a terminal obeys, or that nobody sees.
+Each is one JSON object on one line, without control characters for a terminal or hidden ones.
 """
 
 from __future__ import annotations
@@ -17,7 +17,9 @@ from acphold.history.raw_update import storable
 from acphold.history.timeline import TurnOutcome, turn_end
 from acphold.journal import SearchHit, SessionRow
 from acphold.journal.journal import UsageSum
+from acphold.presentation.permissions import permission
 from acphold.presentation.visible_text import iso, visible_json
+from acphold.schema import REQUEST_PERMISSION
 
 if TYPE_CHECKING:
     from acphold.server.inbox import InboxQuestion
@@ -25,11 +27,11 @@ if TYPE_CHECKING:
 
 
 Outcomes = Mapping[str, bytes | None]
-"""How the last turns of sessions ended: see `Sessions.outcomes`."""
+"""The outcomes of sessions' last turns: see `Sessions.outcomes`."""
 
 
 def session_json(row: SessionRow, live: Live, outcomes: Outcomes) -> str:
-    """A session; `live` has those that are in the memory of a process."""
+    """Return a session; `live` has those that are in the memory of a process."""
     session, process = live.get(row.session_id, (None, None))
     outcome: TurnOutcome | None = None
     if row.session_id in outcomes:
@@ -65,12 +67,12 @@ def session_json(row: SessionRow, live: Live, outcomes: Outcomes) -> str:
 
 
 def entry_json(entry: Entry) -> str:
-    """An entry; its update is as it was journalled."""
+    """Return an entry; its update is as journalled."""
     return visible_json(exact_entry_json(entry))
 
 
 def question_json(found: InboxQuestion) -> str:
-    """A question of the inbox; one that is not open any more has what came of it beside it."""
+    """Return a question of the inbox; one that is closed also has its outcome."""
     question, answer = found.question, found.answer
     facts = {
         "id": question.id,
@@ -87,6 +89,8 @@ def question_json(found: InboxQuestion) -> str:
     if answer is None:
         call = {name: Raw(value) for name, value in found.call.items()}
         facts |= {"params": Raw(question.params), "toolCall": call or None}
+        if question.method == REQUEST_PERMISSION.name:
+            facts["shows"] = permission(found.call or question.tool_call, question.params)
     else:
         came = answer.came(question)
         facts |= {
@@ -100,7 +104,7 @@ def question_json(found: InboxQuestion) -> str:
 
 
 def exact_entry_json(entry: Entry) -> str:
-    """The same, for a file: the update keeps its bytes, but for what is not UTF-8."""
+    """Return an entry for a file: the update keeps its bytes, except those that are not UTF-8."""
     update = entry.raw.decode(errors="replace")
     if entry.kind == PROMPT:
         update = f'{{"prompt":{update}}}'
@@ -109,7 +113,7 @@ def exact_entry_json(entry: Entry) -> str:
 
 
 def hit_json(hit: SearchHit) -> str:
-    """A hit of a search."""
+    """Return a hit of a search."""
     facts = {
         "sessionId": hit.session_id,
         "seq": hit.seq,
@@ -128,7 +132,7 @@ def hit_json(hit: SearchHit) -> str:
 
 
 def usage_json(sum_: UsageSum, grouping: str) -> str:
-    """What was reported in a group of sessions; null is what nobody reported."""
+    """Return the usage of a group of sessions; null means that nobody reported it."""
     key = "sessionId" if grouping == "session" else grouping
     title = {"title": sum_.title or None} if grouping == "session" else {}
     facts = {
@@ -148,5 +152,5 @@ def usage_json(sum_: UsageSum, grouping: str) -> str:
 
 
 def place_name(session_id: str, seq: int | None = None) -> str:
-    """A place as `search` prints it and all commands take it: `ID`, or `ID@SEQ`."""
+    """Return a place as `search` prints it and all commands accept it: `ID`, or `ID@SEQ`."""
     return session_id if seq is None else f"{session_id}@{seq}"

@@ -1,7 +1,7 @@
-"""Scenes in words: who speaks, how something stands, how it ended. For every face.
+"""The words for scenes: speaker, state, and ending. For every face.
 
-Whose word something is must be seen, so our words come first in each of these, and what an agent
-has chosen stands behind them, at the end: it cannot go on as if it were us.
+A reader must see whose words they are, so ours come first in each of these, and the agent's come
+last: they cannot pretend to be ours.
 """
 
 from __future__ import annotations
@@ -10,12 +10,10 @@ from typing import Final, assert_never
 
 from acphold.history.speakers import is_the_persons
 from acphold.history.timeline import ContextCompaction, Message, SubAgent, TurnEnd, TurnOutcome
-from acphold.presentation.visible_text import on_one_line
 from acphold.reports.transcript import Decision, ModeChanged, Noticed, TurnOpen, reason
-from acphold.schema import PermissionOption
 
 STATUS_MARKS: Final = {"pending": "○", "in_progress": "◐", "completed": "●", "failed": "✗"}
-"""How a tool call or a step of a plan stands, by the statuses that there are."""
+"""Marks of a tool call or a step of a plan, by status."""
 
 ENDINGS: Final[dict[TurnOutcome, str]] = {
     "completed": "ended",
@@ -25,15 +23,7 @@ ENDINGS: Final[dict[TurnOutcome, str]] = {
     "failed": "failed",
     "interrupted": "interrupted: a crash or a kill cut it off",
 }
-"""How a turn ended."""
-
-OFFERED: Final = {
-    "allow_once": "allow once",
-    "allow_always": "allow always",
-    "reject_once": "reject once",
-    "reject_always": "reject always",
-}
-"""What an answer does that an agent offers, by its kind."""
+"""Words for the outcome of a turn."""
 
 DECIDED: Final = {
     "allow_once": "allowed once",
@@ -51,47 +41,42 @@ DECIDED: Final = {
     "interrupted": "interrupted",
     "elsewhere": "settled without an answer from here",
 }
-"""What came of a question; see `history.decisions.Came`."""
+"""Words for the outcome of a question; see `history.decisions.Came`."""
 
 TOLD: Final = "as the agent tells it"
-"""Behind who said something, where only the agent says that they did."""
+"""Added to a speaker known only from the agent."""
 
 Beside = Noticed | ModeChanged | Decision | ContextCompaction | TurnEnd | TurnOpen
-"""What stands beside a conversation."""
+"""Scenes beside the conversation."""
 
 
 def is_told(message: Message) -> bool:
-    """Whether only the agent says that the person said this: in its replay of a session that was
-    held without us, or because it makes it up."""
+    """Return True if only the agent claims that the person said this.
+
+    It does so in its replay of a session held without us, or because it makes it up.
+    """
     return message.role == "user" and not is_the_persons(message.message_id)
 
 
 def speaker(message: Message) -> str:
-    """Who says it."""
+    """Return the speaker of a message."""
     if is_told(message):
         return f"You, {TOLD}"
     return {"user": "You", "agent": "Agent", "thought": "Thought"}[message.role]
 
 
 def step_mark(status: str) -> str:
-    """The mark of a tool call or a step; one whose status nobody knows has not begun."""
+    """Return the mark of a tool call or a step; an unknown status counts as pending."""
     return STATUS_MARKS.get(status, STATUS_MARKS["pending"])
 
 
 def noticed(scene: Noticed) -> str:
-    """What a notice says."""
+    """Return the text of a notice."""
     return ". ".join(filter(None, (scene.title, scene.description)))
 
 
-def offered(option: PermissionOption) -> str:
-    """An answer that an agent offers: what it does, in words of ours, and what the agent calls
-    it, which may be anything."""
-    what = OFFERED.get(option.kind, f"of the unknown kind {on_one_line(option.kind)}")
-    return f"{what}: {on_one_line(option.name) or '(no name)'}"
-
-
 def decided(scene: Decision) -> str:
-    """What came of a question, with where a person answered it; in words of ours."""
+    """Return a question's outcome, and the program a person answered it in; in our words."""
     how = "not answered yet" if scene.came is None else DECIDED.get(scene.came.how, "answered")
     return f"{how} (in {scene.client})" if scene.client else how
 
@@ -102,11 +87,11 @@ COMPACTIONS: Final = {
     "failed": "not compacted",
     "cancelled": "not compacted: cancelled",
 }
-"""What became of what the model is told, by the statuses of a compaction that there are."""
+"""Words for the result of a compaction, by status."""
 
 
 def compacted(scene: ContextCompaction) -> str:
-    """What the agent has done to its context."""
+    """Return the words for a compaction of the agent's context."""
     words = COMPACTIONS.get(scene.status, "a compaction")
     return f"{words}: {scene.error}" if scene.error else words
 
@@ -117,7 +102,7 @@ AT_WORK: Final = {
     "paused": "paused",
     "requires_action": "waits for an answer",
 }
-"""What a sub-agent is doing, by the states that there are but `idle`."""
+"""Words for a sub-agent's activity, by state, except `idle`."""
 
 DONE: Final = {
     None: ("idle", "completed"),
@@ -126,11 +111,11 @@ DONE: Final = {
     "error": ("failed", "failed"),
     "refusal": ("refused", "failed"),
 }
-"""Why it does nothing more, with the status of a tool call that has gone so."""
+"""Words for the end of a sub-agent's work, with the matching status of a tool call."""
 
 
 def sub_agent_stands(scene: SubAgent) -> tuple[str, str]:
-    """How a sub-agent stands in words, and as the status of a tool call."""
+    """Return a sub-agent's state in words, and as the status of a tool call."""
     if scene.state == "idle":
         return DONE.get(scene.stop_reason, ("stopped", "failed"))
     words = AT_WORK.get(scene.state or "", "")
@@ -138,12 +123,12 @@ def sub_agent_stands(scene: SubAgent) -> tuple[str, str]:
 
 
 def speaker_in_child(message: Message) -> str:
-    """Who says something in a sub-agent's session: what comes in is what it was told to do."""
+    """Return the speaker in a sub-agent's session: user messages there are its task."""
     return {"user": "Task", "agent": "Sub-agent", "thought": "Thought"}[message.role]
 
 
 def ended(scene: TurnEnd | TurnOpen) -> str:
-    """How a turn stands or has ended, and why."""
+    """Return the state or the outcome of a turn, with the reason."""
     if isinstance(scene, TurnOpen):
         return scene.words
     why = reason(scene)
@@ -151,8 +136,10 @@ def ended(scene: TurnEnd | TurnOpen) -> str:
 
 
 def aside(scene: Beside) -> tuple[str, str, str] | None:
-    """What stands beside a conversation in a document: its kind, of which there are a handful, who
-    speaks or what it is, and the words. None for the plain end of a turn."""
+    """Return a scene beside a conversation for documents: its kind, its label, and the words.
+
+    There are a handful of kinds. None for the plain end of a turn.
+    """
     match scene:
         case Noticed(is_ours=True):
             return "ours", "acphold", noticed(scene)

@@ -1,4 +1,4 @@
-"""Text that plays no tricks on whoever reads it, and numbers and times in words.
+"""Text that plays no tricks on its reader, and numbers and times in words.
 
 All times are ms since the epoch.
 """
@@ -9,17 +9,22 @@ import re
 from datetime import UTC, datetime
 
 _OBEYED = "\0-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""What a terminal obeys: the control characters of ASCII and of Latin-1 (C0, DEL, C1), and the
-marks that change the direction of text (Unicode, UAX 9)."""
+"""Characters with an effect on a terminal.
+
+They are the control characters of ASCII and Latin-1 (C0, DEL, C1), and the marks that change the
+direction of text (Unicode, UAX 9).
+"""
 
 _UNDRAWN = (
     "\xad\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u2028\u2029\u2060-\u206f\u3164"
     "\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
     "\U000e0000-\U000e0fff"
 )
-"""What nobody sees and a model reads: characters without width, fillers, variation selectors, tags
-(Unicode, `Default_Ignorable_Code_Point`), the separators of lines and paragraphs, and the marks of
-annotations."""
+"""Characters that nobody sees and a model reads.
+
+They are characters without width, fillers, variation selectors, tags (Unicode,
+`Default_Ignorable_Code_Point`), line and paragraph separators, and annotation marks.
+"""
 
 _HIDDEN = f"[{_OBEYED}{_UNDRAWN}]+"
 
@@ -42,25 +47,27 @@ _IN_PLACE = (
     "(?:\U000e0065\U000e006e\U000e0067|\U000e0073\U000e0063\U000e0074|\U000e0077\U000e006c\U000e0073)"
     "\U000e007f"
 )
-"""Where such characters do what they are for, and hide nothing: one between two emoji, or behind a
-letter or an emoji that looks different by it, and the flags of England, Scotland and Wales."""
+"""Legitimate uses of such characters, which hide nothing.
+
+They are one between two emoji, or after a letter or an emoji whose look it changes, and the flags
+of England, Scotland and Wales.
+"""
 
 
 def visible(text: str) -> str:
-    """`text` with nothing in it that a terminal obeys, or that nobody sees; lone surrogates become
-    U+FFFD.
+    """Return `text` without terminal control and hidden characters; lone surrogates become U+FFFD.
 
-    Everything that is shown to a person and that we did not write goes through here.
+    All foreign text that is shown to a person goes through here.
     """
     if text.isascii() and text.isprintable():
         return text
-    # Patterns as text: most commands need none of them, and compiling them takes milliseconds.
+    # Uncompiled patterns: most commands need none of them, and compiling takes milliseconds.
     whole = text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
     return re.sub(_HIDDEN, _shown, whole)
 
 
 def _shown(found: re.Match[str]) -> str:
-    """A run of hidden characters as one can see it; those that are in their place stay."""
+    """Return a run of hidden characters as visible escapes; those with a legitimate use stay."""
     shown, place = "", found.start()
     while place < found.end():
         if kept := re.compile(_IN_PLACE).match(found.string, place):
@@ -75,7 +82,7 @@ def _shown(found: re.Match[str]) -> str:
 
 
 def visible_json(text: str) -> str:
-    """JSON that means the same, with nothing in it that a terminal obeys, or that nobody sees."""
+    """Return equivalent JSON without terminal control and hidden characters."""
     return re.sub(_HIDDEN, _shown_in_json, text)
 
 
@@ -86,12 +93,12 @@ def _shown_in_json(found: re.Match[str]) -> str:
 
 
 def on_one_line(text: str) -> str:
-    """`text` for a cell of a table: visible, white space in a row as one space."""
+    """Return `text` for a cell of a table: visible, with white space collapsed to one space."""
     return visible(" ".join(text.split()))
 
 
 def size(count: int) -> str:
-    """A number of bytes for people: `640 bytes`, `1.5 MiB`."""
+    """Return a number of bytes for people: `640 bytes`, `1.5 MiB`."""
     amount, unit = float(count), "bytes"
     for larger in ("KiB", "MiB", "GiB", "TiB"):
         if amount < 1024:
@@ -101,16 +108,16 @@ def size(count: int) -> str:
 
 
 def counted(count: int, noun: str) -> str:
-    """`1 session`, `2,000 sessions`."""
+    """Return a number with its noun: `1 session`, `2,000 sessions`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def iso(at: int) -> str:
-    """ISO 8601 in UTC, to the millisecond: `2026-01-31T12:00:00.000Z`."""
+    """Return a time as ISO 8601 in UTC, to the millisecond: `2026-01-31T12:00:00.000Z`."""
     when = datetime.fromtimestamp(at / 1000, UTC)
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def local(at: int) -> str:
-    """To the minute, where the reader is: `2026-01-31 13:00`."""
+    """Return a time in the local zone, to the minute: `2026-01-31 13:00`."""
     return datetime.fromtimestamp(at / 1000).strftime("%Y-%m-%d %H:%M")

@@ -1,5 +1,5 @@
-"""Starting, guarding and ending programs; how one ended, in words. The only launcher.
+"""The launcher: starts, guards and ends programs, and describes how one ended. There is no other.
 
-`acphold wrap` starts its agent before it imports anything else. So `program`, and what it needs,
-imports neither asyncio nor what takes milliseconds besides: contextlib three, signal two.
+`acphold wrap` starts its agent before it imports anything else. So `program`, and its imports, use
+neither asyncio nor anything else that takes milliseconds: contextlib three, signal two.
 """

@@ -1,4 +1,4 @@
-"""The picture in the person's clipboard, by the programs that desktops have for it."""
+"""The picture in the person's clipboard, read by the desktop's own programs."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ COMMANDS = (
     ("xclip", "-selection", "clipboard", "-target", "image/png", "-out"),
     ("pngpaste", "-"),
 )
-"""Wayland, X11, macOS."""
+"""Commands for Wayland, X11 and macOS."""
 
 SECONDS = 3.0
-"""What such a program gets: who owns the clipboard may hang."""
+"""Seconds for such a program: the owner of the clipboard may hang."""
 
 PNG = b"\x89PNG"
 
 
 async def picture() -> bytes:
-    """It, as PNG; b"" where there is none, or no program that brings it."""
+    """Return the picture as PNG; b"" if there is none, or no program to read it."""
     for name, *arguments in COMMANDS:
         if (path := on_path(name)) is None:
             continue

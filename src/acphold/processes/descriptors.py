@@ -1,4 +1,4 @@
-"""Our descriptors: which of them reach what we start, and that 0, 1 and 2 are what they seem."""
+"""Our file descriptors: which ones children inherit, and safe use of 0, 1 and 2."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def close_others_on_exec() -> None:
-    """Keep what we inherited (an editor's sockets, say) from what we start."""
+    """Keep inherited descriptors (an editor's sockets, say) from the programs we start."""
     try:
         inherited = [int(name) for name in os.listdir("/dev/fd")]
     except OSError:
@@ -16,14 +16,14 @@ def close_others_on_exec() -> None:
             try:
                 os.set_inheritable(fd, False)
             except OSError:
-                pass  # one of them listed the folder and is closed again
+                pass  # one of them was used to list the folder and is closed again
 
 
 def keep_stdio_open() -> None:
-    """Put /dev/null where descriptor 0, 1 or 2 is closed, lest a pipe of ours takes its place."""
+    """Open /dev/null for a closed descriptor 0, 1 or 2, so that no pipe of ours takes its place."""
     for fd in range(3):
         try:
             os.fstat(fd)
         except OSError:
-            null = os.open(os.devnull, os.O_RDWR)  # the lowest that is free, which is `fd`
+            null = os.open(os.devnull, os.O_RDWR)  # the lowest free one, which is `fd`
             os.set_inheritable(null, True)

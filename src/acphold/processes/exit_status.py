@@ -1,7 +1,7 @@
-"""How a child process ended: with a status or by a signal, put in words for error messages.
+"""The end of a child process: its exit status or signal, and words for error messages.
 
-The status is read without reaping the process: as long as it is not reaped, its number is given to
-no other process, and may still be signalled.
+The status is read without reaping the process: until it is reaped, its number is not reused, and
+may still be signalled.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class ExitWatch:
             threading.Thread(target=self._wait, name=f"wait for {pid}", daemon=True).start()
 
     def stop(self) -> None:
-        """Call it off; may be called again."""
+        """Stop watching; may be called again."""
         self._tell = None
         fd, self._fd = self._fd, None
         if fd is not None:
@@ -45,7 +45,7 @@ class ExitWatch:
         try:
             self._loop.call_soon_threadsafe(self._pass_on, status)
         except RuntimeError:
-            pass  # the loop has closed meanwhile: nobody asks any more
+            pass  # the loop has closed meanwhile: nobody waits any more
 
     def _pass_on(self, status: int | None) -> None:
         tell = self._tell
@@ -55,7 +55,7 @@ class ExitWatch:
 
 
 def open_pidfd(pid: int) -> int | None:
-    """A descriptor that becomes readable when child `pid` ends; None where there is no such."""
+    """Return a descriptor that becomes readable when child `pid` ends; None if unavailable."""
     if sys.platform != "linux":
         return None
     try:
@@ -65,10 +65,11 @@ def open_pidfd(pid: int) -> int | None:
 
 
 def exit_status(pid: int) -> int | None:
-    """Wait until child `pid` ends; its exit status, -N for signal N, None if somebody reaped it.
+    """Wait until child `pid` ends; return its exit status.
 
-    It stays a zombie, so that its number is not given away yet; only where the system has no
-    waitid (macOS before Python 3.13) it is reaped here.
+    -N stands for signal N, None if somebody else reaped it. It stays a zombie, so that its number
+    is not reused yet; only if the system has no waitid (macOS before Python 3.13) it is reaped
+    here.
     """
     try:
         if not hasattr(os, "waitid"):
@@ -82,14 +83,14 @@ def exit_status(pid: int) -> int | None:
 
 
 def describe(status: int | None) -> str:
-    """`status` in words: `exit status 3`, `signal SIGKILL`."""
+    """Return `status` in words: `exit status 3`, `signal SIGKILL`."""
     if status is None:
         return "an unknown exit status"
     return f"exit status {status}" if status >= 0 else f"signal {signal_name(-status)}"
 
 
 def signal_name(number: int) -> str:
-    """`SIGKILL` for 9; `SIG35` for a real-time signal, which has no name."""
+    """Return `SIGKILL` for 9; `SIG35` for a real-time signal, which has no name."""
     import signal
 
     try:

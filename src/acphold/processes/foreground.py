@@ -1,7 +1,7 @@
-"""A program that a person uses on our terminal while we go on: an editor, a sign-in.
+"""A program that a person uses on our terminal while we run on: an editor, a sign-in.
 
-It gets the terminal as a shell gives it: in a process group of its own, which the keyboard's Ctrl-C
-is then for, and not for us. Ctrl-Z stops it and us, and `fg` brings both back.
+It gets the terminal as from a shell: in its own process group, so that Ctrl-C goes to it and not to
+us. Ctrl-Z stops both, and `fg` resumes both.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ async def run_in_front(
     cwd: str | None = None,
     terminal: tuple[int, int] = (0, 1),
 ) -> int:
-    """Run it until it ends; its exit status, -N for signal N.
+    """Run it until it ends; return its exit status, -N for signal N.
 
-    `env` goes over our environment; `terminal` is what it reads and what it writes. Cancelling this
-    ends it. Raises AgentStartError.
+    `env` is added to our environment; `terminal` are the descriptors it reads and writes.
+    Cancelling this ends it. Raises AgentStartError.
     """
     reads, writes = terminal
     if (path := on_path(command[0])) is None:
@@ -77,8 +77,8 @@ async def run_in_front(
 
 
 def _give(terminal: int, group: int) -> None:
-    """Have the terminal be this process group's; and go on, if it waits for that."""
-    # Who is in the background and gives it away would be stopped for it.
+    """Make this process group the terminal's foreground, and resume it if it waits for that."""
+    # A background process that does this would be stopped.
     before = signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTTOU])
     try:
         with suppress(OSError):  # it controls no jobs

@@ -1,17 +1,16 @@
-"""The guardian: it ends what a program left behind, even when acphold was killed with SIGKILL.
+"""The guardian: it ends a program's leftovers, even if acphold was killed with SIGKILL.
 
-A tiny shell in a session of its own reads a pipe whose only writing end is ours and close-on-exec.
-The end of that pipe means that acphold is gone, however it went. The program's stdin has closed at
-the same moment, so it gets a second to end by itself; then SIGTERM, then SIGKILL.
+A tiny shell in its own session reads a pipe whose only writing end is ours and close-on-exec. The
+end of that pipe means that acphold is gone, for whatever reason. The program's stdin was closed at
+the same moment, so it has a second to end by itself; then SIGTERM, then SIGKILL.
 
-Who is meant: the program's process group, and on Linux every process that carries the program's
-mark, which reaches children that made a session of their own. A number is signalled only right
-after it was seen alive; a group that was once seen empty is never looked at again.
+It ends the program's process group, and on Linux every process that carries the program's mark,
+including children that made their own session. A number is signalled only right after it was seen
+alive; a group that was once seen empty is never looked at again.
 
-The mark is a number in two places that a process inherits: in its environment, and as its soft
-limit for file locks. That limit can be read, and has no effect since Linux 2.4.25; so the mark also
-stays with what was started by `env -i`. A subreaper would collect such orphans too, but could not
-tell which program each is from.
+The mark is a number in two places that a process inherits: its environment, and its soft limit for
+file locks. That limit can be read, and has no effect since Linux 2.4.25; so the mark also survives
+`env -i`. A subreaper would collect such orphans too, but could not tell which program each is from.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ else:
     import _signal as signal  # without its enums, which take two milliseconds
 
 VARIABLE = "ACPHOLD_GUARD"
-"""Environment variable with the marks of the guards a process lives under, outermost first."""
+"""Environment variable with the marks of the guards above a process, outermost first."""
 
 RLIMIT_LOCKS = 10
 """The limit for file locks, for which `resource` has no name; source: Linux, resource.h."""
 
 DISMISS_SECONDS = 1.0
-"""How long a dismissed guardian may take to end before it is killed."""
+"""Seconds for a dismissed guardian to end before it is killed."""
 
 SCRIPT = r"""
 trap '' HUP INT QUIT TERM
@@ -64,15 +63,15 @@ for _ in 1 2 3 4 5; do alive || exit 0; signal KILL; nap; done
 class Guard:
     """One guardian for one program.
 
-    `mark` is what the program and all that it starts are known by. `pid` is the guardian's own,
-    None where no guardian could be started (no /bin/sh, no descriptors): then only an orderly end
-    of acphold ends the program.
+    `mark` identifies the program and all its descendants. `pid` is the guardian's own, None if no
+    guardian could be started (no /bin/sh, no descriptors): then only an orderly end of acphold ends
+    the program.
     """
 
     __slots__ = ("_pipe", "mark", "pid")
 
     def __init__(self) -> None:
-        # Below 2^63, which is no limit at all; and with as many digits as can be.
+        # Below 2^63, which means no limit; and always with the same number of digits.
         self.mark: str = str((1 << 62) + int.from_bytes(os.urandom(7)))
         self.pid: int | None = None
         self._pipe: int | None = None
@@ -90,9 +89,8 @@ class Guard:
             self._close_pipe()
             return
         try:
-            # An environment of its own: an outer guard's sweep must not take this guardian down
-            # before it has done its work. No descriptor of ours: an editor waits for the end of our
-            # stdout.
+            # A fresh environment: an outer guard's sweep must not kill this guardian before it has
+            # done its work. No descriptor of ours: an editor waits for the end of our stdout.
             self.pid = os.posix_spawn(
                 "/bin/sh",
                 ["sh", "-c", SCRIPT, "acphold-guard", self.mark, str(group)],
@@ -105,7 +103,7 @@ class Guard:
                 setsid=True,
                 setsigmask=[],
             )
-            _limit_locks(self.pid, None)  # it has the mark that we have from an outer guard
+            _limit_locks(self.pid, None)  # it has inherited the mark of an outer guard
         except (OSError, NotImplementedError):
             self._close_pipe()
         finally:
@@ -135,7 +133,7 @@ class Guard:
             pass  # SIGCHLD is ignored here: nothing to reap
 
     def environment(self, env: dict[str, str]) -> dict[str, str]:
-        """`env` with our mark added; those of outer guards stay, so that theirs reach as far."""
+        """Return `env` with our mark added; outer guards' marks stay, so that they reach as far."""
         outer = env.get(VARIABLE)
         return {**env, VARIABLE: f"{outer}:{self.mark}" if outer else self.mark}
 
@@ -146,11 +144,11 @@ class Guard:
 
 
 class Marking:
-    """While this is entered, whatever is started has the mark of `guard`; one at a time.
+    """While this is entered, every program started gets the mark of `guard`; one at a time.
 
-    The limit is set on ourselves: a program that starts at once what leaves its group could be
-    quicker than we are. Should another thread start a process of its own in this millisecond, it is
-    still told from the program by being a child of ours, see `process_tree`.
+    The limit is set on ourselves: a program that at once starts something outside its group could
+    be faster than us. If another thread starts a process in this millisecond, that is still
+    recognised as a child of ours, see `process_tree`.
     """
 
     __slots__ = ("_before", "_mark")
@@ -170,15 +168,16 @@ class Marking:
 
 
 def leave_outer_guard() -> None:
-    """Take off the mark that we have from whoever guards us: we are to outlive them."""
+    """Remove the mark of the guard above us, to outlive it."""
     os.environ.pop(VARIABLE, None)
     _limit_locks(0, None)
 
 
 def _limit_locks(pid: int, number: int | None) -> int | None:
-    """Make `number` the soft limit of `pid` for file locks, or None the hard one; what it was.
+    """Set the soft limit of `pid` for file locks to `number`, or None the hard one; return the old
+    one.
 
-    Where that cannot be, for it has ended or has a lower hard limit, there is the variable.
+    If that fails, because it has ended or has a lower hard limit, the variable remains.
     """
     if sys.platform != "linux":
         return None

@@ -1,4 +1,4 @@
-"""A program that a person uses on the terminal that we are on, while we wait: a pager."""
+"""A program that a person uses on our terminal while we wait: a pager."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acphold.processes.program import on_path
 
 
 class InFront:
-    """It runs; what is written to `fd` is what it reads."""
+    """The running program; it reads what is written to `fd`."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         assert process.stdin is not None
@@ -19,18 +19,18 @@ class InFront:
         self._process = process
 
     def wait(self) -> None:
-        """Until it ends, which is for the person to say; there is no more for it to read."""
+        """Wait until the person ends it; it gets no more input."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         while self._process.returncode is None:
-            with suppress(KeyboardInterrupt):  # which is for the program, and ends nothing there
+            with suppress(KeyboardInterrupt):  # meant for the program, and ends nothing there
                 self._process.wait()
 
 
 def start_in_front(command: Sequence[str], env: Mapping[str, str]) -> InFront | None:
-    """Start it; None where there is no such program, or it cannot be started.
+    """Start it; return None if it does not exist or cannot be started.
 
-    It stays in our process group, so that the terminal is its as it is ours, Ctrl-Z included.
+    It stays in our process group, so that it shares the terminal with us, including Ctrl-Z.
     """
     path = on_path(command[0])
     if path is None:

@@ -1,7 +1,7 @@
-"""What a program that has failed said last on stderr: the line that says why.
+"""The reason why a program failed: its last meaningful line on stderr.
 
 Programs make it hard to find. They draw a frame around an error, point at a place in the line
-before, colour what they print, and put the version of their runtime below a trace.
+before, colour their output, and print the version of their runtime below a trace.
 """
 
 from __future__ import annotations
@@ -9,22 +9,22 @@ from __future__ import annotations
 import re
 
 _ESCAPES = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
-"""Sequences for a terminal; source: ECMA-48, 5.3 and 5.4."""
+"""Terminal escape sequences; source: ECMA-48, 5.3 and 5.4."""
 
 _DRAWN = "".join(map(chr, range(0x2500, 0x25A0))) + " \t"
-"""What frames are drawn with; Unicode, blocks Box Drawing and Block Elements."""
+"""Characters of frames; Unicode, blocks Box Drawing and Block Elements."""
 
 _SIDES = ("│", "┃", "║", "┆", "┇", "┊", "┋", "╎", "╏", "▌", "▐", "█")
-"""With what a line in a frame begins."""
+"""Characters that begin a line in a frame."""
 
 _RUNTIME = re.compile(r"Node\.js v[\d.]+")
-"""Below the trace of an error that was not caught."""
+"""A line below the trace of an uncaught error."""
 
 
 def last_words(stderr: str) -> str:
-    """The last line that says something, without what is drawn around it; "" for none.
+    """Return the last meaningful line, without a frame around it; "" if there is none.
 
-    Of words in a frame it is all that stands there, for a frame breaks lines where it ends.
+    Text in a frame is returned whole, since a frame breaks its lines.
     """
     lines = [_ESCAPES.sub("", line).strip() for line in stderr.splitlines()]
     said = [line for line in lines if any(map(str.isalnum, line))]

@@ -1,7 +1,6 @@
-"""What a program prints, read in the event loop.
+"""A program's output, read in the event loop.
 
-It is read to its end also when nobody wants it: a program stops when the pipe that it writes to
-is full.
+It is read to its end even if nobody wants it: a program blocks when its pipe is full.
 """
 
 from __future__ import annotations
@@ -14,21 +13,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 READ_SIZE = 64 * 1024
-"""Bytes asked of one read; what a pipe holds."""
+"""Bytes requested per read: the size of a pipe."""
 
 READ_COST = 16 * 1024
-"""What one read counts for besides its bytes."""
+"""Bytes that one read counts for besides its own."""
 
 REST_READS = 16
-"""Reads for what is left at the exit: a child that still prints must not hold us there."""
+"""Reads of the remaining output at the exit: a child that still prints must not hold us there."""
 
 WINDOW_SECONDS = 0.01
 WINDOW_BYTES = 1024 * 1024
-"""A program that prints more than this in that time waits in its pipe for the next such time."""
+"""A program that prints more in that time waits in its pipe for the next such time."""
 
 
 class OutputReader:
-    """Reads `fd`, which it owns, and hands each piece to `take`; at its end `b""`, once."""
+    """Reads `fd`, which it owns, and passes each piece to `take`; `b""` once at its end."""
 
     def __init__(self, loop: AbstractEventLoop, fd: int, take: Callable[[bytes], None]) -> None:
         self._loop = loop
@@ -37,17 +36,17 @@ class OutputReader:
         self._resume: TimerHandle | None = None
         self._window_ends = 0.0
         self._spent = 0
-        os.set_blocking(fd, False)  # our end of a pipe that we made: the flag is ours alone
+        os.set_blocking(fd, False)  # our end of a pipe that we made: the flag affects nobody else
         loop.add_reader(fd, self._on_readable)
 
     def read_rest(self) -> None:
-        """Read what is in the pipe now."""
+        """Read the present content of the pipe."""
         for _ in range(REST_READS):
             if not self._read_some():
                 return
 
     def close(self) -> None:
-        """Read no more; may be called again."""
+        """Stop reading; may be called again."""
         fd, self._fd = self._fd, None
         if self._resume is not None:
             self._resume.cancel()
@@ -69,7 +68,7 @@ class OutputReader:
             self._loop.add_reader(self._fd, self._on_readable)
 
     def _read_some(self) -> bool:
-        """Take one piece; False when there is none now, or never again."""
+        """Take one piece; False if there is none now, or never again."""
         if self._fd is None:
             return False
         try:

@@ -1,9 +1,9 @@
-"""acphold as another process: what works beside us or outlives us, and what others start for us.
+"""acphold as another process: helpers beside us or outliving us, and commands others start for us.
 
-Such a process begins in the folder that we are in, or an agent is in. Mostly that is a project, and
-Python looks there first for whatever is imported, `acphold` itself included: so each of ours is
-told not to (`-P`). Where a variable of Python's own leads there as well, as a PYTHONPATH with an
-empty part does, it is told to heed none of them (`-E`).
+Such a process begins in our folder, or an agent's. That is mostly a project, and Python looks there
+first for every import, `acphold` itself included: so ours are told not to (`-P`). If one of
+Python's own variables leads there as well, as a PYTHONPATH with an empty part does, they are told
+to ignore them all (`-E`).
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ else:
     import _signal as signal  # without its enums, which take two milliseconds
 
 PLACES = ("PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "PYTHONPYCACHEPREFIX")
-"""Variables that say where Python finds code."""
+"""Variables for the places where Python finds code."""
 
 
 def own_python(*arguments: str) -> tuple[str, ...]:
-    """The command line of the Python that runs us, which looks for code where we found ours."""
+    """Return the command line of our Python, finding code where we found ours."""
     given = [value for name in PLACES if (value := os.environ.get(name))]
     parts = [part for value in given for part in value.split(os.pathsep)]
     ours = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-    # Where such a part is what leads to acphold, somebody works on acphold there.
+    # If such a part leads to acphold itself, somebody develops acphold there.
     is_led_astray = not all(map(os.path.isabs, parts)) and ours not in map(os.path.abspath, parts)
     return (sys.executable, "-P", *(("-E",) if is_led_astray else ()), *arguments)
 
 
 def own_command(*words: str) -> tuple[str, ...]:
-    """The command line of `acphold` with these words."""
+    """Return the command line of `acphold` with these arguments."""
     return own_python("-m", "acphold", *words)
 
 
@@ -48,7 +48,7 @@ async def start_own(
     stderr: int | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Process:
-    """Start one of the above as our child; the streams as asyncio takes them. Raises OSError."""
+    """Start one of the above as our child; streams as in asyncio. Raises OSError."""
     import asyncio
 
     return await asyncio.create_subprocess_exec(
@@ -59,10 +59,10 @@ async def start_own(
 def start_detached(
     command: tuple[str, ...], streams: Mapping[int, int], env: Mapping[str, str] | None = None
 ) -> int:
-    """Start one of the above in a session of its own, which is to outlive us; its pid.
+    """Start one of the above in its own session, to outlive us; return its pid.
 
-    Of our descriptors it has those that `streams` names, each under the number before it, and
-    nothing for stdin, stdout and stderr where they are not among these. Raises OSError.
+    It gets those of our descriptors that `streams` names, each under the key's number, and
+    /dev/null for any of stdin, stdout and stderr not among these. Raises OSError.
     """
     close_others_on_exec()
     taken = [(os.POSIX_SPAWN_DUP2, ours, number) for number, ours in streams.items()]

@@ -1,4 +1,4 @@
-"""The processes that a program has started: which of them still live, and how they are ended."""
+"""The processes that a program has started: finding those that live, and ending them."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ else:
     import _signal as signal  # without its enums, which take two milliseconds
 
 KILL_SECONDS = 3.0
-"""What the system gets for SIGKILL: a moment, unless it is busy, or a disk holds a process."""
+"""Seconds for SIGKILL to work: enough unless the system is busy, or a disk holds a process."""
 
 POLL_SECONDS = 0.02
-"""Pause between two looks at what is still alive."""
+"""Seconds between two checks for living processes."""
 
 
 def end(group: int, mark: str, grace: float) -> bool:
-    """End every process of `group` and every one that carries `mark`; True when none is left.
+    """End every process of `group` and every one that carries `mark`; return True if none is left.
 
-    SIGTERM, up to `grace` seconds, SIGKILL, up to KILL_SECONDS; no wait when nothing lives.
-    Blocks. The caller must not have reaped the leader: while it is at least a zombie, `group`
-    cannot be the number of somebody else's processes.
+    SIGTERM, up to `grace` seconds, SIGKILL, up to KILL_SECONDS; no wait if nothing lives. Blocks.
+    The caller must not have reaped the leader: while it is at least a zombie, `group` cannot be the
+    number of somebody else's processes.
     """
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, KILL_SECONDS)):
         deadline = time.monotonic() + seconds
         signalled: set[int] = set()
         while left := living(group, mark):
             fresh = left - signalled
-            if fresh:  # also those that were forked while we looked
-                _try(os.killpg, group, number)  # one call: nobody forks its way out between two
+            if fresh:  # including those forked meanwhile
+                _try(os.killpg, group, number)  # in one call, so that nothing forks between two
                 for pid in fresh:
                     if pid > 0 and _try(os.getpgid, pid) != group:
                         _try(os.kill, pid, number)
@@ -47,19 +47,19 @@ def end(group: int, mark: str, grace: float) -> bool:
 
 
 def living(group: int, mark: str) -> set[int]:
-    """The pids that still run in `group` or carry `mark`; where there is no /proc, {-group}."""
+    """Return the pids that run in `group` or carry `mark`; without /proc, {-group}."""
     if sys.platform == "linux" and (pids := _all_pids()):
         raw = mark.encode()
         return {pid for pid in pids if _belongs(pid, group, raw)}
     try:
         os.killpg(group, 0)
-    except OSError:  # nobody there, or only zombies, or nobody that we may signal
+    except OSError:  # nobody there, only zombies, or processes we may not signal
         return set()
     return {-group}
 
 
 def parents() -> dict[int, int]:
-    """Every process that runs, with its parent; one that has ended and was not reaped does not."""
+    """Return all running processes with their parents; zombies are left out."""
     if sys.platform == "linux":
         lines = [_contents(f"/proc/{pid}/stat") for pid in _all_pids()]
     else:
@@ -92,13 +92,13 @@ def _belongs(pid: int, group: int, mark: bytes) -> bool:
         return False
     if int(its_group) == group:
         return True
-    if int(parent) == os.getpid():  # another that we have started
+    if int(parent) == os.getpid():  # another program that we have started
         return False
     return any(mark in _contents(f"/proc/{pid}/{place}") for place in ("limits", "environ"))
 
 
 def _contents(path: str) -> bytes:
-    """The whole of a small file of /proc; b"" when the process is gone, or is not ours."""
+    """Return a small file of /proc; b"" if the process is gone, or not ours."""
     try:
         fd = os.open(path, os.O_RDONLY)
     except OSError:
@@ -115,7 +115,7 @@ def _contents(path: str) -> bytes:
 
 
 def _try(call: Callable[..., int | None], *arguments: int) -> int | None:
-    """What `call` returns; None for a process that is gone, or not ours to signal."""
+    """Return the result of `call`; None if the process is gone, or not ours to signal."""
     try:
         return call(*arguments)
     except (ProcessLookupError, PermissionError):

@@ -1,7 +1,7 @@
-"""A program of somebody else's, such as an agent: started, guarded, and ended with all it started.
+"""A foreign program, such as an agent: started, guarded, and ended with all its children.
 
 No asyncio here: `acphold wrap` starts its agent before it has imported that. `transports.child`
-makes a connection of a program that runs.
+turns a running program into a connection.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ else:
     import _signal as signal  # without its enums, which take two milliseconds
 
 GRACE_SECONDS = 0.7
-"""What a program gets to end by itself: at EOF, and after SIGTERM.
+"""Seconds for a program to end by itself: at EOF, and after SIGTERM.
 
-Short, so that all of it stays below two seconds, which is what editors and checkers wait: else an
-agent that ignores EOF has acphold killed before it.
+Short, so that the total stays below two seconds, which editors and checkers wait: otherwise an
+agent that ignores EOF would get acphold killed before it.
 """
 
 DEFAULT_SIGNALS = (
@@ -38,16 +38,16 @@ DEFAULT_SIGNALS = (
     signal.SIGCHLD,
     signal.SIGXFSZ,
 )
-"""What we or our own parent may ignore (Python does SIGPIPE), and a new program must not."""
+"""Signals that we or our parent may ignore (Python does SIGPIPE), but a new program must not."""
 
 
 class Program:
     """A program that `launch` started. The methods may be called from any thread.
 
     `pid` is its process group too. It stays in the process table until `reap`, so that the number
-    cannot become somebody else's. `fds` are our ends of its pipes, close-on-exec, to be closed by
-    the owner: stdin, stdout and stderr, or one for all that it prints. `guard` ends it when we are
-    killed. `gone` once nothing of it lives.
+    is not reused. `fds` are our ends of its pipes, close-on-exec, to be closed by the owner: stdin,
+    stdout and stderr, or one for all its output. `guard` ends it if we are killed. `gone` is True
+    once nothing of it lives.
     """
 
     __slots__ = ("_lock", "command", "fds", "gone", "guard", "pid")
@@ -63,9 +63,10 @@ class Program:
         self._lock = allocate_lock()
 
     def end(self, grace: float = GRACE_SECONDS) -> bool:
-        """End it and all that it started: SIGTERM, `grace` seconds, SIGKILL; True when gone.
+        """End it and all its children: SIGTERM, `grace` seconds, SIGKILL; return True if all are
+        gone.
 
-        Blocks meanwhile; no longer than it takes.
+        Blocks meanwhile, but no longer than necessary.
         """
         with self._lock:
             return self._note_end(
@@ -73,14 +74,14 @@ class Program:
             )
 
     def look(self) -> bool:
-        """Whether it and all that it started have ended by themselves. Blocks for a moment."""
+        """Return True if it and all its children have ended by themselves. Blocks for a moment."""
         with self._lock:
             return self._note_end(
                 gone=self.gone or not process_tree.living(self.pid, self.guard.mark)
             )
 
     def reap(self) -> None:
-        """Give the number back, once all is gone and the status is known; never blocks."""
+        """Release its pid, once all is gone and the status is known; never blocks."""
         if self.gone:
             try:
                 os.waitpid(self.pid, os.WNOHANG)
@@ -88,7 +89,7 @@ class Program:
                 pass  # reaped before, or SIGCHLD is ignored in this process
 
     def abandon(self) -> None:
-        """Close the pipes of a program that nobody is going to talk to, end it and reap it."""
+        """Close the pipes of a program that nobody will talk to, end it and reap it."""
         for fd in self.fds:
             os.close(fd)
         self.end()
@@ -97,7 +98,7 @@ class Program:
     def _note_end(self, *, gone: bool) -> bool:
         if gone and not self.gone:
             self.gone = True
-            self.guard.dismiss()  # not before: it may have to do what we could not
+            self.guard.dismiss()  # not before: it may have to finish our work
         return gone
 
 
@@ -108,17 +109,17 @@ def launch(
     cwd: str | os.PathLike[str] | None = None,
     merged: bool = False,
 ) -> Program:
-    """Start `command` in a process group of its own, guarded; blocks for some milliseconds.
+    """Start `command` in its own process group, guarded; blocks for some milliseconds.
 
     `env` replaces our environment; `cwd` is the folder it starts in. It gets a pipe for each of
-    stdin, stdout and stderr; `merged`: one for all that it prints, and nothing to read. What is to
-    outlive us must not be started this way. Raises AgentStartError.
+    stdin, stdout and stderr; `merged`: one for all its output, and no input. Do not use this for
+    programs that are to outlive us. Raises AgentStartError.
     """
     if not command:
         raise AgentStartError("no command was given to start the agent with")
     keep_stdio_open()
     close_others_on_exec()
-    # An inherited "ignore SIGCHLD" has the system reap children before we can ask how they ended.
+    # With an inherited "ignore SIGCHLD" the system reaps children before we can read their status.
     if signal.getsignal(signal.SIGCHLD) == signal.SIG_IGN:
         try:
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
@@ -132,7 +133,7 @@ def launch(
     stdio: tuple[int, int, int]
     fds: tuple[int, ...]
     try:
-        # Each end is in `opened` at once, should the system have no more of them.
+        # Each end is added to `opened` at once, in case the system has no more of them.
         if merged:
             opened.append(os.open(os.devnull, os.O_RDONLY))
             opened += os.pipe()
@@ -150,7 +151,7 @@ def launch(
         raise AgentStartError(_why_not(command[0], path, error)) from error
     for fd in set(stdio):
         os.close(fd)
-    guard.watch(pid)  # behind it: on a busy machine that takes milliseconds, which somebody waits
+    guard.watch(pid)  # after the start, which must not wait the milliseconds this may take
     return Program(command, pid, fds, guard)
 
 
@@ -161,9 +162,9 @@ def _spawn(
     cwd: str | None,
     stdio: tuple[int, int, int],
 ) -> int:
-    """Start the program at `path`; its pid. Raises OSError."""
-    if cwd is not None:  # which posix_spawn cannot change; agents are not started this way
-        # Not by a shell that becomes it: some drop variables whose names are no words of theirs.
+    """Start the program at `path`; return its pid. Raises OSError."""
+    if cwd is not None:  # posix_spawn cannot change it; agents are not started this way
+        # Not through a shell: some drop variables whose names they do not accept.
         import subprocess
 
         process = subprocess.Popen(
@@ -176,7 +177,7 @@ def _spawn(
             stderr=stdio[2],
             process_group=0,
         )
-        process.returncode = 0  # else `subprocess` takes it off the process table behind our back
+        process.returncode = 0  # otherwise `subprocess` reaps it behind our back
         return process.pid
     return os.posix_spawn(
         path,
@@ -190,7 +191,7 @@ def _spawn(
 
 
 def become(command: Sequence[str]) -> NoReturn:
-    """Run `command` in the place of this process; raises AgentStartError."""
+    """Replace this process by `command`; raises AgentStartError."""
     path = _find(command[0], os.environ, None)
     try:
         os.execv(path, list(command))
@@ -199,26 +200,27 @@ def become(command: Sequence[str]) -> NoReturn:
 
 
 def on_path(name: str, path: str | None = None) -> str | None:
-    """The program `name`, in a folder of `path`, else of our PATH; None when there is none.
+    """Return the program `name` from a folder of `path`, by default our PATH; None if there is
+    none.
 
-    A name with a slash is the path of a program itself.
+    A name with a slash is a path itself.
     """
     files = [name] if "/" in name else _on_path(name, path)
     return next((file for file in files if os.path.isfile(file) and os.access(file, os.X_OK)), None)
 
 
 def _on_path(name: str, path: str | None) -> list[str]:
-    """What `name` may be. A part of a path that is not absolute is not searched.
+    """Return the possible paths of `name`, ignoring relative parts of the search path.
 
-    It means the folder that somebody is in, which mostly is a project: there a program of any name
-    may lie, which nobody has looked at.
+    A relative part means the current folder, which mostly is a project: it may contain a program of
+    any name that nobody has checked.
     """
     parts = (os.environ.get("PATH", os.defpath) if path is None else path).split(os.pathsep)
     return [os.path.join(folder, name) for folder in parts if os.path.isabs(folder)]
 
 
 def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
-    """The path of program `name`, which is on the PATH of `env`, or begins in `cwd`.
+    """Return the path of program `name`, from the PATH of `env`, or relative to `cwd`.
 
     Raises AgentStartError.
     """
@@ -246,7 +248,7 @@ def _find(name: str, env: Mapping[str, str], cwd: str | None) -> str:
 
 
 def _checked(name: str, path: str) -> str:
-    """`path` if it can be executed; AgentStartError, which calls it `name`."""
+    """Return `path` if it is executable; raises AgentStartError, which calls it `name`."""
     if os.path.isdir(path):
         raise AgentStartError(f"cannot start {name!r}: it is a folder; name a program in it")
     if not os.path.exists(path):
@@ -260,7 +262,7 @@ def _checked(name: str, path: str) -> str:
 
 
 def _why_not(name: str, path: str, error: OSError | ValueError) -> str:
-    """The sentence for a program that was found and still did not start."""
+    """Return the message for a program that was found and still did not start."""
     match error:
         case FileNotFoundError():
             reason = f"the interpreter in the first line of {path} does not exist; install it"
@@ -272,6 +274,6 @@ def _why_not(name: str, path: str, error: OSError | ValueError) -> str:
             reason = f"{path} is no program for this system; does it lack a #! first line?"
         case OSError():
             reason = f"{path}: {error.strerror}"
-        case ValueError():  # which value, it does not tell, and it may be a secret
+        case ValueError():  # it does not say which value, and that may be a secret
             reason = "its arguments or its environment hold a NUL, or are not Unicode"
     return f"cannot start {name!r}: {reason}"

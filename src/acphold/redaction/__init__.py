@@ -1,1 +1,1 @@
-"""What nobody else should read, taken out of what is written down: secrets, people, places."""
+"""Removal of secrets and personal data from exported and imported text."""

@@ -1,6 +1,6 @@
-"""Secrets in text: known by their form, by their name, by where they stand.
+"""Detection of secrets in text: by their form, by their name, by their place.
 
-Nothing is sent anywhere to find out whether something is one.
+Nothing is sent anywhere to check a secret.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from acphold.redaction.rules import PASSWORD, SECRET, Found
 from acphold.redaction.written import by_place
 
 ROUNDS: Final = 4
-"""How often a text is looked through, as long as anything is found in what is left of it."""
+"""Passes over a text, as long as the rest still has findings."""
 
 _NOTE: Final = re.compile(r"\[removed: [A-Za-z ]{1,40}\]")
-"""What stands where something was taken out: nothing is looked for in it."""
+"""The note that replaces a removed text; it is not searched."""
 
 
 class Finding(NamedTuple):
     """A secret in a text, from `start` to `end`.
 
-    One that is `certain` is looked for everywhere else, too; another may be a usual word, which is
-    one only where it stands.
+    A `certain` one is searched for everywhere else, too; another may be a common word that is
+    secret only in this place.
     """
 
     kind: str
@@ -36,9 +36,9 @@ class Finding(NamedTuple):
 
 
 def secrets(text: str) -> list[Finding]:
-    """The secrets in a text, in their order; none overlaps another.
+    """Return the secrets in a text, in order, without overlaps.
 
-    In what is left of the text when they are taken out there are none.
+    The rest is searched again without them, in up to ROUNDS passes.
     """
     rest = _NOTE.sub(lambda note: HIDDEN * len(note[0]), text)
     spans: list[Found] = []
@@ -58,7 +58,7 @@ def secrets(text: str) -> list[Finding]:
 
 
 def assigned(name: str, value: str) -> Finding | None:
-    """Whether a value is a secret because of its name: `{"password": "…"}`; all of it, then."""
+    """Return a finding for the whole value if its name makes it secret: `{"password": "…"}`."""
     how_strong = strength(name)
     if how_strong is Strength.NOTHING or "\n" in value or len(value) > LONGEST:
         return None
@@ -69,14 +69,14 @@ def assigned(name: str, value: str) -> Finding | None:
 
 
 def is_certain(value: str) -> bool:
-    """Whether a value is so unlike a word that it can be looked for elsewhere."""
+    """Return True if a value is so unlike a word that it can be searched for elsewhere."""
     kinds = (str.islower, str.isupper, str.isdigit, lambda char: not char.isalnum())
     mixed = sum(any(map(kind, value)) for kind in kinds)
     return (len(value) >= 8 and mixed >= 3) or (len(value) >= 16 and mixed >= 2)
 
 
 def _apart(spans: Iterable[Found]) -> list[Found]:
-    """Spans in their order, of those that overlap one for all of them."""
+    """Return spans in order, with overlapping ones merged."""
     done: list[Found] = []
     for kind, start, end in sorted(spans, key=lambda span: (span[1], -span[2])):
         if done and start < done[-1][2]:

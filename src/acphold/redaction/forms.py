@@ -1,6 +1,6 @@
-"""Secrets that show what they are: the keys of vendors, private keys, webhooks, hashes.
+"""Secrets with a recognisable form: vendors' keys, private keys, webhooks, hashes.
 
-What vendors say of the forms of their keys are facts; the rules are ours.
+The forms are facts documented by the vendors; the rules are ours.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from acphold.redaction.rules import (
 )
 
 _BEGINS: Final = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
-"""Not inside of a word; but right behind `\\n` in JSON that is itself in JSON, or behind `%3D`."""
+"""Not inside a word; but right after `\\n` in JSON inside JSON, or after `%3D`."""
 
 _ENDS: Final = r"(?![A-Za-z0-9])"
 
 _APART: Final = r"(?:(?<![A-Za-z0-9+/])|(?<=\\[nrt])|(?<=%[0-9A-F][0-9A-F]))"
-"""Not inside of base64 either, such as that of a picture, where any few letters stand somewhere."""
+"""Not inside base64 either, such as a picture's, where any few letters occur."""
 
 _KEYS: Final = {
     # Letters and digits: `ghp_0123…`.
@@ -53,7 +53,7 @@ _KEYS: Final = {
         "tskey- tvly- whsec_ xkeysib-"
     ),
     r"[A-Za-z0-9_.-]{20,}": "glpat-",
-    # The same, and all that one base64 or another has.
+    # The same, with all characters of base64 variants.
     r"[A-Za-z0-9+/=_.-]{24,}": (
         "1//0 ABSK ATATT3 ATBB ATCTT3 ATSTT3 FwoGZXIvYXdzE IQoJb3JpZ2luX2 bedrock-api-key- "
         "eyJrIjoi fm1a_ fm1r_ fm2_ glc_ glsa_ ops_eyJ pscale_oauth_ pscale_pw_ pscale_tkn_ "
@@ -65,7 +65,7 @@ _KEYS: Final = {
     r"[A-Z0-9]{16}(?![A-Za-z0-9])": "ABIA ACCA AKIA ASIA",
     r"[A-Z0-9]{17}(?![A-Za-z0-9])": "A3T",
 }
-"""Keys that begin with letters of their own: by how they go on, those beginnings."""
+"""Keys with distinctive prefixes: prefixes by the pattern of the rest."""
 
 _ENCODED: Final = "LS0tLS1CRUdJTi"
 """`-----BEGIN ` in base64, of a private key or of a certificate."""
@@ -132,7 +132,7 @@ _FORMS: Final = (
     Rule(
         PRIVATE_KEY,
         "-----BEGIN ",
-        # Up to its end, or if that was left out, as far as it looks like one.
+        # Up to its end, or if that is missing, as far as it looks like one.
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         r"(?:(?:(?!-----)[\s\S]){16,20000}+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         r"|(?:(?:\\+[nr]|\s)+[A-Za-z0-9+/=]{16,})+)",
@@ -179,17 +179,17 @@ def _rules() -> Rules:
 
 
 def by_form(text: str) -> Iterator[Found]:
-    """What shows by its form that it is a secret."""
+    """Yield the secrets that are recognisable by their form."""
     for kind, start, end in _rules().find(text):
-        if text.startswith(_ENCODED, start):  # of a private key, or of a certificate
+        if text.startswith(_ENCODED, start):  # a private key or a certificate
             head = text[start:end][:36].translate({ord("-"): "+", ord("_"): "/"})
             if b"PRIVATE" not in b64decode(head):
                 continue
         yield kind, start, end
-    # And private keys of which the beginning was left out.
+    # And private keys whose beginning is missing.
     for last in _END.finditer(text):
         begin = last.start()
-        # No further back than there may be a key: what stands before the last one was looked at.
+        # No further back than a key may reach: text before the previous end was searched already.
         while begin > max(0, last.start() - LONGEST_KEY) and text[begin - 1] in _IN_KEYS:
             begin -= 1
         if found := _LINES.search(text, begin, last.start()):

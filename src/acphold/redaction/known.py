@@ -1,4 +1,4 @@
-"""A secret that was found once, wherever else it stands, and however it is written there."""
+"""Search for known secrets elsewhere, in any encoding."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from acphold.redaction.detector import is_certain
 from acphold.redaction.rules import Found, spotter
 
 SHORTEST: Final = 8
-"""Characters of a secret that is looked for: fewer are somewhere by chance."""
+"""Shortest secret searched for, in characters: shorter ones occur by chance."""
 
 
 class Known:
-    """The secrets of a session that are so unlike words that they are looked for everywhere."""
+    """The secrets of a session that are unlike words, and so are searched for everywhere."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, str] = {}
@@ -30,7 +30,7 @@ class Known:
         return bool(self._kinds)
 
     def add(self, secret: str, kind: str) -> None:
-        """Look for this secret from now on."""
+        """Search for this secret from now on."""
         if secret in self._kinds or len(secret) < SHORTEST:
             return
         self._kinds[secret] = kind
@@ -39,7 +39,7 @@ class Known:
             self._by_beginning[written[:SHORTEST]].setdefault(written, kind)
 
     def find(self, text: str) -> Iterator[Found]:
-        """Where they stand; and at the end of the text, what it has of one that goes on."""
+        """Yield their places; and at the end of the text, the beginning of one that is cut off."""
         if not self._kinds:
             return
         if self._spotter is None:
@@ -53,7 +53,7 @@ class Known:
                     yield kind, place, len(text)
 
     def beginnings(self, text: str, end: int, least: int) -> Iterator[Found]:
-        """What stands right before `end` of the beginning of one, if it has `least` characters."""
+        """Yield the beginning of a secret right before `end`, if it has `least` characters."""
         for secret, kind in self._kinds.items():
             for length in range(min(len(secret) - 1, end), least - 1, -1):
                 if text.endswith(secret[:length], 0, end):
@@ -68,7 +68,7 @@ def _ways_to_write(secret: str) -> set[str]:
         re.sub(r"%[0-9A-F]{2}", lambda sign: sign[0].lower(), in_url),
         *(in_json, json.dumps(in_json)[1:-1], json.dumps(secret, ensure_ascii=False)[1:-1]),
         *(escape(secret), escape(secret, quote=False)),
-        # As shells take it for what it is: with each sign escaped, or those that count in quotes.
+        # As shells need it: with each sign escaped, or with those that matter in quotes.
         re.sub(r"([^\w@%+=:,./-])", r"\\\1", secret),
         re.sub(r"([^\w])", r"\\\1", secret),
         re.sub(r"([\"$`\\])", r"\\\1", secret),
@@ -80,10 +80,10 @@ def _ways_to_write(secret: str) -> set[str]:
 
 
 def _in_base64(secret: bytes) -> Iterator[str]:
-    """What base64 of a longer text has of a secret in it, wherever that begins; both alphabets."""
+    """Yield what base64 of a longer text shows of a secret, for each offset and alphabet."""
     for before in range(3):
         encoded = b64encode(b"\0" * before + secret).decode()
-        # The first and the last sign depend on what stands before and behind it as well.
+        # The first and the last sign also depend on the text before and after it.
         whole = encoded[(0, 2, 3)[before] : (before + len(secret)) * 8 // 6]
         yield whole
         yield whole.translate({ord("+"): "-", ord("/"): "_"})

@@ -1,7 +1,7 @@
-"""Text that comes in pieces and is read as one: which pieces those are, and looking through them.
+"""Texts that arrive in pieces and are read as one: grouping the pieces, and searching them.
 
-An agent sends a message in chunks, and a secret may be cut in two by them. Other updates may stand
-between two chunks of a message: see `history.fold` for what one message is.
+An agent sends a message in chunks, which may cut a secret in two. Other updates may come between
+two chunks of a message: see `history.fold` for the definition of a message.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from acphold.history.raw_update import ROLES
 from acphold.redaction.texts import Cut
 
 WINDOW: Final = 64 << 10
-"""Characters of a message that are looked through at once."""
+"""Characters of a message that are searched at once."""
 
 OVERLAP: Final = 8 << 10
-"""Characters of a window that the next one has again: a private key fits into them."""
+"""Characters shared by consecutive windows: a private key fits into them."""
 
 _UPDATES: Final = frozenset({UPDATE, PARAMS, TERMINAL, ECHO})
 _TOOLS: Final = ("tool_call", "tool_call_update")
@@ -29,7 +29,7 @@ Find = Callable[[str], list[Cut]]
 
 
 class Placed(NamedTuple):
-    """Something to take out of the text number `slot` of the entry number `place`."""
+    """Something to remove from text number `slot` of entry number `place`."""
 
     place: int
     slot: int
@@ -37,7 +37,7 @@ class Placed(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """A piece of a message: who says it, which message it is of, and the ids of what holds it."""
+    """A piece of a message: its speaker, its message, and the ids of its holders."""
 
     role: str
     message: tuple[str, str]
@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
 
 
 class Messages:
-    """Tells of entries, in their order, which message they have a piece of."""
+    """Assigns entries, in order, to the messages they have a piece of."""
 
     def __init__(self) -> None:
         self._children: dict[str, Messages] = {}
@@ -54,7 +54,7 @@ class Messages:
         self._count = 0
 
     def chunk(self, kind: str, value: Any) -> Chunk | None:
-        """The piece of a message that an entry has; None for one that has none."""
+        """Return the piece of a message in an entry, or None."""
         if kind == PROMPT:
             self._begins("")
             blocks = value if isinstance(value, list) else []
@@ -71,7 +71,7 @@ class Messages:
             return None
         message_id = update.get("messageId", update.get("compactionId"))
         holders = _with_text([update.get("content")])
-        if kind == ECHO or told not in ROLES:  # said beside the conversation
+        if kind == ECHO or told not in ROLES:  # not part of the conversation
             return Chunk(f"{kind} {told}", (f"{kind} {told}", str(message_id)), holders)
         if isinstance(message_id, str):
             self._comes_up(told, message_id)
@@ -81,7 +81,7 @@ class Messages:
         return Chunk(told, (told, str(self._count)), holders)
 
     def _of_child(self, value: Any) -> Chunk | None:
-        """The same of a sub-agent's entry: each of them speaks for itself."""
+        """Return the piece in a sub-agent's entry: each speaks for itself."""
         told = value.get("params", value) if isinstance(value, dict) else None
         if not isinstance(told, dict):
             return None
@@ -93,12 +93,12 @@ class Messages:
         return Chunk(f"{child} {found.role}", (f"{child} {what}", which), found.holders)
 
     def _begins(self, unnamed: str) -> None:
-        """Another message begins; if it has no id, it goes on until something else comes up."""
+        """Begin another message; without an id, it lasts until something else appears."""
         self._unnamed = unnamed
         self._count += 1
 
     def _comes_up(self, what: str, known_by: Any) -> None:
-        """This stands in the conversation; where it first comes up, if it was not there before."""
+        """Note something in the conversation, which ends the open message if it is new."""
         key = hash((what, str(known_by)))
         if key not in self._seen:
             self._seen.add(key)
@@ -114,7 +114,7 @@ def _with_text(blocks: list[Any]) -> frozenset[int]:
 
 
 class _Piece(NamedTuple):
-    """The text number `slot` of the entry number `place`, and where it is in the window."""
+    """Text number `slot` of entry number `place`, and its position in the window."""
 
     place: int
     slot: int
@@ -125,8 +125,8 @@ class _Piece(NamedTuple):
 class Stretch:
     """Pieces of text that are read as one.
 
-    `find` tells what is to be taken out of such a text. With `across`, only what goes on from one
-    message to the next is told: a reader may put together what stands apart.
+    `find` returns the parts to remove from such a text. With `across`, only findings that span two
+    messages are reported: a reader may join them.
     """
 
     def __init__(self, find: Find, *, across: bool = False) -> None:
@@ -139,7 +139,7 @@ class Stretch:
         self._message: tuple[str, str] | None = None
 
     def add(self, text: str, place: int, slot: int, message: tuple[str, str]) -> Iterator[Placed]:
-        """Go on with this text; tells what was found meanwhile."""
+        """Append this text; yield the findings so far."""
         if message != self._message and self._size:
             self._breaks.append(self._size)
         self._message = message
@@ -159,11 +159,11 @@ class Stretch:
             self._breaks = [place - gone for place in self._breaks if place > gone]
 
     def found(self) -> Iterator[Placed]:
-        """What is to be taken out of the pieces that are still here."""
+        """Yield the parts to remove from the remaining pieces."""
         text = "".join(self._texts)
         for cut in self._find(text):
             if self._across:
-                # It must go on in another message; a plain word there is no part of it.
+                # It must continue in another message; a plain word there is not part of it.
                 crossed = [place for place in self._breaks if cut.start < place < cut.end]
                 if not crossed or _WORD.fullmatch(text, crossed[-1], cut.end):
                     continue

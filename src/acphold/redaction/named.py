@@ -1,8 +1,7 @@
-"""Names and their values in text, as people and programs write them beside each other.
+"""Names with their values in text, as people and programs write them.
 
-A name is found by one of the stems that all such names have. Then comes what stands behind it: a
-quoted or a bare value in an assignment, in JSON that may be in JSON, in XML, behind an option, in a
-sentence.
+A name is found by one of the stems that all such names have. Its value may be quoted or bare in an
+assignment, in JSON, even inside JSON, in XML, after an option, in a sentence.
 """
 
 from __future__ import annotations
@@ -26,14 +25,14 @@ from acphold.redaction.names import (
 from acphold.redaction.rules import PASSWORD, SECRET, Found
 
 NAME_CHARACTERS: Final = 64
-"""How long a name gets, before and behind the stem that it is known by."""
+"""Longest part of a name before and after its stem."""
 
 BEFORE: Final = 400
-"""Characters before a name that are looked at: how its line begins, a value that stands first."""
+"""Characters examined before a name: the start of its line, a value that comes first."""
 
-# -- how a value stands behind its name -------------------------------------------------------
+# -- a value after its name ---------------------------------------------------------------------
 
-# As many backslashes as JSON in JSON has before a quote, and all up to the next such quote.
+# As many backslashes as nested JSON has before a quote, and all up to the next such quote.
 _QUOTED: Final = (
     rf"(?:(?P<q>[\"'`])(?P<quoted>(?:\\.|(?!(?P=q))[^\\\n]){{1,{LONGEST}}})(?P=q)"
     rf"|(?P<e>\\+)(?P<p>[\"'])(?P<escaped>[^\n]{{1,{LONGEST}}}?)(?<!\\)(?P=e)(?P=p))"
@@ -70,9 +69,9 @@ _TO_NEXT: Final = re.compile(rf"\s+{_BARE}")
 _TO_FALLBACK: Final = re.compile(r":?[-=](?P<bare>[^\s}]+)")
 
 _LISTED: Final = re.compile(r"[\w.:/ -]*")
-"""What a list of names is made of as well."""
+"""Text that a list of names may have in between."""
 
-# -- what stands before a name ----------------------------------------------------------------
+# -- the text before a name ----------------------------------------------------------------------
 
 _VALUE_FIRST: Final = re.compile(
     rf"[Vv]alue\\*[\"']?\s*[:=]\s*{_QUOTED}\s*,"
@@ -80,7 +79,7 @@ _VALUE_FIRST: Final = re.compile(
 )
 _QUALIFIED: Final = re.compile(r"(?i)\b(api|access|secret|private|auth|license|master)[ -]\Z")
 _LINE_BEGINS: Final = re.compile(
-    # A file and a number, as grep tells them; what marks a line; what begins an assignment.
+    # grep's file and line number; a line's marker; the start of an assignment.
     r"(?:^|\n|\\n)[\w./-]{0,80}(?::?\d+[:\t])?[ \t+>$#-]*"
     r"(?:(?:export|set|setx|declare -x|env|ENV|ARG|local|readonly)\s+)?[\"']?\Z"
 )
@@ -92,21 +91,21 @@ _BEHIND_USER: Final = re.compile(
 
 _WORDY: Final = re.compile(r"[\w.-]+")
 
-# -- what ends a value ------------------------------------------------------------------------
+# -- the end of a value ---------------------------------------------------------------------------
 
 _ENDS: Final = re.compile(r"[,;)\]}|&]|%26")
 _ENDS_LINE: Final = re.compile(r"[ \t\r\"']*(?:\n|\\n|#|\Z)")
 _NEXT: Final = re.compile(r"[;&,](?=[\w.%-]{3,40}[=:])")
-"""Where another name begins behind a value."""
+"""The start of another name after a value."""
 
 Behind = Iterator[tuple[Least, int, int]]
-"""What may be a value: what it has to look like, and from where to where it stands."""
+"""Candidates for a value: the required looks, and the span."""
 
 
 def by_name(text: str) -> Iterator[Found]:
-    """Values that are secret because of what they are called."""
+    """Yield values that are secret because of their names."""
     low = text.lower()
-    if len(low) != len(text):  # each character is to stay where it is
+    if len(low) != len(text):  # each character has to keep its place
         low = "".join(char.lower() if len(char.lower()) == 1 else char for char in text)
     hits: set[int] = set()
     for stem in STEMS:
@@ -135,7 +134,7 @@ def by_name(text: str) -> Iterator[Found]:
 
 
 def _behind(text: str, start: int, end: int, how_strong: Strength) -> Behind:
-    """What may be the value of the name from `start` to `end`."""
+    """Yield candidates for the value of the name from `start` to `end`."""
     before = text[max(0, start - BEFORE) : start]
     if first := _VALUE_FIRST.search(before):
         shift = start - len(before)
@@ -153,7 +152,7 @@ def _behind(text: str, start: int, end: int, how_strong: Strength) -> Behind:
     elif (found := _TO_ELEMENT.match(text, end)) and _IN_ELEMENT.search(before):
         yield SURE, *_inside(found)
     elif text[start:end].lower() == "pass":
-        return  # in a sentence it is something that people do
+        return  # in a sentence it is an activity
     elif found := _TO_ARGUMENT.match(text, end):
         at, until = _inside(found)
         is_name = found["list"] is not None and _LISTED.fullmatch(text, at, until)
@@ -172,13 +171,13 @@ def _behind(text: str, start: int, end: int, how_strong: Strength) -> Behind:
 
 
 def _bare(text: str, start: int, before: str, found: re.Match[str], how_strong: Strength) -> Behind:
-    """A value without quotes: up to the next space, or to what may end it inside of a line."""
+    """Yield a value without quotes: up to the next space, or to a sign that ends it in a line."""
     at, until = found.span("bare")
     name = text[start : found.start()]
     sign = found["sign"]
     if is_code(text[at:until]) or (name.lower() == "pass" and sign.endswith(" ")):
         return
-    if name.isupper() and sign == "=":  # as in an environment: there is nothing but values
+    if name.isupper() and sign == "=":  # as in an environment, where everything is a value
         yield SURE, *_trimmed(text, found)
         return
     begins_line = _LINE_BEGINS.search(before) is not None
@@ -190,13 +189,13 @@ def _bare(text: str, start: int, before: str, found: re.Match[str], how_strong: 
         and not is_random(value)
         and (len(value) < 8 or (_WORDY.fullmatch(value) and sum(map(str.isdigit, value)) < 3))
     ):
-        return  # what programs call their variables has a digit or two
+        return  # names of variables in code have a digit or two
     is_sure = begins_line and _ENDS_LINE.match(text, until)
     yield (SURE if is_sure else UNSURE), at, until
 
 
 def _inside(found: re.Match[str]) -> tuple[int, int]:
-    """Where the value is that a pattern has found, without its quotes."""
+    """Return the span of the value in a match, without its quotes."""
     groups = found.re.groupindex
     return next(
         found.span(group)
@@ -206,7 +205,7 @@ def _inside(found: re.Match[str]) -> tuple[int, int]:
 
 
 def _trimmed(text: str, found: re.Match[str], until: int | None = None) -> tuple[int, int]:
-    """A bare value without what ends a sentence or a line of code, and without another name."""
+    """Return a bare value without punctuation at its end, and without another name."""
     at, end = found.span("bare")
     until = end if until is None else until
     if following := _NEXT.search(text, at + 1, until):
@@ -224,7 +223,7 @@ def _name_around(text: str, hit: int) -> tuple[int, int]:
     while end < len(text) and end - hit < NAME_CHARACTERS and _is_in_name(text[end]):
         end += 1
     end = start + len(text[start:end].rstrip(".-$"))
-    # What `\n` in JSON in JSON has left in front of a name.
+    # The rest of `\n` in nested JSON before a name.
     is_escape = text[start - 1 : start] == "\\" and text[start] in "nrt" and start < hit
     return start + is_escape, end
 

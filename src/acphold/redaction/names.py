@@ -1,7 +1,7 @@
-"""Values that are secret because of what they are called: `DB_PASSWORD=…`, `"apiToken": "…"`.
+"""Values that are secret because of their names: `DB_PASSWORD=…`, `"apiToken": "…"`.
 
-Three things decide: how much a name says, how much the value looks like a secret, and how the two
-stand together. What only stands for a secret (`$TOKEN`, `<your key>`, `getpass()`) is none.
+Three things decide: the strength of the name, the look of the value, and how the two are written
+together. A placeholder for a secret (`$TOKEN`, `<your key>`, `getpass()`) is none.
 """
 
 from __future__ import annotations
@@ -13,55 +13,55 @@ from itertools import pairwise
 from typing import Final
 
 SEEN: Final = 10_000
-"""Names and values that are kept in memory: agents read the same files again and again."""
+"""Cached names and values: agents read the same files again and again."""
 
 LONGEST: Final = 4096
-"""Characters of a value that is looked at; a private key is found by its form."""
+"""Longest value examined, in characters; a private key is found by its form."""
 
 SHOWS: Final = 128
-"""Characters of a value that show what it looks like."""
+"""Characters of a value used to judge its look."""
 
 HIDDEN: Final = "\U0010ffff"
-"""In the place of each character that is taken out, while the rest is looked at."""
+"""Replaces each removed character while the rest is examined."""
 
 
 class Strength(IntEnum):
-    """What a name says of its value."""
+    """Strength of a name's hint that its value is secret."""
 
     NOTHING = 0
     MAYBE = 1
     """`key`, `auth`, `cookie`: secret if the value is random."""
     SECRET = 2
-    """`token`, `api_key`, `credentials`: unless it is a word."""
+    """`token`, `api_key`, `credentials`: secret unless it is a word."""
     PASSWORD = 3
-    """Whatever the value is, as long as it is one."""
+    """Secret whatever the value is, unless it is a placeholder."""
 
 
 class Look(IntEnum):
-    """What a value looks like."""
+    """The look of a value."""
 
     NO_SECRET = 0
-    """What stands for a value, or is a path, a type, a piece of code."""
+    """A placeholder, a path, a type, a piece of code."""
     WORD = 1
     """Words, or a number."""
     MIXED = 2
     """Letters, digits and signs; or many words with signs between them."""
     RANDOM = 3
-    """As made by a generator."""
+    """Like the output of a generator."""
 
 
 Least = dict[Strength, Look]
-"""What a value has to look like, at least, behind a name of each strength."""
+"""The least secret-looking value accepted after a name of each strength."""
 
 SURE: Final[Least] = {
     Strength.PASSWORD: Look.WORD,
     Strength.SECRET: Look.MIXED,
     Strength.MAYBE: Look.RANDOM,
 }
-"""Where it is clear that these are a name and its value."""
+"""For places that clearly are a name and its value."""
 
 UNSURE: Final[Least] = {**SURE, Strength.PASSWORD: Look.MIXED}
-"""Where a sentence, or a piece of a program, may look just so."""
+"""For places where a sentence, or a piece of a program, may look the same."""
 
 
 # -- names ------------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ _ABROAD: Final = (
     "senha",
 )
 _IN_ASIA: Final = ("密码", "密碼", "口令", "パスワード", "비밀번호")
-"""What a password is called by people who do not write in English."""
+"""Words for password in other scripts."""
 
 STEMS: Final = (
     *("pass", "pwd", "pw", "psw", "secret", "token", "key", "cred", "auth", "cookie", "salt"),
@@ -86,7 +86,7 @@ STEMS: Final = (
     *_ABROAD,
     *_IN_ASIA,
 )
-"""In every name that says something is one of these."""
+"""Every relevant name contains one of these."""
 
 _PASSWORDS: Final = (
     *("password", "passwords", "passwd", "passwrd", "passw", "pwd", "pswd", "pswrd", "psswd"),
@@ -94,7 +94,7 @@ _PASSWORDS: Final = (
     *_ABROAD,
     *_IN_ASIA,
 )
-"""How the last word of a name ends that is a password's."""
+"""Endings of the last word of a password's name."""
 
 _SECRETS: Final = frozenset(
     {
@@ -115,7 +115,7 @@ _KEYS: Final = frozenset(
         *("integration", "ingest", "license", "recovery", "wallet", "deployer", "root", "rails"),
     }
 )
-"""Before `key`, and then it is one that opens something."""
+"""Words before `key` that make it one that opens something."""
 
 _HARMLESS: Final = frozenset(
     {
@@ -129,7 +129,7 @@ _HARMLESS: Final = frozenset(
         *("authorized", "allowed", "event", "extra", "field", "lookup", "join", "metric", "label"),
     }
 )
-"""Behind one of these neither a key nor a token opens anything."""
+"""Words after which neither a key nor a token opens anything."""
 
 _PASSED: Final = frozenset(
     {
@@ -139,14 +139,14 @@ _PASSED: Final = frozenset(
         *("bedrock", "main", "primary", "secondary"),
     }
 )
-"""At the end of a name they change nothing."""
+"""Words at the end of a name that change nothing."""
 
 _WORDS: Final = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\dA-Za-z_]+")
 
 
 @lru_cache(SEEN)
 def strength(name: str) -> Strength:
-    """What a name says of its value."""
+    """Return how strongly a name suggests that its value is secret."""
     words = [word.lower() for word in _WORDS.findall(name.rpartition(".")[2])]
     while len(words) > 1 and (words[-1] in _PASSED or words[-1].isdigit()):
         words.pop()
@@ -184,7 +184,7 @@ _NO_SECRETS: Final = frozenset(
         *("and", "or", "the", "is", "not", "for", "with", "from", "must", "should", "can", "in"),
     }
 )
-"""What stands behind `password:` in code and in prose and is none."""
+"""Texts after `password:` in code and prose that are none."""
 
 _STANDS_FOR: Final = re.compile(
     r"""
@@ -195,7 +195,7 @@ _STANDS_FOR: Final = re.compile(
     """,
     re.VERBOSE,
 )
-"""What stands for a value, and how a reference to one begins."""
+"""Placeholders for a value, and the starts of references to one."""
 
 _PLACEHOLDER: Final = re.compile(
     r"(?i)(?<![a-z])(?:your|example|placeholder|change[-_ ]?me|replace|insert|dummy|redacted"
@@ -227,7 +227,7 @@ _RUN: Final = re.compile(r"[A-Z]?[a-z]{4,}|[A-Z]{4,}")
 
 @lru_cache(SEEN)
 def look(value: str) -> Look:
-    """What a value looks like."""
+    """Return the look of a value."""
     plain = value[:SHOWS].strip()
     if len(plain) < 4 or HIDDEN in plain or not any(map(str.isalnum, plain)):
         return Look.NO_SECRET
@@ -254,7 +254,7 @@ def look(value: str) -> Look:
 
 
 def is_random(value: str) -> bool:
-    """Whether a value looks as if a generator had made it, and not as one thing among many.
+    """Return True if a value looks generated, rather than like one thing among many.
 
     A digest in hexadecimal and a UUID do not: most of them are no secrets.
     """
@@ -282,7 +282,7 @@ def _is_random(value: str) -> bool:
 
 
 def is_code(value: str) -> bool:
-    """Whether a value without quotes is a piece of a program."""
+    """Return True if a value without quotes is a piece of a program."""
     value = value[:SHOWS]
     if _CALL.match(value):
         return True

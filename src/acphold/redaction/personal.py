@@ -1,4 +1,4 @@
-"""What in a text leads to a person or a machine: home folders, mail and network addresses."""
+"""Personal data in a text: home folders, mail and network addresses."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _NAME: Final = r"[^\\/\s\"'<>|:*?`,;()\[\]{}&%#$!]+"
 _FOLDERS: Final = r"(?:home|Users)"
 
 _PATHS: Final = (
-    # macOS and Linux, WSL, and the Linux systems that keep it below /var.
+    # macOS and Linux, WSL, and the Linux systems with home folders below /var.
     (rf"(?<![\w.-])/(?:var/|mnt/[a-z]/|private/)?{_FOLDERS}/{_NAME}", "~"),
     # Windows, where a name may have spaces, and a path its backslashes doubled.
     (rf"(?<!\w)[A-Za-z]:(?:\\+|/){_FOLDERS}(?:\\+|/){_NAME}(?: {_NAME})*(?=[\\/])", "~"),
     (rf"(?<!\w)[A-Za-z]:(?:\\+|/){_FOLDERS}(?:\\+|/){_NAME}", "~"),
-    # In a URL, and as agents call folders for a project after its path.
+    # In a URL, and in agents' names for project folders.
     (rf"(?i)%2F{_FOLDERS}%2F[^%/\s\"'&]+", "~"),
     (rf"(?<![A-Za-z0-9])-{_FOLDERS}-[A-Za-z0-9_]+", "-~"),
 )
@@ -37,7 +37,7 @@ _HARDWARE: Final = re.compile(
 
 
 class Rule(NamedTuple):
-    """What is looked for, and what takes its place; None leaves it."""
+    """A pattern to search for, and its replacement; None leaves it."""
 
     kind: str
     pattern: re.Pattern[str]
@@ -45,10 +45,10 @@ class Rule(NamedTuple):
 
 
 def rules() -> list[Rule]:
-    """All rules, in the order in which they are applied."""
+    """Return all rules, in the order in which they are applied."""
     found = [Rule(HOME, re.compile(pattern), _as(text)) for pattern, text in _PATHS]
     own = os.path.expanduser("~").rstrip("/")
-    if os.path.isabs(own):  # the home folder of this user, wherever it is, unless that is `/`
+    if os.path.isabs(own):  # this user's home folder, unless that is `/`
         pattern = re.compile(rf"(?<![\w.-]){re.escape(own)}(?![\w.-])")
         found.insert(0, Rule(HOME, pattern, _as("~")))
     return [

@@ -1,6 +1,6 @@
-"""Text as a reader sees it: without colours, and without what has no width.
+"""Text as a reader sees it: without colours and characters without width.
 
-A program that marks what it found writes a colour into the middle of a word.
+A program that highlights a match writes a colour into the middle of a word.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ _UNSEEN: Final = re.compile(
 
 
 class Plain(NamedTuple):
-    """A text as it is seen, and where its pieces stand in the one that is written.
+    """A text as it is seen, and the places of its pieces in the original.
 
-    `pieces` has for each where it begins here, and where it begins there.
+    `pieces` has for each its start here, and its start there.
     """
 
     text: str
     pieces: Sequence[tuple[int, int]] = ((0, 0),)
 
     def written(self, start: int, end: int) -> tuple[int, int]:
-        """From where to where that stands, in what is written, which is seen from `start` on."""
+        """Return the span in the original for a span of the seen text."""
         if len(self.pieces) == 1 or start >= end:
             return start, end
         return self._place(start), self._place(end - 1) + 1
@@ -38,7 +38,7 @@ class Plain(NamedTuple):
 
 
 def plain(text: str) -> Plain:
-    """What is seen of a text."""
+    """Return the visible part of a text."""
     if _UNSEEN.search(text) is None:
         return Plain(text)
     kept: list[str] = []

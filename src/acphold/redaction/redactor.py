@@ -1,11 +1,11 @@
-"""A session without what nobody else should read, and a list of what was taken out.
+"""Redaction of a session, and a list of what was removed.
 
-A session is read several times: once to find what is to be taken out; once more, if there are
-secrets, to find them also where they stand without their name; and then to take all that out.
-Nothing is written that was not looked through: an entry that has changed meanwhile is refused.
+A session is read several times: once to find what to remove; once more, if there are secrets, to
+find them elsewhere without their names; and then to remove all of it. Nothing unsearched is
+written: an entry that has changed meanwhile is refused.
 
-An entry is decoded, changed and encoded again, so that no byte of it passes by. What cannot be
-decoded, and what is encoded once more (pictures, recordings, archives), is left out.
+An entry is decoded, changed and encoded again, so that no byte of it escapes. Unreadable entries
+and encoded data (pictures, recordings, archives) are left out.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ ENCODED: Final = "encoded data"
 UNREADABLE: Final = "unreadable entry"
 
 _ENCODED: Final = re.compile(r"[A-Za-z0-9+/_-]{512,}={0,2}")
-"""Base64, as far as that can be told: nobody can see what is in it."""
+"""Base64, as far as recognisable: its content cannot be searched."""
 
 _CUT_SHORT: Final = re.compile(r"(?:…|\.{3})\s*\Z")
-"""Behind a text of which only the beginning is there."""
+"""The end of a text of which only the beginning is there."""
 
 LEAST_BEGINNING: Final = 4
-"""Characters of a secret that tell something of it: its form has two or three before them."""
+"""Characters of a secret that reveal part of it: its form has two or three before them."""
 
 OPEN: Final = 100
-"""Messages that may go on; what goes on behind so many others is looked through by itself."""
+"""Unfinished messages kept open; a piece of an older one is searched by itself."""
 
 SEEN: Final = 100_000
-"""Texts with nothing in them that are known when they come again: agents read files often."""
+"""Cached texts without findings: agents read files often."""
 
 _MEDIA: Final = ("data", "blob")
 
 
 class Removal(NamedTuple):
-    """Something that was taken out: of what kind, and in which entry; 0 is the session's head."""
+    """Something that was removed: its kind, and its entry; 0 is the session's head."""
 
     seq: int
     kind: str
 
 
 class Redactor:
-    """Takes things out of one session.
+    """Redacts one session.
 
-    It is told all entries with `look`, again and again as long as `is_done` says no; then `entry`
-    takes out of them what was found. With `only_secrets`, home paths, addresses and encoded data
-    stay. `removed` counts what was taken out.
+    Call `look` with all entries, repeatedly until `is_done` returns True; then `entry` returns them
+    redacted. With `only_secrets`, home paths, addresses and encoded data stay. `removed` counts the
+    removed parts.
     """
 
     def __init__(self, *, only_secrets: bool = False) -> None:
@@ -89,7 +89,7 @@ class Redactor:
             self._found_anew(slot.text, slot.name)
 
     def look(self, entry: Entry) -> None:
-        """Look through the next entry; raises RedactionError where it is not as it was."""
+        """Search the next entry; raises RedactionError if it has changed since the first pass."""
         place = self._place
         self._place += 1
         if self._is_first:
@@ -110,7 +110,7 @@ class Redactor:
                 self._keep(Placed(place, number, cut) for cut in found)
 
     def is_done(self) -> bool:
-        """Whether all was found, once every entry was looked through."""
+        """Return True if everything was found; call it once every entry was searched."""
         for stretch in self._stretches.values():
             self._keep(stretch.found())
         self._stretches.clear()
@@ -121,7 +121,7 @@ class Redactor:
         return not (was_first and self._known)
 
     def _stretches_of(self, role: str, message: tuple[str, str]) -> Iterator[Stretch]:
-        """The message that a chunk belongs to; and all that its speaker says, one behind the other.
+        """Yield the message that a chunk belongs to, and the speaker's messages joined.
 
         A prompt came as a whole from a person.
         """
@@ -146,18 +146,18 @@ class Redactor:
         if place >= len(self._digests) or self._digests[place] != _digest(entry):
             raise RedactionError("it changed while it was looked through; try again")
 
-    # -- taking out -------------------------------------------------------------------------
+    # -- removing --------------------------------------------------------------------------
 
     @property
     def count(self) -> int:
-        """How many entries were looked through."""
+        """Number of entries searched."""
         return len(self._digests)
 
     def entry(self, place: int, entry: Entry) -> Entry | None:
-        """The entry without what was found in it; None if it cannot be read.
+        """Return the redacted entry; None if it cannot be read.
 
-        So many entries stand before it: `place`. Raises RedactionError where it is not as it was
-        when it was looked through.
+        `place` is the number of entries before it. Raises RedactionError if it has changed since it
+        was searched.
         """
         self._require_same(place, entry)
         cuts: dict[int, list[Cut]] = defaultdict(list)
@@ -166,11 +166,11 @@ class Redactor:
         return self._changed(entry, cuts)
 
     def last_entry(self, entry: Entry) -> Entry | None:
-        """An entry without secrets that was not looked through: it stands for itself."""
+        """Return a redacted entry that was not searched before: it is judged alone."""
         return self._changed(entry, None)
 
     def value(self, value: object) -> Any:
-        """A JSON value without what was found; it counts as the head of the session."""
+        """Return a redacted JSON value, which counts as the head of the session."""
         root = [value]
         self._change(root, 0, None)
         return self._renamed(root[0], 0)
@@ -191,7 +191,7 @@ class Redactor:
         return Entry(entry.seq, entry.kind, entry.at, raw)
 
     def _change(self, root: list[Any], seq: int, cuts: dict[int, list[Cut]] | None) -> None:
-        """Take these cuts out of the texts of a value, or else all that is found in each."""
+        """Remove these cuts from the texts of a value, or else all findings in each."""
         for number, slot in enumerate([*slots(root)]):
             found = self._all_in(slot.text, slot.name) if cuts is None else cuts.get(number, [])
             if found:
@@ -210,7 +210,7 @@ class Redactor:
         return self._found_anew(text, name) if self._is_first else self._found_again(text)
 
     def _found_across(self, text: str) -> list[Cut]:
-        """What is found where it is not sure that a text was meant to be read as one."""
+        """Return findings in a joined text, which may not have been meant to be read as one."""
         seen = plain(text)
         return _cuts(seen, by_form(seen.text)) if self._is_first else self._found_again(text)
 
@@ -218,7 +218,7 @@ class Redactor:
         return [*self._found_anew(text, name), *self._found_again(text)]
 
     def _found_anew(self, text: str, name: str = "") -> list[Cut]:
-        """What shows by itself; secrets that are sure to be some are looked for elsewhere, too."""
+        """Return findings by form, name or place; certain ones are searched for elsewhere, too."""
         if (told := hash((name, text))) in self._clean:
             return []
         seen = plain(text)
@@ -244,8 +244,7 @@ class Redactor:
         return cuts
 
     def _found_again(self, text: str) -> list[Cut]:
-        """What is known from elsewhere; of a text that was cut, a title most often, also of a
-        secret what is left of its beginning."""
+        """Return known secrets in a text, and their beginnings if it was cut, such as a title."""
         if not self._known:
             return []
         seen = plain(text)
@@ -254,10 +253,10 @@ class Redactor:
             found += self._known.beginnings(seen.text, cut.start(), LEAST_BEGINNING)
         return _cuts(seen, found)
 
-    # -- what is no text --------------------------------------------------------------------
+    # -- other values ----------------------------------------------------------------------
 
     def _renamed(self, root: Any, seq: int) -> Any:
-        """A value whose members are called nothing that should not be read."""
+        """Return a value with the names of its members redacted."""
         for found in objects(root):
             names = {name: self._all_in(name, "") for name in found}
             if any(names.values()):
@@ -269,7 +268,7 @@ class Redactor:
         return root
 
     def _media(self, root: Any) -> int:
-        """Put a note in the place of pictures, recordings and files; how many there were."""
+        """Replace pictures, recordings and files by a note; return their number."""
         if self._keeps_media:
             return 0
         count = 0
@@ -300,11 +299,11 @@ def _digest(entry: Entry) -> int:
 
 
 def _decoded(raw: bytes) -> Any:
-    """The value of JSON; None when it cannot be read."""
+    """Return a decoded JSON value; None if it cannot be read."""
     try:
         return msgspec.json.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        try:  # half of a surrogate pair is no error here
+        try:  # half of a surrogate pair is accepted here
             return json.loads(raw.decode(errors="replace"))
         except (ValueError, RecursionError):
             return None

@@ -1,7 +1,7 @@
-"""What a rule for secrets is, and how a text is asked about many of them in little time.
+"""Rules for secrets, and a fast search for many of them at once.
 
-Each rule names the letters with which its pattern begins, or which are near. A text is searched
-once for the letters of all rules, and a pattern is tried only where its own letters stand.
+Each rule names letters with which its pattern begins, or which are near. A text is searched once
+for the letters of all rules, and a pattern is tried only where its own letters occur.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ HASH: Final = "password hash"
 SECRET: Final = "secret"
 
 Found = tuple[str, int, int]
-"""Of which kind, and from where to where."""
+"""A kind, and a span."""
 
 
 class Rule(NamedTuple):
     """A kind of secret, letters that are in it, and the pattern, which begins with them.
 
-    With `back`, it begins up to so many characters before them. If the pattern has groups, the last
-    one that is there is the secret, and that has to look like `least`.
+    With `back`, it begins up to that many characters before them. If the pattern has groups, the
+    last one that matches is the secret, and has to look like `least`.
     """
 
     kind: str
@@ -41,10 +41,10 @@ class Rule(NamedTuple):
 
 
 def spotter(words: Iterable[str]) -> re.Pattern[str]:
-    """Matches where one of these words begins, each of at least two characters.
+    """Return a pattern for the starts of these words, each of at least two characters.
 
-    Only the first is taken, so that a word may begin inside of another one. Words that begin alike
-    are tried together: a text is passed over as quickly for a hundred words as for ten.
+    It consumes one character, so that a word may begin inside another one. Words with the same
+    start are tried together: a hundred words are as fast as ten.
     """
     behind: dict[str, set[str]] = defaultdict(set)
     for word in words:
@@ -58,7 +58,7 @@ def spotter(words: Iterable[str]) -> re.Pattern[str]:
 
 
 class Rules:
-    """Rules that are asked together."""
+    """Rules that are searched together."""
 
     def __init__(self, rules: Sequence[Rule]) -> None:
         self._letters = spotter(rule.letters for rule in rules)
@@ -67,7 +67,7 @@ class Rules:
             self._by_letters[rule.letters[:2]].append(rule)
 
     def find(self, text: str) -> Iterator[Found]:
-        """What these rules find; it may overlap."""
+        """Yield the findings of these rules, which may overlap."""
         done: dict[Rule, int] = {}
         for hit in self._letters.finditer(text):
             place = hit.start()
@@ -86,5 +86,5 @@ class Rules:
 
 @cache
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern, made when it is first tried: most never are."""
+    """Return a compiled pattern, on first use: most are never needed."""
     return re.compile(pattern)

@@ -1,4 +1,4 @@
-"""The texts inside decoded JSON: where they are, and taking something out of them."""
+"""The texts inside decoded JSON: finding them, and cutting parts out."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 class Slot(NamedTuple):
     """A place for a text in an object or an array.
 
-    `name` is what the text is called there, empty where nothing calls it anything.
+    `name` is the text's name there, empty if it has none.
     """
 
     holder: Any
@@ -18,15 +18,15 @@ class Slot(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What stands there."""
+        """The text in this place."""
         found: str = self.holder[self.key]
         return found
 
 
 class Cut(NamedTuple):
-    """Something to take out of a text, and what to put in its place.
+    """A part to remove from a text, and its replacement.
 
-    Of what goes on in another text only the beginning has a `kind`, and something in its place.
+    If a part continues in another text, only the first cut has a `kind` and a replacement.
     """
 
     start: int
@@ -36,7 +36,7 @@ class Cut(NamedTuple):
 
 
 def slots(root: Any) -> Iterator[Slot]:
-    """The texts inside a value, always in the same order."""
+    """Yield the texts inside a value, always in the same order."""
     waiting = [root]
     while waiting:
         value = waiting.pop()
@@ -44,7 +44,7 @@ def slots(root: Any) -> Iterator[Slot]:
             for key, inner in value.items():
                 if isinstance(inner, str):
                     name = key
-                    if key == "value":  # `{"name": "PASSWORD", "value": "…"}` is called PASSWORD
+                    if key == "value":  # `{"name": "PASSWORD", "value": "…"}`: PASSWORD
                         given = value.get("name", value.get("key"))
                         name = given if isinstance(given, str) else key
                     yield Slot(value, key, name)
@@ -61,7 +61,7 @@ def slots(root: Any) -> Iterator[Slot]:
 
 
 def objects(root: Any) -> Iterator[dict[str, Any]]:
-    """All objects inside a value, the outer ones first."""
+    """Yield all objects inside a value, the outer ones first."""
     waiting = [root]
     while waiting:
         value = waiting.pop()
@@ -73,7 +73,7 @@ def objects(root: Any) -> Iterator[dict[str, Any]]:
 
 
 def apart(cuts: Sequence[Cut]) -> list[Cut]:
-    """Cuts that do not overlap, in their order: of those that do, one for all of them."""
+    """Return cuts in order, with overlapping ones merged."""
     done: list[Cut] = []
     for cut in sorted(cuts, key=lambda cut: (cut.start, -cut.end)):
         if done and cut.start < done[-1].end:
@@ -85,7 +85,7 @@ def apart(cuts: Sequence[Cut]) -> list[Cut]:
 
 
 def without(text: str, cuts: Sequence[Cut]) -> str:
-    """A text without what cuts that are `apart` take out of it."""
+    """Return a text without the parts of cuts that are `apart`."""
     kept, place = [], 0
     for cut in cuts:
         kept += [text[place : cut.start], cut.replacement]

@@ -1,4 +1,4 @@
-"""Secrets known by where they stand: in URLs, in headers, behind options of certain programs."""
+"""Secrets recognised by their place: in URLs, in headers, after options of certain programs."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from acphold.redaction.rules import PASSWORD, SECRET, TOKEN, Found, Rule, Rules
 _OPTION: Final = r"(?:\"([^\"\n]+)\"|'([^'\n]+)'|([^\s\"'`]+))"
 _BEHIND_USER: Final = r"(?:\"[^:\"\n]*:([^\"\n]+)\"|'[^:'\n]*:([^'\n]+)'|[^\s:\"']*:([^\s\"'`]+))"
 _ON: Final = r"\b(?:[^\n|;&]|\\\n){0,300}?\s"
-"""The rest of a command, which may go on in the next line."""
+"""The rest of a command, which may continue on the next line."""
 
 _RULES: Final = (
-    # What a URL has before its host: a password, or a token in the place of the user.
+    # The part of a URL before its host: a password, or a token in place of the user.
     Rule(PASSWORD, "://", r"://[^\s:/\"'`<>\\]{0,80}:([^\s/@\"'`<>\\]{1,200})@", least=Look.WORD),
     Rule(TOKEN, "://", r"://([A-Za-z0-9_.~-]{20,200})(?::[\w-]*)?@", least=Look.RANDOM),
     Rule(TOKEN, "sig=", r"(?<=[?&;-])sig=([A-Za-z0-9%+/=_-]{20,})"),
@@ -83,7 +83,7 @@ _RULES: Final = (
         r"ConvertTo-SecureString\s+(?:-\w+\s+)*\\*(?:\"([^\"\\\n]+)|'([^'\n]+)|([^\s\"'`]+))",
         least=Look.MIXED,
     ),
-    # A line of .pgpass, and of what goes by its form.
+    # A line of .pgpass, and of the same format.
     *(
         Rule(PASSWORD, port, rf"{re.escape(port)}[\w.*-]+:[\w.*-]+:([^\s:\"']{{6,}})(?=\n|\Z)")
         for port in (":5432:", ":5433:", ":6432:", ":*:")
@@ -114,7 +114,7 @@ def _rules() -> Rules:
 
 
 def by_place(text: str) -> Iterator[Found]:
-    """What is a secret because of where it stands."""
+    """Yield the texts that are secret because of their place."""
     yield from _rules().find(text)
     if "ookie" in text:
         for cookies in _COOKIES.finditer(text):

@@ -1,1 +1,1 @@
-"""What is computed from the history of a session for people: transcripts, patches."""
+"""Reports on a session's history for people: transcripts, patches."""

@@ -1,14 +1,14 @@
-"""What tool calls did to files, and what the files were before and after it.
+"""Tool calls' edits of files, and the files before and after them.
 
-A call shows an edit as an old and a new text of a file. Which part of the file that is, agents do
-not say: some show the whole of it, some the lines around a change, some only the words that were
-replaced. So the text of a file is known
+A call shows an edit as an old and a new text of a file. Agents do not say which part of the file
+that is: some show the whole of it, some the lines around a change, some only the replaced words. So
+the text of a file is known
 
-- behind an edit that made or wrote the whole file, and from there on as long as each further edit
-  fits in just one place;
-- from what is on disk now: it is what the last edit left, what the first one found, or something
-  between the two;
-- else not. Of a single edit that shows whole lines, these lines are known.
+- after an edit that made or wrote the whole file, and from there on as long as each further edit
+  fits in exactly one place;
+- from the file on disk now: it is the state after the last edit, before the first one, or between
+  two of them;
+- otherwise not. For a single edit that shows whole lines, these lines are known.
 
 Source of the shapes: ACP v1 schema, `Diff`, `ToolCall`.
 """
@@ -25,16 +25,16 @@ from msgspec import Struct
 from acphold.history.children import said
 from acphold.history.entries import CHILD, PARAMS, TERMINAL, UPDATE, Segment
 from acphold.history.raw_update import UNREADABLE, items, members, string, update_kind
-from acphold.history.timeline import FINAL_STATUSES, ToolDraft, replace_fields
+from acphold.history.timeline import FINAL_STATUSES, ToolDraft
 from acphold.history.turn_spans import TurnSpan, span_at
 
 
 class Edit(Struct, frozen=True):
-    """One edit of the file `path` in a turn; `old` None: the file is made, or written whole.
+    """One edit of the file `path` in a turn; `old` None: the file is created, or written whole.
 
-    `is_piece`: `old` is what the tool was told to replace, and may begin and end within a line.
-    `is_everywhere`: it was replaced wherever it stood. `deletes`: the file is gone behind it.
-    `is_over`: the call said that it was completed. `line` is where `old` begins, if that is told.
+    `is_piece`: `old` is the text the tool was told to replace, and may begin and end within a line.
+    `is_everywhere`: all occurrences were replaced. `deletes`: the file is gone afterwards.
+    `is_over`: the call was reported as completed. `line` is where `old` begins, if reported.
     """
 
     turn: int
@@ -49,26 +49,26 @@ class Edit(Struct, frozen=True):
 
 
 class Absent(Struct, frozen=True):
-    """There is no such file."""
+    """The file does not exist."""
 
 
 ABSENT: Final = Absent()
 
 TRIED_EDITS: Final = 50
-"""Of more edits of one file it is not tried whether the disk has it as it was between two."""
+"""Most edits of one file for which states between two edits are compared with the disk."""
 
 TELLING_OF_CALLS: Final = (UPDATE, PARAMS, TERMINAL, CHILD)
-"""The kinds of entries that tell of tool calls."""
+"""The kinds of entries that report tool calls."""
 
 FileText = str | Absent
-"""A file: its text, or that it is not there."""
+"""The state of a file: its text, or that it does not exist."""
 
 
-# -- found in a session ---------------------------------------------------------------------------
+# -- edits of a session -----------------------------------------------------------------------
 
 
 async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> list[Edit]:
-    """The edits of a whole session in the order of their calls; none of calls that failed."""
+    """Return the edits of a whole session in the order of their calls; none of failed calls."""
     calls: list[tuple[int, ToolDraft]] = []
     places: dict[tuple[str, str], int] = {}
     async for segment in segments:
@@ -79,16 +79,16 @@ async def edits(segments: AsyncIterable[Segment], spans: Sequence[TurnSpan]) -> 
             named = string(parts.get("toolCallId"))
             if kind not in ("tool_call", "tool_call_update") or not named:
                 continue
-            # A sub-agent counts its calls by itself.
+            # A sub-agent numbers its calls by itself.
             call_id = (said(entry.raw).child if entry.kind == CHILD else "", named)
             span = span_at(spans, segment.first_seq)
             turn = 0 if span is None else span.number
             place = places.get(call_id)
-            # Ids begin again in some agents: a call that is told anew in a later turn is another.
+            # Some agents reuse ids: a call announced again in a later turn is another one.
             if place is None or (kind == "tool_call" and calls[place][0] != turn):
                 place = places[call_id] = len(calls)
                 calls.append((turn, ToolDraft(named)))
-            replace_fields(calls[place][1].fields, kind, parts)
+            calls[place][1].patch(kind, parts)
 
     found: list[Edit] = []
     for turn, call in calls:
@@ -128,7 +128,7 @@ class _Place(Struct):
 
 
 def _given(raw: bytes | None) -> tuple[set[str], bool]:
-    """The texts that a tool was given, and whether it was to replace all that it finds."""
+    """Return the texts given to a tool, and True if it was to replace all occurrences."""
     texts: set[str] = set()
     is_everywhere = False
     try:
@@ -147,24 +147,24 @@ def _given(raw: bytes | None) -> tuple[set[str], bool]:
     return texts, is_everywhere
 
 
-# -- what a file was ------------------------------------------------------------------------------
+# -- states of a file -------------------------------------------------------------------------
 
 
 def around(
     edits: Sequence[Edit], first: int, last: int, on_disk: Callable[[], FileText | None]
 ) -> tuple[FileText, FileText] | None:
-    """A file before its edit `first` and behind its edit `last`; None where that is not known.
+    """Return a file before its edit `first` and after its edit `last`; None if that is unknown.
 
-    `on_disk` tells what the file is now, None when that is of no use; it is asked where the edits
-    themselves do not say enough.
+    `on_disk` returns the file's present state, None if that is of no use; it is only called if the
+    edits themselves are not enough.
     """
 
     def accounts() -> Iterator[States]:
-        """What the file may have been, the surest first."""
+        """Yield possible histories of the file, the most certain first."""
         yield _onwards(edits, ABSENT if edits[0].old is None else None)
         if (now := on_disk()) is None:
             return
-        # What is replaced stands in one place before: so at most one of these goes through.
+        # The replaced text is in one place before the edit: so at most one of these works out.
         places = [len(edits), 0, *range(1, len(edits) if len(edits) <= TRIED_EDITS else 1)]
         for place in places:
             tried = [*_backwards(edits[:place], now)[:-1], *_onwards(edits[place:], now)]
@@ -181,13 +181,15 @@ def around(
 
 
 def behind(edits: Sequence[Edit], before: FileText) -> FileText | None:
-    """A file behind these edits; None when one of them does not fit."""
+    """Return a file after these edits; None if one of them does not fit."""
     return _onwards(edits, before)[-1]
 
 
 States = list[FileText | None]
-"""A file before, between and behind its edits; None where not known. What is known of one account
-fits together; what is known of two need not."""
+"""A file before, between and after its edits; None if unknown.
+
+The known states of one history are consistent; those of two need not be.
+"""
 
 
 def _onwards(edits: Sequence[Edit], state: FileText | None) -> States:
@@ -199,7 +201,7 @@ def _onwards(edits: Sequence[Edit], state: FileText | None) -> States:
 
 
 def _done(edit: Edit, state: FileText | None) -> FileText | None:
-    """The file behind an edit."""
+    """Return the file after an edit."""
     if edit.deletes:
         return None if isinstance(state, Absent) else ABSENT
     if edit.old is None or (state == ABSENT and not edit.old):
@@ -213,14 +215,14 @@ def _backwards(edits: Sequence[Edit], state: FileText | None) -> States:
     found = [state]
     for edit in reversed(edits):
         before = None if state is None else _undone(edit, state)
-        # Going on from there must lead back here, or it was another place.
+        # The edit must lead back here, or it was in another place.
         state = before if before is not None and _done(edit, before) == state else None
         found.append(state)
     return found[::-1]
 
 
 def _undone(edit: Edit, state: FileText) -> FileText | None:
-    """The file before an edit."""
+    """Return the file before an edit."""
     if edit.deletes:
         return edit.old or None
     if isinstance(state, Absent):
@@ -228,12 +230,12 @@ def _undone(edit: Edit, state: FileText) -> FileText | None:
     if edit.old is None:
         return ABSENT
     if edit.is_everywhere and state != edit.new:
-        return None  # what stood there before by itself looks the same
+        return None  # text that was there before looks the same
     return _replaced(edit, state, edit.new, edit.old)
 
 
 def _replaced(edit: Edit, state: str, text: str, by: str) -> str | None:
-    """The file with `text` in it replaced; None unless it is there in one place."""
+    """Return the file with `text` in it replaced; None unless it occurs in exactly one place."""
     if state == text:
         return by
     places: list[int] = []

@@ -1,8 +1,8 @@
-"""A patch that `git apply` takes: the change of one text file, in git's extended form.
+"""Patches for `git apply`: the change of one text file, in git's extended form.
 
-Source: git-diff(1), "Generating patch text with -p"; git's apply.c for what it makes of line
-numbers: a hunk that begins with line 1, or has no line behind its change, must stand at the
-beginning, or the end, of the file; any other is looked for where its lines are.
+Source: git-diff(1), "Generating patch text with -p"; git's apply.c for its use of line numbers: a
+hunk that begins with line 1, or has no line after its change, must be at the beginning, or the end,
+of the file; any other is searched for by its lines.
 """
 
 from __future__ import annotations
@@ -17,20 +17,22 @@ CONTEXT: Final = 3
 """Lines around a change."""
 
 COMPARED_LINES: Final = 10_000
-"""Lines that are compared one by one; of more that differ in a row, all are taken for changed:
-comparing grows with the square of their number."""
+"""Most lines compared one by one; a longer run of differing lines counts as changed entirely.
+
+The time for comparing grows with the square of their number.
+"""
 
 NO_NEWLINE: Final = "\\ No newline at end of file\n"
 
 _MODE: Final = "100644"
 _EMPTY: Final = "e69de29"
-"""The name of the empty file: a patch that makes or removes one has no lines to show."""
+"""The hash of the empty file: a patch that creates or removes one has no lines to show."""
 
 Opcode = tuple[str, int, int, int, int]
 
 
 def whole_patch(path: str, before: FileText, after: FileText) -> str:
-    """The patch of a file, `path` relative to where it is applied; "" when nothing changed."""
+    """Return the patch of a file, `path` relative to where it is applied; "" if nothing changed."""
     if before == after:
         return ""
     old, new = _lines(before), _lines(after)
@@ -47,31 +49,31 @@ def whole_patch(path: str, before: FileText, after: FileText) -> str:
 
 
 def part_patch(path: str, before: str, after: str, line: int | None) -> str | None:
-    """The patch of a run of whole lines of a file, which begin with `line`, if that is known.
+    """Return the patch of a run of whole lines of a file, which begin with `line`, if known.
 
-    None where it cannot be told whether the last of them ends the file: agents that show lines
-    around a change cut the last newline off.
+    None if it is unclear whether the last of them ends the file: agents that show lines around a
+    change cut off the last newline.
     """
     if before == after:
         return ""
     old, new = _lines(before), _lines(after)
     if old and new and not before.endswith("\n") and not after.endswith("\n"):
         if len(old) > 2 and old[-2:] == new[-2:]:
-            old, new = old[:-1], new[:-1]  # it is not needed
+            old, new = old[:-1], new[:-1]  # not needed
         elif line is None:
             return None
-        else:  # who numbers lines shows those around a change
+        else:  # agents that number lines show those around a change
             old[-1], new[-1] = f"{old[-1]}\n", f"{new[-1]}\n"
     first = line or 1
     if line is None and old[:1] == new[:1]:
-        first = 2  # looked for, from the second line on, in both directions
+        first = 2  # searched for, from the second line on, in both directions
     name = f"diff --git {_name('a/', path)} {_name('b/', path)}\n"
     from_, to = _mark("a/", path, before), _mark("b/", path, after)
     return "".join((name, f"--- {from_}\n+++ {to}\n", *_hunks(old, new, first)))
 
 
 def _lines(text: FileText) -> list[str]:
-    """The lines with their ends; nothing but a newline ends one."""
+    """Return the lines with their ends; only a newline ends one."""
     if isinstance(text, Absent) or not text:
         return []
     *lines, last = text.split("\n")
@@ -95,12 +97,12 @@ def _line(sign: str, line: str) -> str:
 
 
 def _range(start: int, end: int, first: int) -> str:
-    """The lines of a hunk; of none, the line before it."""
+    """Return the line range of a hunk; for none, the line before it."""
     return f"{start + first if end > start else start + first - 1},{end - start}"
 
 
 def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
-    """How to make the new lines of the old ones; what both begin and end with is not compared."""
+    """Return the operations from old to new lines; common ends are not compared."""
     least = min(len(old), len(new))
     head = next((n for n in range(least) if old[n] != new[n]), least)
     least -= head
@@ -118,7 +120,7 @@ def _opcodes(old: Sequence[str], new: Sequence[str]) -> list[Opcode]:
 
 
 def _groups(opcodes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
-    """The changes with CONTEXT lines around them, those that are near to each other together."""
+    """Yield the changes with CONTEXT lines around them, nearby ones together."""
     group: list[Opcode] = []
     for place, (tag, i1, i2, j1, j2) in enumerate(opcodes):
         if tag != "equal":
@@ -135,7 +137,7 @@ def _groups(opcodes: Sequence[Opcode]) -> Iterator[list[Opcode]]:
 
 
 def _mark(side: str, path: str, state: FileText) -> str:
-    """A name as it stands behind `---` or `+++`: one with a space has a tab behind it."""
+    """Return a name for `---` or `+++`: one with a space is followed by a tab."""
     if isinstance(state, Absent):
         return "/dev/null"
     name = _name(side, path)
@@ -146,7 +148,7 @@ _ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\
 
 
 def _name(side: str, path: str) -> str:
-    """A path as git writes it: in quotes where it has what would not stay on its line."""
+    """Return a path as git writes it: quoted if it has special characters."""
     if not any(sign in _ESCAPES or ord(sign) < 0x20 or ord(sign) == 0x7F for sign in path):
         return f"{side}{path}"
     quoted = "".join(

@@ -1,4 +1,4 @@
-"""What a session, or one turn of it, changed in files: a patch for each, or why there is none."""
+"""File changes of a session, or of one turn: a patch for each file, or the reason for none."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from acphold.reports.git_patch import part_patch, whole_patch
 
 
 class Gap(Enum):
-    """What a patch lacks, in words that follow the name of a file."""
+    """The reason why a patch is incomplete, in words that follow the name of a file."""
 
     UNKNOWN = "the journal has only parts of it, and the file as it is now does not show the rest"
     OUTSIDE = "it is outside of the session's folder"
@@ -27,10 +27,10 @@ class Gap(Enum):
 
 
 class FileDiff(Struct, frozen=True):
-    """A file that was changed: `path` relative to the session's folder, if it is inside.
+    """A changed file: `path` is relative to the session's folder, if it is inside.
 
-    `patch` is empty where there is none, and where the file is as it was. With Gap.PLACE there is a
-    patch all the same: git looks for the lines.
+    `patch` is empty if there is none, and if the file is unchanged. With Gap.PLACE there is a patch
+    all the same: git searches for the lines.
     """
 
     path: str
@@ -39,7 +39,7 @@ class FileDiff(Struct, frozen=True):
 
     @property
     def is_missing(self) -> bool:
-        """Whether the patch lacks something that was done."""
+        """True if the patch lacks some of the changes."""
         return self.gap not in (None, Gap.PLACE)
 
 
@@ -50,9 +50,9 @@ async def session_diff(
     turn: int | None,
     on_disk: Callable[[str], FileText | None],
 ) -> list[FileDiff]:
-    """The files that turn number `turn` changed, None for all turns, in the order of their edits.
+    """Return the files changed by turn number `turn`, None for all turns, in order of their edits.
 
-    `on_disk` tells of a path what is there now, None where that is of no use.
+    `on_disk` returns the present state of a path, None if that is of no use.
     """
     by_file: dict[str, list[Edit]] = {}
     for edit in await edits(history(journal, row.session_id), spans):
@@ -81,7 +81,7 @@ async def session_diff(
 
 
 def relative(path: str, folder: str) -> str:
-    """`path` as seen from `folder`, without links where that leads into it; else as it is."""
+    """Return `path` relative to `folder`, resolving links, if it is inside; else unchanged."""
     whole = os.path.normpath(os.path.join(folder, path))
     for place, base in ((whole, folder), (resolved_folder(whole), resolved_folder(folder))):
         found = os.path.relpath(place, os.path.normpath(base))
@@ -91,7 +91,7 @@ def relative(path: str, folder: str) -> str:
 
 
 def _lines_diff(path: str, wanted: Sequence[Edit]) -> FileDiff:
-    """A patch of the lines that the first edit shows, if the others are all within these."""
+    """Return a patch of the lines in the first edit, if the others are all within these."""
     edit = wanted[0]
     if not edit.old or edit.is_piece or edit.deletes:
         return FileDiff(path, gap=Gap.UNKNOWN)

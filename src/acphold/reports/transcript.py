@@ -1,4 +1,4 @@
-"""A session as a person reads it: scenes, made of journal entries one turn at a time.
+"""A session for people: scenes, made from journal entries one turn at a time.
 
 `show`, the exports and the screen print these scenes, each in its own form.
 """
@@ -9,6 +9,7 @@ from collections.abc import AsyncIterable, AsyncIterator, Sequence
 from typing import Final
 
 from msgspec import Struct
+from msgspec.structs import replace
 
 from acphold.history.decisions import AskedQuestion, Came, asked_question, closed_question
 from acphold.history.entries import ANSWER, CHILD, ECHO, QUESTION, TURN_END, Entry
@@ -26,20 +27,20 @@ from acphold.history.timeline import (
 
 
 class PlanStep(Struct, frozen=True):
-    """One thing the agent means to do; `status` as in the protocol."""
+    """One step of the agent's plan; `status` as in the protocol."""
 
     status: str
     text: str
 
 
 class Planned(Struct, frozen=True):
-    """The plan as the turn left it."""
+    """The plan at the end of the turn."""
 
     steps: tuple[PlanStep, ...]
 
 
 class Noticed(Struct, frozen=True):
-    """What the person was told, beside the conversation; by acphold, or by the agent."""
+    """A notice to the person, beside the conversation; from acphold, or from the agent."""
 
     severity: str
     title: str
@@ -48,15 +49,15 @@ class Noticed(Struct, frozen=True):
 
 
 class ModeChanged(Struct, frozen=True):
-    """The session was put into another mode."""
+    """The session was switched to another mode."""
 
     mode: str
 
 
 class Decision(Struct, frozen=True):
-    """What people were asked, and what came of it; None while it waits.
+    """A question to people, and its outcome; None while it is pending.
 
-    `client` is the program that the person answered in, None where no person did.
+    `client` is the program that the person answered in, None if no person did.
     """
 
     question: str
@@ -65,18 +66,18 @@ class Decision(Struct, frozen=True):
 
 
 class TurnOpen(Struct, frozen=True):
-    """The last turn has no end: it `runs`, or a crash cut it off; None where that is not known."""
+    """The last turn has no end: it `runs`, or a crash cut it off; None if unknown."""
 
     runs: bool | None = None
 
     @property
     def words(self) -> str:
-        """How the turn stands."""
+        """The state of the turn in words."""
         if self.runs is None:
-            return "has no end: it still runs, or a crash or a kill cut it off"
+            return "incomplete: still running, or interrupted"
         if self.runs:
             return "still runs"
-        return "cut off by a crash or a kill, and nobody has opened the session since"
+        return "interrupted; the session has not been opened since"
 
 
 Scene = (
@@ -106,23 +107,24 @@ class ToldTurn(Struct, frozen=True):
 
 
 async def turns(entries: AsyncIterable[Entry]) -> AsyncIterator[ToldTurn]:
-    """The turns of a whole session; only one of them is in memory at a time."""
+    """Yield the turns of a whole session; only one of them is in memory at a time."""
+    known: dict[str, SubAgent] = {}
     async for turn in entries_by_turn(entries):
-        told = _placed(turn)
+        told = _placed(turn, known)
         yield ToldTurn(
             turn[0].seq, turn[0].at, [scene for _, scene in told], [seq for seq, _ in told]
         )
 
 
 async def scenes(entries: AsyncIterable[Entry]) -> AsyncIterator[Scene]:
-    """The scenes of a whole session; only one turn of it is in memory at a time."""
-    async for turn in entries_by_turn(entries):
-        for scene in turn_scenes(turn):
+    """Yield the scenes of a whole session; only one turn of it is in memory at a time."""
+    async for turn in turns(entries):
+        for scene in turn.scenes:
             yield scene
 
 
 async def entries_by_turn(entries: AsyncIterable[Entry]) -> AsyncIterator[list[Entry]]:
-    """The entries of each turn, with what happened since the one before."""
+    """Yield the entries of each turn, with those since the turn before."""
     turn: list[Entry] = []
     async for entry in entries:
         turn.append(entry)
@@ -134,22 +136,38 @@ async def entries_by_turn(entries: AsyncIterable[Entry]) -> AsyncIterator[list[E
 
 
 def turn_scenes(turn: Sequence[Entry]) -> list[Scene]:
-    """The scenes of the entries of one turn, and of what happened since the one before."""
+    """Return the scenes of one turn's entries, and of those since the turn before."""
     return [scene for _, scene in _placed(turn)]
 
 
-def _placed(turn: Sequence[Entry]) -> list[tuple[int, Scene]]:
-    """The same, each behind the number of the entry that it begins with."""
+def _placed(
+    turn: Sequence[Entry], known: dict[str, SubAgent] | None = None
+) -> list[tuple[int, Scene]]:
+    """Return the same scenes, each with the number of the entry that it begins with.
+
+    `known` are the sub-agents of earlier turns by id; those of this turn are added to it. A
+    continued one keeps its name, and one with only its end in this turn was shown already.
+    """
     telling = _Telling()
     for entry in turn:
         telling.add(entry)
-    return telling.placed()
+    told: list[tuple[int, Scene]] = []
+    for seq, scene in telling.placed():
+        if isinstance(scene, SubAgent) and known is not None:
+            before = known.get(scene.session_id)
+            if before is not None and not scene.timeline:
+                continue
+            if before is not None and scene.title is None:
+                scene = replace(scene, title=before.title)
+            known[scene.session_id] = scene
+        told.append((seq, scene))
+    return told
 
 
 def scene_at(turn: Sequence[Entry], seq: int) -> int:
-    """Which of the scenes of a turn the entry `seq` has a part in.
+    """Return the index of the scene of a turn that the entry `seq` belongs to.
 
-    An entry that shows nothing, such as a list of commands, stands by the scene before it.
+    An entry that shows nothing, such as a list of commands, belongs to the scene before it.
     """
     with_it = sum(entry.seq < seq for entry in turn) + 1
     before, after = turn_scenes(turn[: with_it - 1]), turn_scenes(turn[:with_it])
@@ -161,12 +179,14 @@ def scene_at(turn: Sequence[Entry], seq: int) -> int:
 
 
 _BESIDE: Final = (b'"plan"', b'"notice"', b'"current_mode_update"')
-"""One of these is in each update that stands beside the timeline, and in few others: those need not
-be decoded."""
+"""Every update beside the timeline contains one of these, and few others do.
+
+The others need not be decoded.
+"""
 
 
 class _Telling:
-    """Puts what the fold keeps aside (plan, notices, modes, questions) where it happened."""
+    """Inserts items outside the folded timeline (plan, notices, modes, questions) in place."""
 
     def __init__(self) -> None:
         self._fold = Fold()
@@ -188,7 +208,7 @@ class _Telling:
             self._questions[question.id] = len(self._beside), question
             title = question.title
             if (about := question.untitled_call) is not None:
-                # The tool call may have got its title before.
+                # The tool call may have been given its title before.
                 for item in with_those_inside(self._fold.timeline()):
                     if isinstance(item, ToolCall) and item.tool_call_id == about and item.title:
                         title = item.title
@@ -196,7 +216,7 @@ class _Telling:
             self._beside.append((place, entry.seq, Decision(title)))
         elif entry.kind == ANSWER:
             closed = closed_question(entry.raw)
-            if asked := self._questions.get(closed.question):  # else of an earlier turn
+            if asked := self._questions.get(closed.question):  # otherwise of an earlier turn
                 index, question = asked
                 its_place, seq, before = self._beside[index]
                 assert isinstance(before, Decision)
@@ -205,7 +225,7 @@ class _Telling:
         raw = b"" if entry.kind == CHILD else entry.update
         kind = update_kind(raw) if any(name in raw for name in _BESIDE) else ""
         if kind == "plan":
-            # Shown once, where it stood last: of a turn that is over no other one is kept.
+            # Shown once, at its last place: only the last plan of a finished turn is kept.
             self._plan_place = place, entry.seq
         elif kind == "notice":
             parts = members(raw)
@@ -234,7 +254,7 @@ class _Telling:
             if isinstance(item, ToolCall)
         }
         timeline = [
-            # A sub-agent stands under the call that made it, where the agent tells which that was.
+            # A sub-agent is placed after the call that started it, if the agent names that.
             (calls.get(item.caller, place) if isinstance(item, SubAgent) else place, 1, seq, item)
             for place, (seq, item) in enumerate(zip(self._began, state.timeline, strict=True))
         ]
@@ -243,7 +263,7 @@ class _Telling:
 
 
 def reason(end: TurnEnd) -> str:
-    """Why a turn ended, as far as its outcome does not say that already."""
+    """Return the reason for the end of a turn, unless its outcome says it already."""
     if end.outcome == "failed":
         return end.message or ""
     usual = (None, "end_turn", "cancelled", "refusal")

@@ -1,6 +1,6 @@
-"""Tasks that begin at once, in the step of the event loop of whoever begins them.
+"""Tasks that begin at once, in the step of the event loop that creates them.
 
-asyncio begins a task in a later step. Most of what a peer asks and answers never has to wait: a
+asyncio begins a task in a later step. Most requests and answers of a peer never have to wait: a
 task for each, and another pass of the event loop for each task, was a third of the work that a
 prompt takes.
 
@@ -32,11 +32,11 @@ Task: TypeAlias = asyncio.Task[None]
 
 
 ENDS = (StopIteration, asyncio.CancelledError)
-"""What work raises when it is over."""
+"""Exceptions with which work is over."""
 
 
 class EagerTasks:
-    """Begins coroutines for one owner, who closes it; what is begun later keeps no spare task."""
+    """Begins coroutines for one owner, who closes it; work begun later keeps no spare task."""
 
     def __init__(self) -> None:
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -44,14 +44,15 @@ class EagerTasks:
         self._closed = False
 
     def begin(self, work: Work, name: str) -> Task | None:
-        """Run `work` until it has to wait; the task that goes on with it, None if it is over.
+        """Run `work` until it has to wait; return the task that goes on with it, None if it is
+        over.
 
-        Raises what `work` raises before it waits, but for a cancellation, with which it is over.
-        As in any task, `asyncio.current_task()` is the one that goes on, and what `work` sets in
-        its context is seen in it alone.
+        Raises what `work` raises before it waits, except for a cancellation, which ends it. As in
+        any task, `asyncio.current_task()` is the one that goes on, and context variables that
+        `work` sets are seen in it alone.
         """
         loop = self._loop
-        if loop is None:  # Python 3.11 makes a system call of the question
+        if loop is None:  # Python 3.11 makes a system call for this
             loop = self._loop = asyncio.get_running_loop()
         if sys.version_info < (3, 12):
             return self._begin(loop, work, name)
@@ -74,7 +75,7 @@ class EagerTasks:
         context = copy_context()
         spare = self._spares.pop() if self._spares else _Spare(loop, context)
         task, own = spare.task, spare.context
-        if own != context:  # nearly never; of equal ones only the roots are compared
+        if own != context:  # rare; of equal contexts only the roots are compared
             task.cancel()
             spare = _Spare(loop, context)
             task, own = spare.task, spare.context
@@ -84,7 +85,7 @@ class EagerTasks:
         try:
             awaited = own.run(work.send, None)
         except BaseException as exc:
-            # It is kept for other work, unless this has left something behind in it.
+            # Keep it for other work, unless this work has left something behind in it.
             if own == context and not task.cancelling() and not self._closed:
                 self._spares.append(spare)
             else:
@@ -102,7 +103,7 @@ class EagerTasks:
 
 
 class _Spare:
-    """A task that nothing has been given to; with the context that it runs in."""
+    """A task without work yet, and the context that it runs in."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, context: Context) -> None:
         self.context = context.copy()
@@ -119,7 +120,7 @@ class _State(Enum):
 
 
 class Rest(Coroutine[Any, Any, None]):
-    """What a spare task runs: nothing yet, then the rest of some work."""
+    """The coroutine of a spare task: nothing yet, then the rest of some work."""
 
     def __init__(self, spare: asyncio.Future[None]) -> None:
         self._state = _State.SPARE
@@ -142,7 +143,7 @@ class Rest(Coroutine[Any, Any, None]):
         if self._state is _State.SPARE:
             raise error[0]
         if self._state is _State.HANDED and self._awaited is not None and self._awaited.cancel():
-            return self._wait()  # cancelled before its first step here: the work is told by that
+            return self._wait()  # cancelled before its first step here: the work sees it there
         self._state = _State.RUNNING
         return self._work.throw(*error)
 
@@ -154,7 +155,7 @@ class Rest(Coroutine[Any, Any, None]):
         raise TypeError("this runs in a task of its own")
 
     def _wait(self) -> Any:
-        """Have the task wait, as if the work itself had told it what for."""
+        """Have the task wait, as if the work itself had yielded its future."""
         if self._state is _State.HANDED:
             self._state = _State.RUNNING
         else:

@@ -1,7 +1,7 @@
-"""What arrives on a connection, after the bytes have been cut into lines and decoded.
+"""Events of a connection, after the bytes have been cut into lines and decoded.
 
-`Protocol.feed` returns these values, in the order of the wire. Ids and params stay JSON bytes:
-most of them are only handed on.
+`Protocol.feed` returns these values, in wire order. Ids and params stay JSON bytes: most of them
+are only passed on.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from acphold.rpc.wire_errors import WireError
 
 
 class RequestReceived(Struct, frozen=True, gc=False):
-    """The other side asks and waits.
+    """A request of the other side.
 
-    `id` is its JSON bytes, to be given back exactly so; `params` is JSON bytes, b"" when absent.
+    `id` is its JSON bytes, to be given back exactly so; `params` is JSON bytes, b"" if absent.
     """
 
     id: bytes
@@ -23,7 +23,7 @@ class RequestReceived(Struct, frozen=True, gc=False):
 
 
 class NotificationReceived(Struct, frozen=True, gc=False):
-    """The other side tells; nothing answers it. `params` as in RequestReceived."""
+    """A notification of the other side; it gets no answer. `params` as in RequestReceived."""
 
     method: str
     params: bytes
@@ -38,10 +38,10 @@ class ResponseReceived(Struct, frozen=True, gc=False):
 
 
 class Cut(Struct, frozen=True, gc=False):
-    """What is kept of a notification over a limit.
+    """The parts that are kept of a notification over a limit.
 
-    `params` has those members of its params that stand whole at the beginning, and `tail` is the
-    end of the line.
+    `params` has the members of its params that are complete at the beginning, and `tail` is the end
+    of the line.
     """
 
     method: str
@@ -53,7 +53,7 @@ class Cut(Struct, frozen=True, gc=False):
 class MalformedReceived(Struct, frozen=True, gc=False):
     """A line that is no message. `reply` is the line that is owed for it, b"" for none.
 
-    `asked` is True when the line has an id: somebody waits for that reply. `cut` is what is kept of
+    `asked` is True if the line has an id: then the reply is waited for. `cut` is what is kept of
     it, if it is a notification.
     """
 

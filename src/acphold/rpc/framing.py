@@ -1,7 +1,7 @@
-"""The byte stream of a connection, cut into lines, each with one message.
+"""The byte stream of a connection, cut into lines with one message each.
 
 ACP on stdio: one message a line, no newline inside (spec v1, transports, "stdio"). A line has a
-limit in bytes, and a limit on how deep its JSON is nested: a peer can cost us no more than that.
+limit in bytes, and a limit on the nesting of its JSON: a peer cannot cost us more than that.
 """
 
 from __future__ import annotations
@@ -11,27 +11,25 @@ from itertools import accumulate
 from msgspec import Struct
 
 HEAD = 64 * 1024
-"""Bytes kept of the beginning of a line that is over a limit, and nearly always its id."""
+"""Bytes kept of the beginning of a line that is over a limit; nearly always with its id."""
 
 TAIL = 4 * 1024
 """Bytes kept of its end: some programs write the id last."""
 
 LONG = 16 * 1024
-"""Bytes of a line from which on its nesting is followed while it comes in: the work for a message
-of many megabytes is spread over its reads. To look through 60 MB that are full of brackets took
-three seconds and half a gigabyte in one step. Most lines are shorter, and cost one count of
-brackets.
-"""
+"""Bytes of a line from which on its nesting is tracked while it comes in: the work for a message of
+many megabytes is spread over its reads. Checking 60 MB full of brackets in one step took three
+seconds and half a gigabyte. Most lines are shorter, and cost one count of brackets."""
 
 STEP = 64 * 1024
-"""Bytes that are looked at in one go; taken apart, they need some 50 times as much memory."""
+"""Bytes checked in one go; taken apart, they need some 50 times as much memory."""
 
 BLOCK = 256
-"""Brackets that are counted before each of them is looked at, which takes thirty times as long."""
+"""Brackets that are counted together; looking at each takes thirty times as long."""
 
 
 class Oversize(Struct, frozen=True):
-    """A line over a limit: what is wrong with it, and its first and last bytes."""
+    """A line over a limit: the problem, and its first and last bytes."""
 
     problem: str
     head: bytes
@@ -47,19 +45,19 @@ class LineBuffer:
     def __init__(self, limit: int, depth: int | None = None) -> None:
         self._limit = limit
         self._depth = depth
-        # What is nested deeper has as many closing brackets as opening ones, or is no JSON.
+        # Deeper JSON has as many closing brackets as opening ones, so it is longer than this.
         self._safe = limit if depth is None else min(limit, 2 * depth)
         self._begin()
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
-        """The frames that `data` completes, in order; blank lines are left out."""
+        """Return the frames that `data` completes, in order; blank lines are left out."""
         if (
             data
             and not self._line
             and len(data) <= self._safe
             and data.find(b"\n") == len(data) - 1
         ):
-            return [] if data.isspace() else [data[:-1]]  # one whole line, as most reads bring
+            return [] if data.isspace() else [data[:-1]]  # one whole line, as in most reads
         lines = data.split(b"\n")
         tail = lines.pop()
         frames: list[bytes | Oversize] = []
@@ -93,7 +91,7 @@ class LineBuffer:
             self._dropped += surplus
 
     def _is_over(self, piece: bytes) -> bool:
-        """Whether the line is over a limit already; `piece` is its newest part."""
+        """Return True if the line is over a limit already; `piece` is its newest part."""
         if self._dropped or len(self._line) > self._limit:
             return True
         if self._depth is None:
@@ -105,7 +103,7 @@ class LineBuffer:
         return self._nesting.too_deep
 
     def _finished(self) -> list[bytes | Oversize]:
-        """The line that is whole now; nothing if it is blank."""
+        """Return the line that is complete now; [] if it is blank."""
         line, size, nesting = bytes(self._line), self._dropped + len(self._line), self._nesting
         self._begin()
         if size <= self._limit and line.isspace():
@@ -129,9 +127,9 @@ class LineBuffer:
 
 
 class Nesting:
-    """Follows how deep a JSON text is nested, piece by piece, in time linear in its length.
+    """Tracks the nesting of a JSON text, piece by piece, in time linear in its length.
 
-    What is no JSON gets some answer, the same wherever the pieces begin.
+    Text that is no JSON gets some answer, the same wherever the pieces begin.
     """
 
     def __init__(self, limit: int) -> None:
@@ -157,12 +155,12 @@ class Nesting:
                 self._level += 2 * opened - len(block)
 
     def _brackets(self, piece: bytes) -> bytes:
-        """The brackets of `piece` that stand outside of texts."""
+        """Return the brackets of `piece` outside of strings."""
         piece = self._escape + piece
         self._escape = b""
         if b"\\" in piece:
             if (len(piece) - len(piece.rstrip(b"\\"))) % 2:
-                self._escape = b"\\"  # what it escapes comes with the next piece
+                self._escape = b"\\"  # the escaped byte comes with the next piece
                 piece = piece[:-1]
             piece = piece.replace(b"\\\\", b"").replace(b'\\"', b"")
         parts = piece.split(b'"')
@@ -173,13 +171,13 @@ class Nesting:
 
 NO_BRACKETS = bytes(byte for byte in range(256) if byte not in b"{[}]")
 STEPS = bytes.maketrans(b"{[}]", bytes([1, 1, 255, 255]))
-"""A bracket as the signed byte that it adds to the level."""
+"""Each bracket as the signed byte that it adds to the level."""
 
 
 def too_deep(line: bytes, depth: int) -> bool:
-    """Whether this JSON text is nested deeper than `depth` levels."""
+    """Return True if this JSON text is nested deeper than `depth` levels."""
     if line.count(b"{") + line.count(b"[") <= depth:
-        return False  # nearly every line: the exact look costs more than decoding it
+        return False  # nearly every line: the exact check costs more than decoding it
     nesting = Nesting(depth)
     nesting.add(line)
     return nesting.too_deep

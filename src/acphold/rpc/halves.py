@@ -1,9 +1,9 @@
 r"""Halves of surrogate pairs ("\ud83d"), which JSON can spell and no text in UTF-8 can hold.
 
 Programs that cut text between UTF-16 units send them, and many readers, ours and those of editors,
-refuse the whole line. So none comes further than this: where one chunk of a message ends in a first
-half and a later one begins with a second, they meet in the later one; a half that is left alone is
-U+FFFD, or nothing where it is the last that was said.
+refuse the whole line. So they stop here. If one chunk of a message ends in a first half and a later
+one begins with a second, they are joined in the later one. A half left alone becomes U+FFFD, or
+nothing at the very end.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ CHUNK = b'_chunk"'
 
 
 class Halves:
-    """What the lines of one connection have cut in the middle."""
+    """Joins the halves in the lines of one connection."""
 
     def __init__(self) -> None:
         self._first = b""
 
     def joined(self, line: bytes) -> bytes:
-        """A line of JSON, without any half."""
+        """Return a line of JSON without any half."""
         if self._first and (meeting := SECOND_AT_BEGINNING.search(line)):
             line = line[: meeting.end()] + self._first + line[meeting.end() :]
             self._first = b""

@@ -1,4 +1,4 @@
-"""Lines that are no message: what is wrong with each, and what is owed for it.
+"""Lines that are no message: the problem of each, and the reply that is owed.
 
     ==========================================  =======  ===================
     the line                                    code     the reply's id
@@ -11,8 +11,8 @@
     an answer to nothing that was asked         none
     ==========================================  =======  ===================
 
-An id is sure when it stands beside a `method` in a part of the line that can be read: an answer's
-id is of our making, and sent back it would look like a request's of theirs.
+An id is sure if it stands beside a `method` in a readable part of the line: an answer's id is of
+our making, and sent back it would look like a request's of theirs.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ EXCERPT = 200
 """Bytes of a malformed line that are kept for the log."""
 
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-"""What some programs begin a stream or a line with; a reader may skip it (RFC 8259, 8.1)."""
+"""Some programs begin a stream or a line with it; a reader may skip it (RFC 8259, 8.1)."""
 
 BEGINNINGS = frozenset(b"%c" % byte for byte in b'["-0123456789tfn')
-"""What JSON that is no object begins with: words are told apart quickly, for there may be many."""
+"""First bytes of JSON that is no object; other text is rejected quickly, for there may be much."""
 
 PART = 256 * 1024
-"""Bytes of a line that are decoded at once to see whether they are text."""
+"""Bytes of a line that are decoded at once to check that they are text."""
 
 SCALAR = rb'"(?:[^"\\]|\\.)*"|[-+.\w]+'
-"""A JSON value that is no object and no array."""
+"""A JSON value that is neither an object nor an array."""
 
 
 utf_8_decoder = codecs.getincrementaldecoder("utf-8")
@@ -51,18 +51,18 @@ utf_8_decoder = codecs.getincrementaldecoder("utf-8")
 def malformed(
     code: int, problem: str, frame: bytes, id_: bytes = b"", cut: Cut | None = None
 ) -> MalformedReceived:
-    """The event for a line, with the reply that is owed for it."""
+    """Return the event for a line, with the reply that is owed for it."""
     reply = refusal(id_ or b"null", wire_error(code, problem))
     return MalformedReceived(problem, frame[:EXCERPT], reply, asked=bool(id_), cut=cut)
 
 
 def invalid(problem: str, frame: bytes, id_: bytes = b"") -> MalformedReceived:
-    """The event for JSON that breaks JSON-RPC."""
+    """Return the event for JSON that breaks JSON-RPC."""
     return malformed(INVALID_REQUEST, problem, frame, id_)
 
 
 def unanswered(frame: bytes) -> MalformedReceived:
-    """The event for an answer that nothing waits for.
+    """Return the event for an answer that nothing waits for.
 
     A reply to a reply would start a loop, or be taken for the answer to a request of theirs.
     """
@@ -70,7 +70,7 @@ def unanswered(frame: bytes) -> MalformedReceived:
 
 
 def no_object(frame: bytes) -> MalformedReceived:
-    """The event for a line that does not begin as an object does."""
+    """Return the event for a line that does not begin like an object."""
     first = frame.lstrip()[:1]
     if first not in BEGINNINGS:
         return malformed(PARSE_ERROR, "not JSON", frame)
@@ -82,12 +82,12 @@ def no_object(frame: bytes) -> MalformedReceived:
 
 
 def refusal(id_: bytes, error: WireError) -> bytes:
-    """The line that refuses request `id_`."""
+    """Return the line that refuses request `id_`."""
     return b'{"jsonrpc":"2.0","id":%b,"error":%b}\n' % (id_, error.raw)
 
 
 def is_id(raw: bytes) -> bool:
-    """Whether this is a JSON string, an integer or null: what an id may be."""
+    """Return True if this is a JSON string, an integer or null: a valid id."""
     if raw[:1] != b'"':
         digits = raw.removeprefix(b"-")
         return raw == b"null" or (digits.isdigit() and (digits[:1] != b"0" or digits == b"0"))
@@ -99,7 +99,7 @@ def is_id(raw: bytes) -> bool:
 
 
 def is_utf8(frame: bytes) -> bool:
-    """Whether the line is text at all."""
+    """Return True if the line is text at all."""
     try:
         if len(frame) <= PART:
             frame.decode()
@@ -115,22 +115,22 @@ def is_utf8(frame: bytes) -> bool:
 
 
 def members_at_ends(head: bytes, tail: bytes) -> dict[str, bytes]:
-    """Those top-level members of a JSON object that stand at its beginning and at its end.
+    """Return the top-level members at the beginning and at the end of a JSON object.
 
-    `head` and `tail` are its first and last bytes. The value of one that was cut is b"".
+    `head` and `tail` are its first and last bytes. The value of a cut member is b"".
     """
     return {**trailing_members(tail), **leading_members(head)}
 
 
 def leading_members(head: bytes) -> dict[str, bytes]:
-    """The top-level members that lie whole in `head`, the first bytes of a JSON object."""
-    from acphold.schema.slow_json import Scan  # a malformed line is rare, and start-up is not
+    """Return the top-level members in `head`, the first bytes of a JSON object."""
+    from acphold.schema.slow_json import Scan  # rare, and slow to import
 
     return _whole_members(Scan(head))
 
 
 def leading_params(head: bytes) -> dict[str, bytes]:
-    """As `leading_members`, of the `params` of a message."""
+    """Return the same for the `params` of a message."""
     from acphold.schema.slow_json import Scan
 
     scan = Scan(head)
@@ -145,7 +145,7 @@ def leading_params(head: bytes) -> dict[str, bytes]:
 
 
 def _whole_members(scan: Scan) -> dict[str, bytes]:
-    """The members of the object where `scan` is; the value of one that was cut is b""."""
+    """Return the members of the object where `scan` is; the value of a cut member is b""."""
     found: dict[str, bytes] = {}
     whole: dict[str, bytes] = {}
     try:
@@ -156,19 +156,19 @@ def _whole_members(scan: Scan) -> dict[str, bytes]:
             whole = {name: scan.value()[1]}
         found |= whole
     except InvalidParamsError:
-        pass  # the cut went through this member: those before it are what there is
+        pass  # the cut went through this member: return those before it
     return found
 
 
 def trailing_members(tail: bytes) -> dict[str, bytes]:
-    """The top-level members at the end of an object, back to the first that is no scalar.
+    """Return the top-level members at the end of an object, back to the first that is no scalar.
 
     `tail` is the last bytes of a JSON object, and may begin anywhere.
     """
     import re
 
-    # The brace that ends the message is the top level's, and a quote inside of a string has a
-    # backslash before it: what stands before that brace, member by member, is top-level too.
+    # The brace that ends the message is the top level's, and a quote inside a string has a
+    # backslash before it: so members right before that brace are top-level, too.
     begin = re.compile(rb'[,{]\s*"(\w+)"\s*:')
     scalar = re.compile(rb"\s*(" + SCALAR + rb")\s*", re.DOTALL)
     found: dict[str, bytes] = {}

@@ -1,9 +1,9 @@
 """One end of a connection: drives a Protocol over a Transport.
 
-Everything inbound passes one lane, in the order of the wire. Notifications and responses take
-effect there, one after the other; a request is begun there, and when its handler has to wait, it
-goes on as a task of its own. So an update that came before a response has been handled when that
-response resolves, even if its handler had to wait.
+Everything inbound passes one lane, in wire order. Notifications and responses are handled there,
+one after the other. A request is begun there; if its handler has to wait, it goes on in a task of
+its own. So when a response resolves, every update that came before it has been handled, even if
+that handler had to wait.
 """
 
 from __future__ import annotations
@@ -54,51 +54,51 @@ HIGH_WATER = 256 * 1024
 """Bytes buffered towards a peer above which callers wait before they send more."""
 
 UNREAD = 16 * 1024 * 1024
-"""Bytes buffered towards a client above which nothing more is read from it: it does not listen.
+"""Bytes buffered towards a client above which nothing more is read from it: it does not read.
 
-Never towards an agent: one that writes to the end before it reads would stand still for ever.
+Never towards an agent: one that writes to the end before it reads would hang for ever.
 """
 
 UNANSWERED = 16 * 1024 * 1024
-"""Bytes of requests from a peer that may wait for their answers. An agent that asks more is held up
-until they are fewer, a client is refused: what it says next may be that all is to be cancelled."""
+"""Most bytes of requests from a peer that may wait for answers. An agent that requests more is held
+up until they are fewer. A client is refused: its next message may cancel them all."""
 
 HOLD_SECONDS = 30.0
-"""How long an agent is held up while nothing that it has asked is answered. Who has to answer may
-wait for something that the agent has said behind it; what it asks beyond that is refused."""
+"""Seconds an agent is held up while nothing that it requested is answered. The answer may depend on
+a later message of the agent; further requests of it are refused then."""
 
 DEAF = 3
-"""An agent is given up when so many times the largest message waits for it. Prompts stop at two;
-more is answers that it asks for and does not read."""
+"""An agent is given up when this many times the largest message waits for it. Prompts stop at two;
+more is answers that it requested and does not read."""
 
 MALFORMED_TOLD = 100
-"""So many lines that cannot be read are logged each: somebody may send nothing else."""
+"""Unreadable lines that are logged each, before only some are: a peer may send nothing else."""
 
 AT_ONCE = 16
 AT_ONCE_SECONDS = 0.01
-"""So many requests of one read are begun, and more in this time, before others have their turn on
-the event loop: where hundreds of turns begin at once, those that run must not keep the rest from
-it."""
+"""After AT_ONCE requests of one read the event loop gets a turn, if they took AT_ONCE_SECONDS: if
+hundreds of turns begin at once, running ones must go on."""
 
 UNHANDLED = "what the %s said could not be handled"
 
 OnAnswer = Callable[[Answer], Awaitable[None] | None]
-"""Called in the inbound lane with the answer of a call, before anything that came behind it; no
-coroutine where there is nothing to wait for."""
+"""Called in the inbound lane with the answer of a call, before anything that came behind it;
+returns no coroutine if there is nothing to wait for."""
 
 
 class Receiver(Interface):
-    """Who answers what the other side asks and hears what it tells."""
+    """Answers the requests of the other side and handles its notifications."""
 
     def on_request(self, request: Request) -> Awaitable[bytes | None] | None:
-        """The result as JSON bytes; None when `request` is answered, or kept to be answered.
+        """Return the result as JSON bytes; None if `request` is answered, or will be answered
+        later.
 
-        No coroutine where there is nothing to wait for: that spares a task. An AcpholdError becomes
-        the error with its code.
+        Without anything to wait for, return no coroutine: that saves a task. An AcpholdError
+        becomes the error with its code.
         """
 
     def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
-        """All notifications that came in a row in one read; called in the inbound lane."""
+        """Handle all consecutive notifications of one read; called in the inbound lane."""
 
 
 class Peer:
@@ -117,21 +117,21 @@ class Peer:
         """`on_cut` is called, in the inbound lane, for each notification over the limit."""
         self.name = name
         self.send: Callable[[bytes], None] = transport.send
-        """Queue lines that are framed already; who sends many watches `buffered`."""
+        """Queue lines that are framed already; callers with many lines have to watch `buffered`."""
         self._transport = transport
         self._offers = transport if isinstance(transport, OfferingTransport) else None
         self._receiver = receiver
         self._on_cut = on_cut
         self._protocol = Protocol(limit)
-        # An agent that prints by accident is not helped by error lines on its stdin (a request
-        # that cannot be read is refused in any case), and it is read whatever it reads itself.
+        # An agent that prints by accident gets no error lines on its stdin (an unreadable request
+        # is refused in any case), and it is read even if it does not read itself.
         self._is_agent = is_agent
         self._full = max(UNREAD, DEAF * limit) if is_agent else UNREAD
         self._malformed = 0
         self._calls: dict[int, OnAnswer] = {}
         self._open = OpenRequests()
         self._holds = is_agent
-        self._held_in_vain: int | None = None  # so much had been answered then
+        self._held_in_vain: int | None = None  # the number of answers when holding last failed
         self._running: dict[asyncio.Task[None], Request] = {}
         self._cancelled: set[asyncio.Task[None]] = set()
         self._tasks = EagerTasks()
@@ -141,12 +141,13 @@ class Peer:
     # -- asking and telling ---------------------------------------------------------------
 
     async def call(self, method: Method[P, R], params: P) -> R:
-        """Ask and wait; RemoteError when refused, ConnectionLostError when the other side goes."""
+        """Send a request and wait; RemoteError if refused, ConnectionLostError if the other side
+        goes."""
         raw = await self.call_raw(method.name, encode(params))
         return decode(method.result, b"{}" if raw == b"null" else raw).value
 
     async def notify(self, notification: Notification[P], params: P) -> None:
-        """Tell; waits only for room to write, never for an answer."""
+        """Send a notification; waits only for room to write, never for an answer."""
         await self.notify_raw(notification.name, encode(params))
 
     async def call_raw(
@@ -174,7 +175,7 @@ class Peer:
     def begin(self, method: str, params: bytes, on_answer: OnAnswer) -> int:
         """Send a request and return its id; `on_answer` is called once, in the inbound lane.
 
-        Raises ConnectionLostError when the other side has gone and does not get it.
+        Raises ConnectionLostError if the other side has gone and does not get it.
         """
         if not self._ended:
             id_, line = self._protocol.request(method, params)
@@ -185,7 +186,7 @@ class Peer:
         raise ConnectionLostError(f"the {self.name} has gone")
 
     def withdraw(self, id_: int) -> None:
-        """Nobody waits for the answer to this request any more: tell the other side, if it does."""
+        """Drop a request, and tell the other side if it has not answered."""
         if self._calls.pop(id_, None) is not None:
             self.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
 
@@ -196,12 +197,12 @@ class Peer:
             await self._transport.drain()
 
     def tell(self, method: str, params: bytes) -> None:
-        """Like `notify_raw` without waiting for room: for the few words that must not wait."""
+        """Like `notify_raw` without waiting for room: for the few messages that must not wait."""
         self._transport.send(self._protocol.notification(method, params))
 
     @property
     def is_lost(self) -> bool:
-        """Whether the other side has gone."""
+        """True if the other side has gone."""
         return self._ended or not (self._offers is None or self._offers.is_read)
 
     @property
@@ -216,7 +217,7 @@ class Peer:
     # -- the inbound lane -----------------------------------------------------------------
 
     async def pump(self) -> None:
-        """Read until the other side ends; then whatever still waits fails."""
+        """Read until the other side ends; then fail whatever still waits."""
         if self._offers is not None:
             self._offers.offer_to(self._take_at_once)
         try:
@@ -230,8 +231,8 @@ class Peer:
                     await self._transport.drain()
             await self._lane_is_free()
         except ConnectionLostError:
-            pass  # while it was waited for: the same end
-        except Exception:  # nobody awaits this task; what depends on it is told below
+            pass  # while waiting: the same end
+        except Exception:  # nobody awaits this task; the calls below are failed
             log.exception("the connection to the %s is given up", self.name)
         finally:
             if (lane := self._lane) is not None:
@@ -240,7 +241,7 @@ class Peer:
             await self._end()
 
     def _take_at_once(self, chunk: bytes) -> bool:
-        """Handle a read in the step that made it; False when what was read before still waits."""
+        """Handle a read in the step that made it; False if earlier reads still wait."""
         if self._lane is not None or self._transport.buffered > self._full:
             return False
         steps = self._handled(self._protocol.feed(chunk))
@@ -257,19 +258,19 @@ class Peer:
             self._lane = None  # one that failed stays, and ends the pump
 
     async def _lane_is_free(self) -> None:
-        """Wait until all that was read before is handled."""
+        """Wait until all earlier reads are handled."""
         if (lane := self._lane) is not None:
             await asyncio.wait([lane])
             lane.result()
 
     @property
     def _is_full(self) -> bool:
-        """Whether so much waits for this client that it is not read on, or for this agent that it
+        """True if so much waits for this client that it is not read on, or for this agent that it
         is given up."""
         return self._transport.buffered > self._full
 
     def _handled(self, events: list[Event]) -> Iterator[Awaitable[object]]:
-        """Handle what was read, in the order of the wire; what has to be waited for is yielded."""
+        """Handle events in wire order; yield whatever has to be waited for."""
         batch: list[NotificationReceived] = []
         garbage: list[MalformedReceived] = []
         begun, since = 0, monotonic()
@@ -292,7 +293,7 @@ class Peer:
                         since = monotonic()
                 case ResponseReceived(id=id_, result=result, error=error):
                     if (on_answer := self._calls.pop(id_, None)) is None:
-                        continue  # cancelled meanwhile: nobody waits any more
+                        continue  # withdrawn meanwhile
                     answer: Answer = result
                     if error is not None:
                         answer = RemoteError(error.code, error.message, error.raw)
@@ -313,7 +314,8 @@ class Peer:
             self._report(garbage)
 
     def _report(self, garbage: Sequence[MalformedReceived]) -> None:
-        """Log what cannot be read: of many such lines the first, then each time they doubled."""
+        """Log unreadable lines: of many, the first ones, then each time their number has
+        doubled."""
         before, self._malformed = self._malformed, self._malformed + len(garbage)
         if before >= MALFORMED_TOLD and self._malformed.bit_length() == before.bit_length():
             return
@@ -321,7 +323,7 @@ class Peer:
         behind = f", and {more} more such lines" if more else ""
         if before >= MALFORMED_TOLD:
             behind += f"; {self._malformed:,} until now"
-        # What a client says may hold the secrets of an MCP server: that is not written down.
+        # A client's message may hold the secrets of an MCP server: do not log it.
         said = f": {first.excerpt!r}" if self._is_agent else ""
         log.warning("from the %s: %s%s%s", self.name, first.problem, said, behind)
 
@@ -334,7 +336,7 @@ class Peer:
     def _handed(
         self, take: Callable[[V], Awaitable[None] | None], what: V
     ) -> Awaitable[None] | None:
-        """Have something taken that nobody awaits; the rest of it, if it has to be waited for."""
+        """Call `take`, logging an exception; return the rest of it, if it has to be waited for."""
         try:
             return take(what)
         except Exception:
@@ -342,7 +344,7 @@ class Peer:
             return None
 
     async def _wait_for(self, steps: Iterable[Awaitable[object]]) -> None:
-        """One after the other. What cannot be handled does not end the connection."""
+        """Await the steps one after the other. One that fails does not end the connection."""
         for step in steps:
             try:
                 await step
@@ -350,7 +352,7 @@ class Peer:
                 log.exception(UNHANDLED, self.name)
 
     async def _to_its_end(self, telling: asyncio.Task[None]) -> None:
-        """Nobody else has this answer: it is told to the end, also when the pump is ended."""
+        """Wait for this task even if the pump is cancelled: nobody else has the answer."""
         try:
             await asyncio.wait([telling])
         except asyncio.CancelledError:
@@ -361,12 +363,12 @@ class Peer:
 
     @property
     def _is_to_hold(self) -> bool:
-        """Whether so much that this agent has asked is not answered that it is not read on."""
+        """True if so many requests of this agent are unanswered that it is not read on."""
         is_much = self._holds and self._open.size > UNANSWERED
         return is_much and self._held_in_vain != self._open.answered
 
     async def _hold(self) -> None:
-        """Hold an agent up until enough is answered, or nothing is for long."""
+        """Hold an agent up until enough is answered, or nothing was for long."""
         while self._is_to_hold:
             self._open.changed.clear()
             try:
@@ -377,7 +379,7 @@ class Peer:
                 self._held_in_vain = self._open.answered
 
     def hold_no_more(self) -> None:
-        """The other side has ended: what it has said is read to its end."""
+        """Stop holding: the other side has ended, and its messages are read to the end."""
         self._holds = False
         self._open.changed.set()
 
@@ -419,7 +421,7 @@ class Peer:
             if task.cancelling() and task not in self._cancelled:
                 request.abandon()
                 raise
-            # As it was asked for; or something that the handler waited for was cancelled.
+            # The peer cancelled it; or something that the handler waited for was cancelled.
             request.refuse(RequestCancelledError("cancelled"))
         except Exception as exc:  # here and in `_start` a handler's failure becomes an answer
             request.refuse(exc)
@@ -445,10 +447,10 @@ class Peer:
     async def _end(self) -> None:
         self._ended = True
         self._protocol.forget()
-        if self._is_agent:  # a client in a shell pipe has said all it has to say, and still waits
+        if self._is_agent:  # a client in a shell pipe has closed its side, and still waits
             for task in self._running:
-                task.cancel()  # what an agent has asked is for nobody any more
-        while self._calls:  # one after the other: if this is cancelled, `aclose` tells the rest
+                task.cancel()  # nobody needs the agent's requests any more
+        while self._calls:  # one at a time: if this is cancelled, `aclose` fails the rest
             on_answer = self._calls.pop(next(iter(self._calls)))
             lost = ConnectionLostError(f"the {self.name} has gone")
             telling = self._begin_answer(on_answer, lost)
@@ -456,18 +458,18 @@ class Peer:
                 await self._to_its_end(telling)
 
     def refuse_all(self, error: AcpholdError) -> None:
-        """Answer all that the other side has asked with this error: it will get no other answer."""
+        """Answer all requests of the other side with this error: they will get no other answer."""
         for request in self._open:
             request.refuse(error)
 
     async def finish(self, seconds: float, *, but: str) -> None:
-        """Wait until what the other side has asked is answered, except for requests of `but`."""
+        """Wait until the requests of the other side are answered, except those of method `but`."""
         running = [task for task, asked in self._running.items() if asked.method != but]
         if running:
             await asyncio.wait(running, timeout=seconds)
 
     async def aclose(self) -> None:
-        """End what runs for the other side, fail what waits for it, close the transport."""
+        """End the tasks for the other side, fail its requests, close the transport."""
         await self._end()
         running = list(self._running)
         for task in running:

@@ -1,12 +1,12 @@
-"""A request that was sent to a peer, and whoever waits for its answer: one way for every peer.
+"""A request that was sent to a peer, and the wait for its answer: the same for every peer.
 
-what happens                        who waits                 the other side
+what happens                        the caller                the other side
 ----------------------------------  ------------------------  ----------------------------
-the answer comes                    has it, or it is raised   -
+the answer comes                    gets it, or it is raised  -
 the peer goes                       ConnectionLostError,      -
                                     which is the answer then
 it takes too long                   TimeoutError              is told that nobody waits
-who waits is cancelled              CancelledError            is told that nobody waits
+the caller is cancelled             CancelledError            is told that nobody waits
 an answer comes after these two     -                         -: it is dropped
 """
 
@@ -21,14 +21,13 @@ Answer = bytes | AcpholdError
 """The result of a call as JSON bytes; or RemoteError, or ConnectionLostError."""
 
 LOOKS = 8
-"""How often is looked, in the time that a peer may be silent, whether something was heard of it."""
+"""Checks for a sign of life within the time that a peer may be silent."""
 
 
 class PendingCall:
-    """See the module. `take` is for who sends the request: it is called with the answer, in the
-    inbound lane. `on_result` is called there with the result, before anything that came behind it;
-    what it raises is raised where it is waited for.
-    """
+    """See the module. The sender of the request calls `take` with the answer, in the inbound lane.
+    `on_result` is called there with the result, before anything that came behind it; its exception
+    is raised in the waiting call."""
 
     def __init__(self, on_result: Callable[[bytes], object] = bool) -> None:
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -36,11 +35,11 @@ class PendingCall:
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for the answer still, or will."""
+        """True while the answer is waited for, or will be."""
         return not self._answer.done()
 
     def take(self, answer: Answer) -> None:
-        """It has come; dropped when nobody waits for it any more."""
+        """Take the answer; dropped if it is no longer waited for."""
         if not self.is_awaited:
             return
         try:
@@ -49,7 +48,7 @@ class PendingCall:
             self._on_result(answer)
         except Exception as error:
             self._answer.set_exception(error)
-            self._answer.exception()  # seen, also if who waits is cancelled before it looks
+            self._answer.exception()  # mark it as retrieved, also if the caller is cancelled first
         else:
             self._answer.set_result(answer)
 
@@ -59,16 +58,17 @@ class PendingCall:
         seconds: float | None = None,
         heard: Callable[[], int] | None = None,
     ) -> bytes:
-        """The result; `withdraw` is called when it is not waited for any more.
+        """Return the result; `withdraw` is called if the wait is given up.
 
-        `seconds` is how long it may take; with `heard`, which counts what comes from the peer, how
-        long that may be silent. None: whoever waits has a bound of their own.
+        `seconds` is the longest wait; with `heard`, which counts messages from the peer, the
+        longest silence. None: the caller has a timeout of its own.
         """
         try:
             if heard is None:
                 async with asyncio.timeout(seconds):
                     return await self._answer
-            # In steps: after a pause of ours, what has come meanwhile is heard first.
+            # In steps: after a pause of our process, messages that came meanwhile are counted
+            # first.
             looks, before = 0, heard()
             while not self._answer.done():
                 if looks == LOOKS:

@@ -1,8 +1,8 @@
 """JSON-RPC 2.0 as a pure state machine: bytes in and events out, calls in and bytes out.
 
-It never touches a socket and never waits. It knows which requests of ours are unanswered, how
-long a line may be, and which reply malformed input is owed. Source: the JSON-RPC 2.0
-specification; ACP has no batches and lets an id be null (v1 schema, `RequestId`).
+It never touches a socket and never waits. It knows our unanswered requests, the limits of a line,
+and the reply that is owed for malformed input. Source: the JSON-RPC 2.0 specification; ACP has no
+batches and lets an id be null (v1 schema, `RequestId`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,19 @@ if TYPE_CHECKING:
     from acphold.rpc.halves import Halves
 
 MAX_MESSAGE = 64 * 1024 * 1024
-"""Bytes in one message, unless configured; the images of a prompt fit, a runaway does not."""
+"""Bytes in one message by default; the images of a prompt fit, a runaway does not."""
 
 MAX_DEPTH = 500
-"""Levels of nesting in a message. Every reader has such a bound, at which it fails; ours holds for
-all of them, so that what came in can be journalled, folded and replayed as well."""
+"""Levels of nesting in a message. Every reader has such a limit, at which it fails; this one serves
+for all of ours, so that every message that came in can be journalled, folded and replayed as
+well."""
 
 ABSENT = Raw()
-"""What a member decodes to when the message does not have it."""
+"""The value of a member that the message does not have."""
 
 
 class _Envelope(Struct, gc=False):
-    """The members of any JSON-RPC message; what is only relayed stays raw."""
+    """The members of any JSON-RPC message; those only passed on stay raw."""
 
     jsonrpc: Raw = ABSENT
     id: Raw = ABSENT
@@ -55,7 +56,7 @@ class _Envelope(Struct, gc=False):
 
 
 class _Usual(Struct, gc=False, forbid_unknown_fields=True):
-    """A message as nearly every program writes one, but for errors: decoded and checked at once."""
+    """A message as nearly every program writes one, except errors: decoded and checked at once."""
 
     jsonrpc: Literal["2.0"]
     id: int | UnsetType = UNSET
@@ -65,7 +66,7 @@ class _Usual(Struct, gc=False, forbid_unknown_fields=True):
 
 
 USUAL = b'{"jsonrpc"'
-"""How such a message begins."""
+"""The beginning of such a message."""
 
 _decode_usual = msgspec.json.Decoder(_Usual).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
@@ -86,10 +87,10 @@ class Protocol:
     # -- what arrives ---------------------------------------------------------------------
 
     def feed(self, data: bytes) -> list[Event]:
-        """The events that `data` completes, in the order of the wire."""
+        """Return the events that `data` completes, in wire order."""
         frames = self._lines.feed(data)
-        # One look at the whole read, and at what began in earlier ones: msgspec does not check
-        # the encoding of what stays raw.
+        # One look at the whole read, and at what began in earlier ones: msgspec does not check the
+        # encoding of members that stay raw.
         ascii_only = data.isascii()
         plain = self._plain and ascii_only
         self._plain = ascii_only and (self._plain or b"\n" in data)
@@ -103,7 +104,7 @@ class Protocol:
         ]
 
     def _event(self, frame: bytes | Oversize) -> Event:
-        """What a frame says; most are written as nearly every program writes them."""
+        """Return the event for a frame; most are written in the usual form."""
         if isinstance(frame, Oversize) or not frame.startswith(USUAL):
             return self._other(frame)
         try:
@@ -115,7 +116,7 @@ class Protocol:
             if method and params[:1] == b"{" and not bytes(result):
                 return NotificationReceived(method, params)
         elif method:
-            # Of a zero it is not known how it was written.
+            # It is unknown how a zero was written.
             if id_ > 0 and params[:1] == b"{" and not bytes(result):
                 return RequestReceived(b"%d" % id_, method, params)
         elif not params and id_ in self._unanswered and (found := bytes(result)):
@@ -172,12 +173,13 @@ class Protocol:
     # -- what msgspec refuses, and what is over a limit -----------------------------------
 
     def _unusual(self, frame: bytes) -> Event:
-        """A byte order mark, half a surrogate pair, JSON that is no object, or no JSON."""
+        """Return the event for a byte order mark, half a surrogate pair, JSON that is no object, or
+        no JSON."""
         line = frame.removeprefix(BYTE_ORDER_MARK)
         if line.lstrip()[:1] != b"{":
             return no_object(line)
         if self._halves is None:
-            from acphold.rpc.halves import Halves  # rare, and start-up is not
+            from acphold.rpc.halves import Halves  # rare, and slow to import
 
             self._halves = Halves()
         whole = self._halves.joined(line)
@@ -190,12 +192,12 @@ class Protocol:
         return self._classify(envelope, whole)
 
     def _unreadable(self, frame: bytes, problem: str) -> Event:
-        # No tail where the head is the whole line: what is broken may not end as an object does.
+        # No tail if the head is the whole line: a broken line may not end like an object.
         ends = Oversize(problem, frame[:HEAD], frame[HEAD:][-TAIL:])
         return self._refused(ends, PARSE_ERROR)
 
     def _refused(self, line: Oversize, code: int) -> Event:
-        """A message that is not looked into: whoever waits for it, or for its answer, is told."""
+        """Return the event for a message that is not decoded: it is refused, or fails our call."""
         known = members_at_ends(line.head, line.tail)
         id_ = known.get("id", b"")
         asked = "method" in known or "params" in known
@@ -211,26 +213,26 @@ class Protocol:
     # -- what is sent ---------------------------------------------------------------------
 
     def request(self, method: str, params: bytes) -> tuple[int, bytes]:
-        """A new request: its id, and the line to send."""
+        """Return a new request: its id, and the line to send."""
         self._last_id += 1
         self._unanswered.add(self._last_id)
         head = b'{"jsonrpc":"2.0","id":%d,"method":%b' % (self._last_id, _encode(method))
         return self._last_id, head + _params(params)
 
     def forget(self) -> list[int]:
-        """The ids of all unanswered requests, which are dropped: the connection is over."""
+        """Drop all unanswered requests and return their ids: the connection is over."""
         ids = sorted(self._unanswered)
         self._unanswered.clear()
         return ids
 
     @staticmethod
     def notification(method: str, params: bytes) -> bytes:
-        """The line that tells `method`."""
+        """Return the line of a notification."""
         return b'{"jsonrpc":"2.0","method":%b' % _encode(method) + _params(params)
 
     @staticmethod
     def result(id_: bytes, result: bytes) -> bytes:
-        """The line that answers request `id_`."""
+        """Return the line that answers request `id_`."""
         return b'{"jsonrpc":"2.0","id":%b,"result":%b}\n' % (id_, result)
 
     error = staticmethod(refusal)
@@ -241,6 +243,6 @@ def _params(params: bytes) -> bytes:
 
 
 def _own_id(id_: bytes) -> int:
-    """The number of a request of ours; some peers give it back as a string."""
+    """Return the number of a request of ours; some peers give it back as a string."""
     digits = id_.strip(b'"')
     return int(digits) if digits.isdigit() and len(digits) < 20 else 0

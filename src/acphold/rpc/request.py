@@ -1,27 +1,28 @@
 """A request of the other side, until it is answered, refused or abandoned.
 
-Who handles a request may answer it at once, or keep it and answer later. Here is counted how much
-waits, so that a peer that asks without end can be held up, or refused.
+A handler may answer a request at once, or keep it and answer later. The waiting requests are
+counted here, so that a peer that sends them without end can be held up, or refused.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 
+from acphold.errors import ConnectionLostError
 from acphold.rpc.events import RequestReceived
 from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import to_wire
 
 REQUEST_BYTES = 4 * 1024
-"""What a request counts beside its params: while one waits, it takes 3 KiB here alone."""
+"""Bytes that a request counts beside its params: a waiting one takes 3 KiB here alone."""
 
 
 class Request:
     """A request of the other side, until it is answered.
 
-    `params` is JSON bytes, b"" when absent. `on_cancel` is set by who keeps the request beyond the
-    end of its handler: it is called when nobody waits for the answer any more.
+    `params` is JSON bytes, b"" if absent. Code that keeps the request beyond the end of its handler
+    sets `on_cancel`: it is called when the answer is no longer waited for.
     """
 
     __slots__ = ("_open", "_send", "id", "method", "on_cancel", "params", "size", "task")
@@ -40,13 +41,13 @@ class Request:
         open_.add(self)
 
     def answer(self, result: bytes) -> None:
-        """Send the result, JSON bytes, now: what is sent next comes behind it. Only once."""
+        """Send the result, JSON bytes, now: later messages come behind it. Only once."""
         if self._open.remove(self):
-            self.on_cancel = None  # whom it tells knows this request: a circle is collected late
+            self.on_cancel = None  # it refers to this request: break the cycle
             self._send(Protocol.result(self.id, result))
 
     def refuse(self, error: Exception) -> None:
-        """Send an error instead of a result; does nothing when it is answered already."""
+        """Send an error instead of a result; does nothing if it is answered already."""
         if self._open.remove(self):
             self.on_cancel = None
             self._send(Protocol.error(self.id, to_wire(error)))
@@ -59,16 +60,30 @@ class Request:
             self.refuse(answer)
 
     def abandon(self) -> None:
-        """Nobody waits for the answer, which is not sent."""
+        """Drop it without an answer: nobody waits for one."""
         on_cancel, self.on_cancel = self.on_cancel, None
         if self._open.remove(self) and on_cancel is not None:
             on_cancel()
 
 
-class OpenRequests:
-    """The requests of the other side that are not answered; `size` is bytes, more or less.
+async def hand_on(request: Request, ask: Callable[[str, bytes], Awaitable[bytes]]) -> bytes | None:
+    """Return the answer of the client that `ask` leads to; None once that client has gone.
 
-    `answered` is how many are, and `changed` is set by each.
+    A client that has gone has refused nothing, so nobody answers for it: an error would stand for a
+    decision that no person has made. The other side sees the connection end next. That withdraws
+    all of this client's questions, and leaves them to the others.
+    """
+    try:
+        return await ask(request.method, request.params)
+    except ConnectionLostError:
+        request.abandon()
+        return None
+
+
+class OpenRequests:
+    """The unanswered requests of the other side; `size` is bytes, more or less.
+
+    `answered` is the number of answered ones; each sets `changed`.
     """
 
     def __init__(self) -> None:
@@ -82,7 +97,7 @@ class OpenRequests:
         self.size += request.size
 
     def remove(self, request: Request) -> bool:
-        """It is answered; False when it was before."""
+        """Remove an answered request; False if it was removed before."""
         if request not in self._requests:
             return False
         self._requests.remove(request)

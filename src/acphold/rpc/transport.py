@@ -1,7 +1,7 @@
-"""What a Peer needs of a connection: to read bytes, to write bytes, and to close it.
+"""The parts of a connection that a Peer needs: to read bytes, to write bytes, and to close it.
 
-The room `transports` has what fulfils this: pipes, sockets, programs, memory. It is declared here
-because `rpc` stands below that room, and may import nothing of it.
+The room `transports` implements it: pipes, sockets, programs, memory. It is declared here because
+`rpc` is below that room, and must not import it.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ class Transport(Protocol):
     """A duplex byte stream. Chunks fall anywhere: a message may span many, a chunk hold many."""
 
     async def receive(self) -> bytes:
-        """The next chunk as read; b"" once the other side has ended or gone, and ever after.
+        """Return the next chunk as read; b"" once the other side has ended or gone, and ever after.
 
-        While nobody receives, nothing is read: that is the back pressure on the other side.
+        Nothing is read while no call waits: that is the back pressure on the other side.
         """
 
     def send(self, data: bytes) -> None:
@@ -37,15 +37,23 @@ class Transport(Protocol):
 
 
 @runtime_checkable
+class ExplainingTransport(Transport, Protocol):
+    """A transport whose end can carry a reason, as the end of a WebSocket can."""
+
+    def explain(self, reason: str) -> None:
+        """Have `aclose` tell this reason."""
+
+
+@runtime_checkable
 class OfferingTransport(Transport, Protocol):
-    """One that can hand over what it reads without waking the task that waits for it."""
+    """A transport that can hand over its reads without waking the task in `receive`."""
 
     @property
     def is_read(self) -> bool:
-        """Whether the other side may still read us, as far as is known."""
+        """True if the other side may still read us, as far as is known."""
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """While somebody waits in `receive`, offer each chunk to `take`, in the step that reads it.
+        """While a task waits in `receive`, offer each chunk to `take`, in the step that reads it.
 
-        What it refuses, with False, is received. What it raises is raised by `receive`.
+        If it returns False, the chunk is received. Its exceptions are raised by `receive`.
         """

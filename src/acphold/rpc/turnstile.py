@@ -1,7 +1,6 @@
 """A turnstile of the event loop: of hundreds that come at once, a few go through in each pass.
 
-What each of them does takes a moment; all of them in one pass would keep everybody else from the
-loop for as many moments.
+Each takes a moment; all of them in one pass would keep everything else from the loop.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ from collections import deque
 from time import monotonic
 
 PASS_SECONDS = 0.005
-"""How long who comes may go through at once, from the first one on."""
+"""Seconds in which arrivals may go through at once, from the first one on."""
 
 
 class Turnstile:
@@ -25,18 +24,18 @@ class Turnstile:
 
     @property
     def is_crowded(self) -> bool:
-        """Whether somebody waits."""
+        """True if anything waits."""
         return bool(self._waiting)
 
     async def enter(self) -> None:
-        """Go through, at once while this pass is short; else when it is one's turn."""
+        """Go through, at once while this pass is short; else in turn."""
         if not self._is_turning:
             self._turn()
         elif self._waiting or monotonic() >= self._until:
             await self.wait()
 
     async def wait(self) -> None:
-        """Go through when it is one's turn, in a later pass."""
+        """Go through in turn, in a later pass."""
         place = asyncio.get_running_loop().create_future()
         self._waiting.append(place)
         if not self._is_turning:
@@ -52,7 +51,7 @@ class Turnstile:
         let_in = 0
         while self._waiting and let_in < self._at_once:
             place = self._waiting.popleft()
-            if not place.done():  # nobody waits there any more
+            if not place.done():  # the wait was cancelled
                 place.set_result(None)
                 let_in += 1
         if let_in:

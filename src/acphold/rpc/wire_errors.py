@@ -1,7 +1,7 @@
-"""Errors as they stand on the wire: read as they came, or made of what went wrong here.
+"""Errors on the wire: read as they came, or made of failures here.
 
-Our own exceptions say what is wrong. What else a handler or an author's code raises is an incident:
-the other side gets an id without a meaning, under which the log has the whole exception.
+Our own exceptions say what is wrong. Any other exception of a handler or an author's code is an
+incident: the other side gets a meaningless id, under which the log has the whole exception.
 """
 
 from __future__ import annotations
@@ -32,8 +32,7 @@ T = TypeVar("T")
 on_incident: ContextVar[Callable[[str, BaseException], object] | None] = ContextVar(
     "on_incident", default=None
 )
-"""Who beside the log is told of incidents: a test, which raises what an author's code has raised.
-"""
+"""Called with incidents besides the log: a test raises the exceptions of an author's code."""
 
 log = logging.getLogger(__name__)
 
@@ -47,7 +46,8 @@ class WireError(Struct, frozen=True):
 
 
 Code = Annotated[int, Meta(ge=-(2**31), le=2**31 - 1)]
-"""An error code as the schema has it (v1, `ErrorCode`): readers in C, Go or Rust take no other."""
+"""An error code as the schema has it (v1, `ErrorCode`): readers in C, Go or Rust accept no
+other."""
 
 
 class _ErrorObject(Struct):
@@ -62,7 +62,7 @@ UNEXPLAINED = "the other side refused without saying why"
 
 
 def wire_error(code: int, message: str, data: dict[str, object] | None = None) -> WireError:
-    """An error object of ours; the message is made one line, as strict peers demand."""
+    """Return an error object of ours; the message is made one line, as strict peers demand."""
     line = " ".join(message.split()) or "error"
     parts: dict[str, object] = {"code": code, "message": line}
     if data is not None:
@@ -71,7 +71,7 @@ def wire_error(code: int, message: str, data: dict[str, object] | None = None) -
 
 
 def read_error(raw: bytes) -> WireError:
-    """An error object as it came; made whole if it is none."""
+    """Return an error object as it came; completed if it breaks JSON-RPC."""
     try:
         error = _decode(raw)
     except (msgspec.MsgspecError, RecursionError):
@@ -99,7 +99,7 @@ def _read(raw: bytes | None, kind: type[T]) -> T | None:
 
 
 def to_wire(error: Exception) -> WireError:
-    """The error object for an exception: our own speak; others are logged and stay silent."""
+    """Return the error object for an exception: ours are shown; others are logged and hidden."""
     if isinstance(error, RemoteError) and error.raw:
         return WireError(error.code, error.message, error.raw)
     if not isinstance(error, AcpholdError):
@@ -108,7 +108,7 @@ def to_wire(error: Exception) -> WireError:
 
 
 async def guarded(work: Awaitable[T]) -> T:
-    """Run an author's code: what it raises is an incident, unless it is an error of ours.
+    """Run an author's code: its exception is an incident, unless it is an error of ours.
 
     That goes for any exception but a cancellation of the task that waits here.
     """
@@ -124,9 +124,9 @@ async def guarded(work: Awaitable[T]) -> T:
 
 
 def incident(error: BaseException) -> AcpholdError:
-    """The error that stands for `error`, which is told to the log alone.
+    """Return the error that stands for `error`, whose details go to the log alone.
 
-    For want of descriptors anything may fail, anywhere: of that the person is told.
+    If descriptors run out, anything may fail, anywhere: that the person is told.
     """
     if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
         log.error("%s", error)
@@ -144,7 +144,7 @@ def incident(error: BaseException) -> AcpholdError:
 
 
 def as_remote(error: AcpholdError) -> RemoteError:
-    """The error as it would have come over a wire."""
+    """Return the error as it would have come over a wire."""
     if isinstance(error, RemoteError):
         return error
     wire = wire_error(error.code, str(error), error.data)

@@ -1,8 +1,7 @@
 """The Agent Client Protocol, version 1: its types, its methods, and lenient decoding.
 
-Types that are only ever part of another are imported from the module they stand in. Each name is
-imported `as` itself, which says that it is offered: in a list of two hundred names, `__all__`, it
-would stand twice.
+Import types that only occur inside another from their own module. Each name here is imported `as`
+itself, which marks it as exported: in an `__all__` of two hundred names each would stand twice.
 """
 
 from acphold.schema.client_services import (

@@ -1,4 +1,4 @@
-"""What a client serves an agent with: files as its editor sees them, and terminals."""
+"""A client's services for an agent: files as its editor sees them, and terminals."""
 
 from __future__ import annotations
 
@@ -56,21 +56,21 @@ class CreateTerminalResponse(Extensible, frozen=True):
 
 
 class TerminalExitStatus(Extensible, frozen=True):
-    """How a command ended: with a code, or by a signal."""
+    """The end of a command: an exit code, or a signal."""
 
     exit_code: OrDefault[UInt32 | None] = None
     signal: OrDefault[str | None] = None
 
 
 class TerminalOutputRequest(Extensible, frozen=True):
-    """`terminal/output`: what the command has printed so far."""
+    """`terminal/output`: the command's output so far."""
 
     session_id: str
     terminal_id: str
 
 
 class TerminalOutputResponse(Extensible, frozen=True):
-    """The output; `truncated` when its beginning was dropped; a status once it ended."""
+    """The output; `truncated` if its beginning was dropped; a status once it ended."""
 
     output: str
     truncated: bool
@@ -96,7 +96,7 @@ class WaitForTerminalExitRequest(Extensible, frozen=True):
 
 
 class WaitForTerminalExitResponse(Extensible, frozen=True):
-    """How the command ended: with a code, or by a signal."""
+    """The end of a command: an exit code, or a signal."""
 
     exit_code: OrDefault[UInt32 | None] = None
     signal: OrDefault[str | None] = None
@@ -110,4 +110,4 @@ class KillTerminalRequest(Extensible, frozen=True):
 
 
 class KillTerminalResponse(Extensible, frozen=True):
-    """The command was told to end."""
+    """The command is being killed."""

@@ -1,4 +1,4 @@
-"""What the user can set in a session: its mode, and its config options."""
+"""The settings of a session: its mode, and its config options."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SessionModeState(Extensible, frozen=True):
 
 
 class SetSessionModeRequest(Extensible, frozen=True):
-    """`session/set_mode`: go on in another mode."""
+    """`session/set_mode`: switch to another mode."""
 
     session_id: str
     mode_id: str
@@ -45,7 +45,7 @@ class SetSessionModeResponse(Extensible, frozen=True):
 SessionConfigOptionCategory: TypeAlias = Annotated[
     str, Known(("mode", "model", "model_config", "thought_level"))
 ]
-"""What an option is about, for its place on screen only; others may come."""
+"""The category of an option, only for its place on screen; others may be added."""
 
 
 class SessionConfigSelectOption(Extensible, frozen=True):
@@ -76,7 +76,7 @@ else:
 
 
 class ConfigOptionFields(Extensible, frozen=True):
-    """What every kind of config option has."""
+    """The fields of every kind of config option."""
 
     id: str
     name: str
@@ -129,6 +129,6 @@ class SetSessionConfigOptionRequest(Extensible, frozen=True):
 
 
 class SetSessionConfigOptionResponse(Extensible, frozen=True):
-    """All options of the session, for setting one may change others."""
+    """All options of the session, since setting one may change others."""
 
     config_options: GoodItems[tuple[SessionConfigOption, ...]]

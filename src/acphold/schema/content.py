@@ -1,4 +1,4 @@
-"""Content blocks: what prompts, messages and tool results are made of."""
+"""Content blocks: the parts of prompts, messages and tool results."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Role: TypeAlias = Literal["assistant", "user"]
 
 
 class Annotations(Extensible, frozen=True):
-    """Hints on whom content is for; `last_modified` is ISO 8601, `priority` 0 to 1."""
+    """Hints on the audience of content; `last_modified` is ISO 8601, `priority` 0 to 1."""
 
     audience: GoodItems[tuple[Role, ...] | None] = None
     last_modified: OrDefault[str | None] = None

@@ -1,6 +1,6 @@
-"""From bytes to types and back: decoded strictly, and where that fails, part by part.
+"""Decoding and encoding of types: strict first, and if that fails, part by part.
 
-What could not be read is told as `flaws`, so that whoever asked can say what was lost.
+Unreadable parts are returned as `flaws`, so that the caller can report the loss.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Decoded(Struct, Generic[T], frozen=True):
-    """A value, and the JSON path of each field or item in it that could not be read as sent.
+    """A value, and the JSON path of each field or item in it that could not be read.
 
     Such a field has its default, such an item is left out.
     """
@@ -35,9 +35,9 @@ def _update_decoder() -> Decoder[Any]:
 
 
 def decode(kind: type[T], raw: bytes | Raw) -> Decoded[T]:
-    """Decode params or a result. None at all, or null, reads as an object without members.
+    """Decode params or a result; missing or null params read as an empty object.
 
-    Raises InvalidParamsError, which names the field, where the schema allows no default.
+    Raises InvalidParamsError, which names the field, if the schema allows no default.
     """
     return _decoded(kind, decoder(kind), raw)
 
@@ -57,7 +57,7 @@ def _decoded(kind: object, strict: Decoder[Any], raw: bytes | Raw) -> Decoded[An
     try:
         return Decoded(strict.decode(raw))
     except REFUSED:
-        from acphold.schema.salvage import salvaged  # rare, and start-up is not
+        from acphold.schema.salvage import salvaged  # rarely needed, so not imported at start-up
 
         sent = bytes(raw).strip()
         if sent in (b"", b"null") and isinstance(kind, type):
@@ -75,9 +75,9 @@ _ENCODER = Encoder(enc_hook=_written)
 
 
 def encode(value: object) -> bytes:
-    """The JSON of a value, compact; fields at their default are left out.
+    """Return a value as compact JSON; fields at their default are left out.
 
-    Lone surrogates, which a path or a cut text may hold, become U+FFFD.
+    Lone surrogates, which a path or a cut text may contain, become U+FFFD.
     """
     try:
         return _ENCODER.encode(value)

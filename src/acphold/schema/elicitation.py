@@ -1,7 +1,7 @@
 """Asking the user for input: a form to fill in, or a page to visit.
 
-A form is an object schema of flat properties. The schema merges mode and scope into one object,
-and so do we; what a mode needs is checked when the object is made.
+A form is an object schema of flat properties. The schema merges mode and scope into one object, and
+so do we; the fields a mode needs are checked when the object is made.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ StringFormat: TypeAlias = Literal["email", "uri", "date", "date-time"]
 
 
 class EnumOption(Extensible, frozen=True):
-    """One value to choose, and what the user sees for it."""
+    """One value to choose, and its label."""
 
     const: str
     title: str
@@ -155,7 +155,7 @@ ElicitationContentValue: TypeAlias = str | int | float | bool | tuple[str, ...]
 
 
 def fits(value: ElicitationContentValue, field: ElicitationPropertySchema) -> bool:
-    """Whether a property may have this value; one of an unknown type may have any."""
+    """Return True if a property may have this value; one of an unknown type may have any."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     match field:
         case StringPropertySchema():
@@ -192,7 +192,7 @@ NEEDS: dict[str, tuple[str, ...]] = {
     "form": ("requested_schema",),
     "url": ("elicitation_id", "url"),
 }
-"""The fields each known mode must have; other modes may come."""
+"""The fields each known mode must have; other modes may be added."""
 
 
 class CreateElicitationRequest(Extensible, frozen=True):
@@ -217,13 +217,13 @@ class CreateElicitationRequest(Extensible, frozen=True):
 
 
 class CreateElicitationResponse(Extensible, frozen=True):
-    """`action` is `accept` (with `content` for a form), `decline` or `cancel`; others may come."""
+    """`action` is `accept` (with `content` for a form), `decline`, `cancel` or a later one."""
 
     action: Annotated[str, Known(("accept", "decline", "cancel"))]
     content: dict[str, ElicitationContentValue] | None = None
 
 
 class CompleteElicitationNotification(Extensible, frozen=True):
-    """`elicitation/complete`: what the page was for is done."""
+    """`elicitation/complete`: the purpose of the page is fulfilled."""
 
     elicitation_id: str

@@ -1,4 +1,4 @@
-"""What belongs to the connection and to no session: versions, capabilities, signing in.
+"""Messages about the connection rather than a session: versions, capabilities, signing in.
 
 A capability that is an object is advertised by its presence: `{}` means yes, absent or null no.
 """
@@ -61,7 +61,7 @@ class SessionCloseCapabilities(Extensible, frozen=True):
 
 
 class SessionCapabilities(Extensible, frozen=True):
-    """Session methods besides new, prompt, cancel and update, which everybody has."""
+    """Session methods besides new, prompt, cancel and update, which every agent has."""
 
     list: OrDefault[SessionListCapabilities | None] = None
     delete: OrDefault[SessionDeleteCapabilities | None] = None
@@ -81,7 +81,7 @@ class AgentAuthCapabilities(Extensible, frozen=True):
 
 
 class AgentCapabilities(Extensible, frozen=True):
-    """What an agent can do."""
+    """The capabilities of an agent."""
 
     load_session: OrDefault[bool] = False
     prompt_capabilities: OrDefault[PromptCapabilities] = PromptCapabilities()
@@ -138,14 +138,14 @@ class ElicitationUrlCapabilities(Extensible, frozen=True):
 
 
 class ElicitationCapabilities(Extensible, frozen=True):
-    """Ways of asking the user that the client has."""
+    """The client's ways of asking the user."""
 
     form: OrDefault[ElicitationFormCapabilities | None] = None
     url: OrDefault[ElicitationUrlCapabilities | None] = None
 
 
 class ClientCapabilities(Extensible, frozen=True):
-    """What a client can do."""
+    """The capabilities of a client."""
 
     fs: OrDefault[FileSystemCapabilities] = FileSystemCapabilities()
     terminal: OrDefault[bool] = False
@@ -187,7 +187,7 @@ else:
 
 
 class InitializeRequest(Extensible, frozen=True):
-    """`initialize`: the newest version the client speaks, and what it can do."""
+    """`initialize`: the newest version the client supports, and its capabilities."""
 
     protocol_version: UInt16
     client_capabilities: OrDefault[ClientCapabilities] = ClientCapabilities()
@@ -195,7 +195,7 @@ class InitializeRequest(Extensible, frozen=True):
 
 
 class InitializeResponse(Extensible, frozen=True):
-    """The version the agent chose, and what it can do."""
+    """The version the agent chose, and its capabilities."""
 
     protocol_version: UInt16
     agent_capabilities: OrDefault[AgentCapabilities] = AgentCapabilities()
@@ -214,7 +214,7 @@ class AuthenticateResponse(Extensible, frozen=True):
 
 
 class LogoutRequest(Extensible, frozen=True):
-    """`logout`: forget who signed in."""
+    """`logout`: sign out."""
 
 
 class LogoutResponse(Extensible, frozen=True):

@@ -1,6 +1,6 @@
 """The table of methods: wire names, and the type on each side. Source: ACP v1 schema, `x-method`.
 
-Method names that begin with `_` are anybody's own (ACP v1, Extensibility) and not in the table.
+Method names that begin with `_` are free for extensions (ACP v1, Extensibility) and not listed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,20 @@ R = TypeVar("R")
 
 
 class Method(Struct, Generic[P, R], frozen=True):
-    """An ACP request: its wire name and the type on each side."""
+    """An ACP request: its wire name, the type on each side, and its effect on a connection.
+
+    Its answer means that the client has a session open (`opens`), which may be a new one named in
+    the answer (`makes`), or no longer (`leaves`). A `repeatable` request may be sent again by a
+    client that lost the answer: sent twice, it has the same effect as sent once.
+    """
 
     name: str
     params: type[P]
     result: type[R]
+    opens: bool = False
+    makes: bool = False
+    leaves: bool = False
+    repeatable: bool = False
 
 
 class Notification(Struct, Generic[P], frozen=True):
@@ -43,23 +52,69 @@ AUTHENTICATE = Method(
     "authenticate", connection.AuthenticateRequest, connection.AuthenticateResponse
 )
 LOGOUT = Method("logout", connection.LogoutRequest, connection.LogoutResponse)
-NEW_SESSION = Method("session/new", sessions.NewSessionRequest, sessions.NewSessionResponse)
-LOAD_SESSION = Method("session/load", sessions.LoadSessionRequest, sessions.LoadSessionResponse)
+NEW_SESSION = Method(
+    "session/new",
+    sessions.NewSessionRequest,
+    sessions.NewSessionResponse,
+    opens=True,
+    makes=True,
+)
+LOAD_SESSION = Method(
+    "session/load",
+    sessions.LoadSessionRequest,
+    sessions.LoadSessionResponse,
+    opens=True,
+    repeatable=True,
+)
 RESUME_SESSION = Method(
-    "session/resume", sessions.ResumeSessionRequest, sessions.ResumeSessionResponse
+    "session/resume",
+    sessions.ResumeSessionRequest,
+    sessions.ResumeSessionResponse,
+    opens=True,
+    repeatable=True,
 )
-LIST_SESSIONS = Method("session/list", sessions.ListSessionsRequest, sessions.ListSessionsResponse)
+FORK_SESSION = Method(
+    "session/fork",
+    sessions.ForkSessionRequest,
+    sessions.NewSessionResponse,
+    opens=True,
+    makes=True,
+)
+LIST_SESSIONS = Method(
+    "session/list", sessions.ListSessionsRequest, sessions.ListSessionsResponse, repeatable=True
+)
 DELETE_SESSION = Method(
-    "session/delete", sessions.DeleteSessionRequest, sessions.DeleteSessionResponse
+    "session/delete",
+    sessions.DeleteSessionRequest,
+    sessions.DeleteSessionResponse,
+    leaves=True,
+    repeatable=True,
 )
-CLOSE_SESSION = Method("session/close", sessions.CloseSessionRequest, sessions.CloseSessionResponse)
+CLOSE_SESSION = Method(
+    "session/close",
+    sessions.CloseSessionRequest,
+    sessions.CloseSessionResponse,
+    leaves=True,
+    repeatable=True,
+)
+ARCHIVE_SESSION = Method(
+    "session/archive",
+    sessions.CloseSessionRequest,
+    sessions.CloseSessionResponse,
+    leaves=True,
+    repeatable=True,
+)
 SET_SESSION_MODE = Method(
-    "session/set_mode", configuration.SetSessionModeRequest, configuration.SetSessionModeResponse
+    "session/set_mode",
+    configuration.SetSessionModeRequest,
+    configuration.SetSessionModeResponse,
+    repeatable=True,
 )
 SET_SESSION_CONFIG_OPTION = Method(
     "session/set_config_option",
     configuration.SetSessionConfigOptionRequest,
     configuration.SetSessionConfigOptionResponse,
+    repeatable=True,
 )
 PROMPT = Method("session/prompt", sessions.PromptRequest, sessions.PromptResponse)
 CANCEL = Notification("session/cancel", sessions.CancelNotification)
@@ -118,7 +173,7 @@ AGENT_METHODS = _by_name(
     PROMPT,
     CANCEL,
 )
-"""What an agent receives, by wire name."""
+"""The messages to an agent, by wire name."""
 
 CLIENT_METHODS = _by_name(
     UPDATE,
@@ -133,7 +188,25 @@ CLIENT_METHODS = _by_name(
     CREATE_ELICITATION,
     COMPLETE_ELICITATION,
 )
-"""What a client receives, by wire name."""
+"""The messages to a client, by wire name."""
+
+UNSTABLE_METHODS = _by_name(FORK_SESSION, ARCHIVE_SESSION)
+"""Further messages to an agent, by wire name. Source: the unstable parts of the schema."""
+
+_ASKED = [
+    method
+    for method in (*AGENT_METHODS.values(), *UNSTABLE_METHODS.values())
+    if isinstance(method, Method)
+]
+
+OPENING = frozenset(method.name for method in _ASKED if method.opens)
+MAKING = frozenset(method.name for method in _ASKED if method.makes)
+LEAVING = frozenset(method.name for method in _ASKED if method.leaves)
+REPEATABLE = frozenset(method.name for method in _ASKED if method.repeatable)
+"""The columns of `Method`, as sets of wire names."""
+
+REOPENING = OPENING - MAKING
+"""Requests that open an existing session, and name it."""
 
 PROTOCOL_METHODS = _by_name(CANCEL_REQUEST)
-"""What either side receives, by wire name."""
+"""The messages to either side, by wire name."""

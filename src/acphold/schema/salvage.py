@@ -1,8 +1,8 @@
-"""The second pass over what the strict decoder refused: part by part, by the lenience marks.
+"""The second pass over a value refused by the strict decoder: part by part, by lenience marks.
 
-It works on bytes, not on decoded values: what is fine is still decoded strictly, and a variant
-nobody knows keeps the very bytes it came in. It reads a part once for each level of nesting, of
-which types have few.
+It works on bytes, not on decoded values: valid parts are still decoded strictly, and an unknown
+variant keeps its very bytes. It reads a part once for each level of nesting, of which types have
+few.
 """
 
 from __future__ import annotations
@@ -23,8 +23,11 @@ P = TypeVar("P")
 
 
 MAX_PARTS = 100_000
-"""Parts of one value that are taken apart, at some 10 us each: what has more is not one message
-with flaws but none at all, and nobody else waits for it."""
+"""Parts of one value that are examined, at some 10 us each.
+
+A value with more counts as no message at all rather than one with flaws, so that nobody else waits
+for it.
+"""
 
 
 class _TooMuchError(Exception):
@@ -32,7 +35,7 @@ class _TooMuchError(Exception):
 
 
 class _ForgivenError(Exception):
-    """The field cannot be read, and is to have its default."""
+    """The field cannot be read, and gets its default."""
 
 
 class _UnknownTagError(InvalidParamsError):
@@ -45,9 +48,9 @@ class _UnknownTagError(InvalidParamsError):
 
 
 def salvaged(kind: object, raw: bytes) -> tuple[object, tuple[str, ...]]:
-    """The value of `raw`, and the path of each field that fell back or item that was left out.
+    """Return the value of `raw`, and the path of each field set to its default or item left out.
 
-    Raises InvalidParamsError for what the marks do not forgive.
+    Raises InvalidParamsError for errors that the marks do not forgive.
     """
     salvage = _Salvage()
     try:
@@ -58,14 +61,14 @@ def salvaged(kind: object, raw: bytes) -> tuple[object, tuple[str, ...]]:
 
 
 class _Salvage:
-    """One second pass: what was lost so far, and how many parts may still be taken apart."""
+    """One second pass: the losses so far, and the number of parts that may still be examined."""
 
     def __init__(self) -> None:
         self.flaws: list[str] = []
         self._left = MAX_PARTS
 
     def value(self, kind: object, raw: bytes, path: str) -> object:
-        """The value of `raw`. Where it raises InvalidParamsError, it leaves no flaws behind."""
+        """Return the value of `raw`; if it raises InvalidParamsError, it adds no flaws."""
         try:
             return decoder(kind).decode(raw)
         except REFUSED as error:
@@ -84,7 +87,7 @@ class _Salvage:
     def _fallen_back(
         self, otherwise: Otherwise, raw: bytes, path: str, error: InvalidParamsError
     ) -> object:
-        """What a union holds when no tagged variant fits; raises `error`, or a better one."""
+        """Return a union's value if no tagged variant fits; raises `error`, or a better one."""
         tag = error.tag if isinstance(error, _UnknownTagError) else None
         if otherwise.untagged is not None:
             try:
@@ -97,7 +100,7 @@ class _Salvage:
         raise error
 
     def _rebuilt(self, kind: object, raw: bytes, path: str, reason: str) -> object:
-        """The value of `raw`, put together from its parts."""
+        """Return the value of `raw`, assembled from its parts."""
         origin, options = get_origin(kind), get_args(kind)
         structs = [option for option in options or (kind,) if _is_struct(option)]
         if origin in (None, Union) and structs:
@@ -129,7 +132,7 @@ class _Salvage:
                 except _ForgivenError:
                     self.flaws.append(here)
                 if info.required:
-                    values[info.name] = ()  # required and forgiven are arrays only
+                    values[info.name] = ()  # only arrays are required and forgiven
             elif info.required:
                 raise InvalidParamsError(f"{here} is missing", here)
         try:
@@ -149,7 +152,7 @@ class _Salvage:
             raise
 
     def _good_items(self, hint: object, raw: bytes, path: str) -> object:
-        """The items that can be read, in order."""
+        """Return the valid items, in order."""
         try:
             return decoder(hint).decode(raw)
         except REFUSED as error:
@@ -166,7 +169,7 @@ class _Salvage:
 
 
 def split(kind: object) -> tuple[object, Otherwise]:
-    """A type without its marks, None and UNSET; and what it holds otherwise."""
+    """Return a type without its marks, None and UNSET; and the mark on its other variants."""
     otherwise = Otherwise()
     while True:
         if get_origin(kind) is Annotated:
@@ -182,7 +185,7 @@ def split(kind: object) -> tuple[object, Otherwise]:
 
 
 def lenience_of(hint: object) -> Lenience:
-    """The mark on the type of a field; one that forgives nothing if it has none."""
+    """Return the mark on the type of a field; one that forgives nothing if it has none."""
     marks = get_args(hint)[1:] if get_origin(hint) is Annotated else ()
     return next((mark for mark in marks if isinstance(mark, Lenience)), Lenience())
 
@@ -192,7 +195,7 @@ def _is_struct(kind: object) -> bool:
 
 
 def _cut(into: Callable[[bytes], P], raw: bytes, path: str, reason: str) -> P:
-    """`raw` cut into members or items; or the strict decoder's reason why it is neither."""
+    """Return the members or items of `raw`; raises the strict decoder's reason if it is neither."""
     try:
         return into(raw)
     except InvalidParamsError:
@@ -200,13 +203,13 @@ def _cut(into: Callable[[bytes], P], raw: bytes, path: str, reason: str) -> P:
 
 
 def _reason(error: Exception) -> str:
-    """What msgspec says, without its path, which begins in the middle."""
+    """Return msgspec's message without its path, which begins in the middle."""
     said = str(error).partition(" - at `")[0]
     return said.replace("Expected", "expected", 1)
 
 
 def _variant(options: list[type[Struct]], parts: dict[str, bytes], path: str) -> type[Struct]:
-    """The Struct that the tag names."""
+    """Return the Struct that the tag names."""
     tag_field = options[0].__struct_config__.tag_field or ""
     try:
         tag = decoder(str).decode(parts[tag_field])
@@ -222,7 +225,7 @@ _known_fields: dict[type[Struct], list[tuple[FieldInfo, object]]] = {}
 
 
 def _fields(kind: type[Struct]) -> list[tuple[FieldInfo, object]]:
-    """The fields of a Struct, with their types."""
+    """Return the fields of a Struct, with their types."""
     found = _known_fields.get(kind)
     if found is None:
         hints = get_type_hints(kind, include_extras=True)

@@ -1,4 +1,4 @@
-"""The session that a message is about, asked in one place by all who pass messages on."""
+"""The session that a message is about, found in one place for all who forward messages."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _text = Decoder(str).decode
 
 
 def session_id_in(message: bytes) -> str | None:
-    """The `sessionId` of params or of a result; None when there is none, or no text.
+    """Return the `sessionId` of params or a result; None if there is none, or it is no text.
 
-    Where it comes twice it is the last, as everybody reads it who acts on the message: the first
-    may be of a wrong type, and is to hide nothing.
+    If it occurs twice the last one counts, as for everybody who acts on the message: the first may
+    have a wrong type, and must not hide anything.
     """
     try:
         return _decode(message or b"{}").sessionId

@@ -1,4 +1,4 @@
-"""What a client asks about a session: new, load, resume, list, delete, close, prompt, cancel.
+"""A client's requests about a session: new, load, resume, list, delete, close, prompt, cancel.
 
 `cwd` and `additional_directories` are absolute paths; `updated_at` is ISO 8601.
 """
@@ -73,7 +73,7 @@ else:
     ]
 
 
-# -- from its making to its end -------------------------------------------------------------------
+# -- life of a session ------------------------------------------------------------------------
 
 
 class NewSessionRequest(Extensible, frozen=True):
@@ -85,7 +85,7 @@ class NewSessionRequest(Extensible, frozen=True):
 
 
 class NewSessionResponse(Extensible, frozen=True):
-    """The id of the new session, and what can be set in it."""
+    """The id of the new session, and its settings."""
 
     session_id: str
     modes: OrDefault[SessionModeState | None] = None
@@ -93,7 +93,7 @@ class NewSessionResponse(Extensible, frozen=True):
 
 
 class LoadSessionRequest(Extensible, frozen=True):
-    """`session/load`: go on with a conversation, after replaying it."""
+    """`session/load`: continue a conversation, after replaying it."""
 
     session_id: str
     cwd: str
@@ -109,12 +109,16 @@ class LoadSessionResponse(Extensible, frozen=True):
 
 
 class ResumeSessionRequest(Extensible, frozen=True):
-    """`session/resume`: go on with a conversation, without a replay."""
+    """`session/resume`: continue a conversation, without a replay."""
 
     session_id: str
     cwd: str
     mcp_servers: NullIsDefault[tuple[McpServer, ...]] = ()
     additional_directories: NullIsDefault[tuple[str, ...]] = ()
+
+
+class ForkSessionRequest(ResumeSessionRequest, frozen=True):
+    """`session/fork`: as `session/resume`, of the session that is forked. Unstable."""
 
 
 class ResumeSessionResponse(Extensible, frozen=True):
@@ -159,7 +163,7 @@ class DeleteSessionResponse(Extensible, frozen=True):
 
 
 class CloseSessionRequest(Extensible, frozen=True):
-    """`session/close`: cancel what runs and free what the session holds."""
+    """`session/close`: cancel its turn and free its resources."""
 
     session_id: str
 
@@ -176,14 +180,14 @@ StopReason: TypeAlias = Literal[
 
 
 class PromptRequest(Extensible, frozen=True):
-    """`session/prompt`: what the user says."""
+    """`session/prompt`: the user's message."""
 
     session_id: str
     prompt: tuple[ContentBlock, ...]
 
 
 class PromptResponse(Extensible, frozen=True):
-    """The turn is over, and why."""
+    """The turn is over, with the reason."""
 
     stop_reason: StopReason
 

@@ -1,6 +1,6 @@
-"""What every ACP type is made of: base classes, lenience marks, unknown variants, decoders.
+"""The parts of every ACP type: base classes, lenience marks, unknown variants, decoders.
 
-The schema marks fields a reader must not fail on. Here a mark is part of the field's type:
+The schema marks fields that must not make a reader fail. Here a mark is part of the field's type:
 
     ======================================  ==================
     schema                                  field type
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 
 class Lenience(Struct, frozen=True):
-    """What becomes of a field that cannot be read; read by `acphold.schema.salvage`."""
+    """The treatment of a field that cannot be read; used by `acphold.schema.salvage`."""
 
     on_error: bool = False
     on_null: bool = False
@@ -37,12 +37,12 @@ NullIsDefault: TypeAlias = Annotated[T, Lenience(on_null=True)]
 
 UInt16: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF)]
 UInt32: TypeAlias = Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)]
-UInt64: TypeAlias = Annotated[int, Meta(ge=0)]  # msgspec takes no bound above 2**63 - 1
+UInt64: TypeAlias = Annotated[int, Meta(ge=0)]  # msgspec allows no bound above 2**63 - 1
 Int64: TypeAlias = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
 
 
 class Known(Struct, frozen=True):
-    """The values an open set has today; the schema's `other` branch lets any through."""
+    """The values an open set has today; the schema's `other` branch allows any other."""
 
     values: tuple[str | int, ...]
 
@@ -60,8 +60,8 @@ class Extensible(Shape, frozen=True, kw_only=True):
 class UnknownVariant:
     """A variant of a union newer than this release: its discriminator, and its bytes.
 
-    Not a Struct, for msgspec would encode its two fields; so the encoder asks what to write for
-    it, and gets `raw`.
+    Not a Struct, since msgspec would encode its two fields; so the encoder calls its hook for it,
+    and gets `raw`.
     """
 
     __match_args__ = ("kind", "raw")
@@ -91,11 +91,11 @@ class Nothing(Struct, frozen=True, tag="", tag_field="type"):
 
 
 class Otherwise(Struct, frozen=True):
-    """What a union holds when none of its tagged variants fits.
+    """The value of a union when none of its tagged variants fits.
 
-    msgspec wants a tag on each variant and knows no catch-all. So a union's runtime type has the
-    tagged variants only; this mark names the one without a tag, and the class that keeps the
-    bytes of a tag we do not know. Both are found in the second pass.
+    msgspec needs a tag on each variant and has no catch-all. So a union's runtime type has the
+    tagged variants only; this mark names the one without a tag, and the class that keeps the bytes
+    of an unknown tag. Both are found in the second pass.
     """
 
     untagged: object = None
@@ -103,13 +103,13 @@ class Otherwise(Struct, frozen=True):
 
 
 REFUSED = (DecodeError, UnicodeDecodeError, RecursionError)
-"""What a strict decoder raises for bytes that it cannot read as its type."""
+"""Exceptions of a strict decoder for bytes that it cannot read as its type."""
 
 _decoders: dict[object, Decoder[Any]] = {}
 
 
 def decoder(kind: object) -> Decoder[Any]:
-    """The strict decoder of a type; built when first asked for, for that takes milliseconds."""
+    """Return the strict decoder of a type; built on first use, since that takes milliseconds."""
     found = _decoders.get(kind)
     if found is None:
         found = _decoders[kind] = Decoder(cast("type[Any]", kind))

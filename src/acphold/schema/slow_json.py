@@ -1,6 +1,6 @@
 r"""JSON that msgspec refuses, read with the standard library; never on the fast path.
 
-msgspec reads no lone half of a surrogate pair ("\ud83d"), not even in what it only skips.
+msgspec rejects a lone half of a surrogate pair ("\ud83d"), even in parts that it only skips.
 Programs that cut text between UTF-16 units send such escapes, and JSON's grammar allows them.
 """
 
@@ -23,18 +23,21 @@ SURROGATE = re.compile(
 SPACE = re.compile(r"[ \t\n\r]*+")
 
 TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?', re.DOTALL)
-"""A JSON string; also one without an end."""
+"""A JSON string, including an unterminated one."""
 
 MAX_VALUES = 1_000_000
-"""Values in one text. The standard library makes an object of each, which takes up to 100 bytes
-and 200 ns; what msgspec reads has no such bound."""
+"""Values in one text.
+
+The standard library makes an object of each, which takes up to 100 bytes and 200 ns; msgspec needs
+no such limit.
+"""
 
 MAX_ELEMENTS = 100_000
-"""Members of one object, or items of one array: 5 us each, for they are cut one by one."""
+"""Members of one object, or items of one array: 5 us each, since they are cut one by one."""
 
 
 def repaired(raw: bytes) -> bytes:
-    """JSON text with U+FFFD for each half of a surrogate pair and for bytes that are not UTF-8."""
+    """Return JSON with U+FFFD for halves of surrogate pairs and for bytes that are not UTF-8."""
     if not raw.isascii():
         raw = raw.decode("utf-8", "replace").encode()
     return SURROGATE.sub(lambda found: found[1] + b"ufffd" if found[2] else found[0], raw)
@@ -44,25 +47,25 @@ def _refuse(constant: str) -> object:
     raise ValueError(f"{constant} is not JSON")
 
 
-# Numbers stay text: nobody looks at them, and int() refuses more than 4300 digits.
+# Numbers stay text: they are not used, and int() refuses more than 4300 digits.
 _DECODER = json.JSONDecoder(parse_int=str, parse_float=str, parse_constant=_refuse)
 
 
 class Scan:
     """A position in a JSON text, moved on token by token.
 
-    Whatever is wrong is an InvalidParamsError, and so are more than MAX_VALUES values.
+    Every error is an InvalidParamsError, and so are more than MAX_VALUES values.
     """
 
     def __init__(self, raw: bytes) -> None:
         if _marks(raw) > MAX_VALUES and _marks(TEXT.sub(b"", raw)) > MAX_VALUES:
             raise InvalidParamsError(f"more than {MAX_VALUES} values, and broken texts", "$")
-        # Bytes that are not UTF-8 come out again as they went in.
+        # Bytes that are not UTF-8 are restored on encoding.
         self._text = raw.decode("utf-8", "surrogateescape")
         self._at = 0
 
     def elements(self, opening: str, closing: str) -> Iterator[None]:
-        """Stand before each element in turn; the caller moves over it. Ends at the text's end."""
+        """Stop before each element in turn; the caller moves over it. Ends at the text's end."""
         self._expect(opening)
         more = self._peek() != closing
         left = MAX_ELEMENTS
@@ -80,7 +83,7 @@ class Scan:
             raise InvalidParamsError("more text after the end of the JSON", "$")
 
     def name(self) -> tuple[str, bytes]:
-        """The name of a member, decoded and as it is spelled; moves past the colon."""
+        """Return the name of a member, decoded and as spelled; moves past the colon."""
         if self._peek() != '"':
             raise InvalidParamsError("expected the name of a member", "$")
         name, spelled = self.value()
@@ -88,7 +91,7 @@ class Scan:
         return str(name), spelled
 
     def value(self) -> tuple[object, bytes]:
-        """Any JSON value, decoded and as it is spelled."""
+        """Return any JSON value, decoded and as spelled."""
         self._peek()
         start = self._at
         try:
@@ -98,7 +101,7 @@ class Scan:
         return value, self._text[start : self._at].encode("utf-8", "surrogateescape")
 
     def _peek(self) -> str:
-        """The next character that is no white space, "" at the end; moves to it."""
+        """Move to the next character that is not white space and return it, "" at the end."""
         space = SPACE.match(self._text, self._at)
         self._at = self._at if space is None else space.end()
         return self._text[self._at : self._at + 1]
@@ -110,11 +113,11 @@ class Scan:
 
 
 def _marks(raw: bytes) -> int:
-    """At least as many as there are values in the text, but for one."""
+    """Return at least the number of values in the text, minus one."""
     return raw.count(b",") + raw.count(b"[") + raw.count(b"{")
 
 
 def encode_repaired(value: object, enc_hook: Callable[[object], Raw]) -> bytes:
-    """The JSON of a value whose texts hold lone surrogates, with U+FFFD in their place."""
+    """Return the JSON of a value with U+FFFD for the lone surrogates in its texts."""
     plain = to_builtins(value, enc_hook=lambda other: json.loads(bytes(enc_hook(other))))
     return repaired(json.dumps(plain, separators=(",", ":")).encode())

@@ -1,6 +1,6 @@
 """JSON objects as the bytes of their members: read one, change another, keep the rest.
 
-What acphold only passes on is not decoded and encoded again, so that fields it does not know
+Messages that acphold only forwards are not decoded and encoded again, so that unknown fields
 survive byte for byte.
 """
 
@@ -17,13 +17,13 @@ _OBJECT = Decoder(dict[str, Raw])
 _ARRAY = Decoder(list[Raw])
 
 UNREADABLE = (DecodeError, UnicodeDecodeError, RecursionError)
-"""What msgspec raises for bytes that are not what it is to read."""
+"""Exceptions of msgspec for bytes that it cannot read."""
 
 
 def members(raw: bytes) -> dict[str, bytes]:
-    """The members of a JSON object, in order: decoded name to the bytes of the value.
+    """Return the members of a JSON object, in order: decoded name to the bytes of the value.
 
-    Of a name that comes twice, the last value. Raises InvalidParamsError if `raw` is no object.
+    For a repeated name, the last value. Raises InvalidParamsError if `raw` is no object.
     """
     try:
         return {name: bytes(value) for name, value in _OBJECT.decode(raw).items()}
@@ -32,7 +32,7 @@ def members(raw: bytes) -> dict[str, bytes]:
 
 
 def items(raw: bytes) -> list[bytes]:
-    """The items of a JSON array, as bytes. Raises InvalidParamsError if `raw` is no array."""
+    """Return the items of a JSON array, as bytes; raises InvalidParamsError if it is none."""
     try:
         return [bytes(item) for item in _ARRAY.decode(raw)]
     except UNREADABLE as error:
@@ -40,21 +40,23 @@ def items(raw: bytes) -> list[bytes]:
 
 
 def array(items: Sequence[bytes]) -> bytes:
-    """A JSON array of items that are JSON already."""
+    """Return a JSON array of items that are JSON already."""
     return b"[" + b",".join(items) + b"]"
 
 
 def with_meta(raw: bytes, key: str, value: bytes) -> bytes:
-    """The object `raw` with this key in its `_meta`; a `_meta` that is no object is replaced."""
+    """Return the object `raw` with this key in its `_meta`, replacing a `_meta` that is no
+    object.
+    """
     meta = members(raw).get("_meta", b"")
     return splice(raw, {"_meta": splice(meta if meta.startswith(b"{") else b"{}", {key: value})})
 
 
 def splice(raw: bytes, replacements: Mapping[str, bytes | None]) -> bytes:
-    """The object `raw` with these members replaced in place, added at its end, or removed (None).
+    """Return the object `raw` with these members replaced in place, appended, or removed (None).
 
-    The values of all other members keep their bytes and their order; white space between members
-    goes. Raises InvalidParamsError if `raw` is no object.
+    The values of all other members keep their bytes and their order; white space between members is
+    dropped. Raises InvalidParamsError if `raw` is no object.
     """
     try:
         found = _OBJECT.decode(raw)

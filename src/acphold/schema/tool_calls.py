@@ -1,4 +1,4 @@
-"""Tool calls: what the agent does for the person, how far it is, and whether it may."""
+"""Tool calls: the agent's actions, their progress, and permission for them."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class ToolCallLocation(Extensible, frozen=True):
 
 
 class ToolCallStart(Extensible, frozen=True, tag="tool_call", tag_field="sessionUpdate"):
-    """A tool call begins; `raw_input` and `raw_output` are any JSON, UNSET when not sent."""
+    """The start of a tool call; `raw_input` and `raw_output` are any JSON, UNSET when not sent."""
 
     tool_call_id: str
     title: str
@@ -84,9 +84,10 @@ class ToolCallStart(Extensible, frozen=True, tag="tool_call", tag_field="session
 
 
 class ToolCallChanges(Extensible, frozen=True):
-    """What may change in a tool call. A field that is there replaces the old value, collections
-    included; None and UNSET leave it as it was. `ToolCallUpdate` publishes the changes,
-    `ToolCallPatch` carries them in a permission request.
+    """The fields that may change in a tool call.
+
+    A present field replaces the old value, collections included; None and UNSET leave it unchanged.
+    `ToolCallUpdate` publishes the changes, `ToolCallPatch` carries them in a permission request.
     """
 
     tool_call_id: str
@@ -116,7 +117,7 @@ PermissionOptionKind: TypeAlias = Literal[
 
 
 class PermissionOption(Extensible, frozen=True):
-    """An answer to choose; `name` is what the user sees."""
+    """An answer to choose; `name` is its label for the user."""
 
     option_id: str
     name: str
@@ -124,7 +125,7 @@ class PermissionOption(Extensible, frozen=True):
 
 
 class RequestPermissionRequest(Extensible, frozen=True):
-    """`session/request_permission`: may this tool call go on?"""
+    """`session/request_permission`: ask the user to allow a tool call."""
 
     session_id: str
     tool_call: ToolCallPatch
@@ -141,11 +142,11 @@ class SelectedPermissionOutcome(Extensible, frozen=True, tag="selected", tag_fie
     option_id: str
 
 
-# No catch-all: an answer that cannot be read permits nothing.
+# No catch-all: an unreadable answer permits nothing.
 RequestPermissionOutcome: TypeAlias = CancelledPermissionOutcome | SelectedPermissionOutcome
 
 
 class RequestPermissionResponse(Extensible, frozen=True):
-    """What the user decided."""
+    """The user's decision."""
 
     outcome: RequestPermissionOutcome

@@ -1,15 +1,15 @@
-"""The table of update kinds: what each does to a session, and which clients may be told it.
+"""The table of update kinds: the effect of each on a session, and the clients that may get it.
 
-Whoever folds, copies, joins, replays or shows updates asks this table, so that a kind is the same
-everywhere. A kind that is not in it is passed on to everybody as it came, and changes nothing.
+All code that folds, copies, joins, replays or shows updates uses this table, so that a kind is the
+same everywhere. An unknown kind is passed on to every client unchanged, and changes nothing.
 
-    form      an update of this kind                      what stays of many, once a turn is over
+    form      an update of this kind                      kept of many, once a turn is over
     --------  ------------------------------------------  ----------------------------------------
-    PIECE     goes on with the thing that `of` names      pieces in a row are one
+    PIECE     continues the thing that `of` names         pieces in a row are one
     PATCH     makes or changes the thing that `of` names  one for each thing
-    SNAPSHOT  says the whole of something anew            the last one
-    EVENT     says what happened then                     each
-    MOMENT    is for who is there now                     none
+    SNAPSHOT  repeats the whole of something              the last one
+    EVENT     reports what happened then                  each
+    MOMENT    is for connected clients only               none
 
 Source: ACP v1 schema with its unstable parts, `SessionUpdate` and `ClientCapabilities`.
 """
@@ -24,7 +24,7 @@ from msgspec import MsgspecError, Struct, json
 
 
 class Form(Enum):
-    """See the module."""
+    """The form of an update; see the module."""
 
     PIECE = "piece"
     PATCH = "patch"
@@ -34,14 +34,19 @@ class Form(Enum):
 
 
 Subject = Literal["conversation", "choices", "commands", "cost", "title"]
-"""What an update is about: what was said and done, or how the session stands. `choices` are modes
-and options, which the person sets; `commands` are what one agent offers."""
+"""The subject of an update: the conversation, or the state of the session.
+
+`choices` are modes and options, which the person sets; `commands` are those of one agent.
+"""
 
 
 class UpdateKind(Struct, frozen=True):
-    """A kind of update. `of` is the member that names the thing it adds to or changes, `field` the
-    member that has what it says; `needs` the places in `clientCapabilities` at one of which a
-    client offers to show it: no other client may be told it."""
+    """A kind of update.
+
+    `of` is the member that names the thing it adds to or changes, `field` the member with its
+    content; `needs` the places in `clientCapabilities`, one of which a client must set to get this
+    kind.
+    """
 
     name: str
     form: Form
@@ -59,16 +64,22 @@ _CHILDREN: Final = (
     ("_meta", "jetbrains", "air", "capabilities", "nativeSubagentSessions"),
     ("_meta", "subagents"),
 )
-"""Where a client says that it shows sub-agents as sessions of their own: the RFD's place, that of
-JetBrains AIR, and one that SDKs do not strip."""
+"""Places where a client declares that it shows sub-agents as sessions of their own.
 
-CHILD: Final = "subagent_update"
-"""The kind that announces a sub-agent: who is not told of this is told nothing that is said in one.
+They are the RFD's, that of JetBrains AIR, and one that SDKs do not strip.
 """
 
+TOOL_KINDS: Final = ("tool_call", "tool_call_update")
+"""The kinds for tool calls."""
+
+CHILD: Final = "subagent_update"
+"""The kind that announces a sub-agent: a client without it gets nothing of the sub-agent."""
+
 OPENCODE_CHILD: Final = "opencode/session/child_update"
-"""The notification by which opencode tells of sub-agents; it is no `session/update`, and offered by
-a key of its own."""
+"""opencode's notification about sub-agents.
+
+It is no `session/update`, and has a capability key of its own.
+"""
 
 _OPENCODE_CHILDREN: Final = ("_meta", "opencode/child-session-updates")
 
@@ -108,27 +119,29 @@ UPDATE_KINDS: Final[Mapping[str, UpdateKind]] = {
         ),
     )
 }
-"""Every kind that is known, by its name."""
+"""Every known kind, by its name."""
 
 
 def is_for_the_moment(name: str) -> bool:
-    """Whether updates of this kind are for who is there now, and no part of the history."""
+    """Return True if this kind is for connected clients only, and not part of history."""
     kind = UPDATE_KINDS.get(name)
     return kind is not None and kind.form is Form.MOMENT
 
 
 def kinds_about(*subjects: Subject) -> frozenset[str]:
-    """The names of the kinds that are about one of these."""
+    """Return the names of the kinds about one of these subjects."""
     return frozenset(kind.name for kind in UPDATE_KINDS.values() if kind.subject in subjects)
 
 
 ATTRIBUTE_KINDS: Final = kinds_about("choices", "commands", "cost", "title")
-"""Kinds that say how a session stands, whenever they come; all others belong to a turn."""
+"""Kinds about the state of a session, whenever they come; all others belong to a turn."""
 
 
 def offered(capabilities: object, *path: str) -> bool:
-    """Whether capabilities have something at `path`, which may go through an array of names:
-    neither absent, null nor false."""
+    """Return True if capabilities have something at `path`: neither absent, null nor false.
+
+    The path may go through an array of names.
+    """
     found = capabilities
     for name in path:
         if isinstance(found, list):
@@ -139,12 +152,15 @@ def offered(capabilities: object, *path: str) -> bool:
 
 
 def withheld(capabilities: bytes) -> frozenset[str]:
-    """The kinds that a client with these `clientCapabilities`, as JSON, has not offered to show;
-    among them OPENCODE_CHILD, the one notification that has to be offered."""
+    """Return the kinds that a client with these `clientCapabilities` (JSON) has not offered to
+    show.
+
+    They may include OPENCODE_CHILD, the one notification that has to be offered.
+    """
     try:
         can = json.decode(capabilities)
     except (MsgspecError, UnicodeDecodeError, RecursionError):
-        can = None  # what cannot be read offers nothing
+        can = None  # unreadable ones offer nothing
     needs = {kind.name: kind.needs for kind in UPDATE_KINDS.values() if kind.needs}
     needs[OPENCODE_CHILD] = (_OPENCODE_CHILDREN,)
     return frozenset(

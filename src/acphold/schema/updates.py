@@ -1,4 +1,4 @@
-"""Session updates: everything that an agent reports of a session, in turns and between them."""
+"""Session updates: all reports of an agent on a session, in turns and between them."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ class ContentChunk(Extensible, frozen=True):
 class UserMessageChunk(
     ContentChunk, frozen=True, tag="user_message_chunk", tag_field="sessionUpdate"
 ):
-    """A piece of what the user said, in a replay."""
+    """A piece of a user's message, in a replay."""
 
 
 class AgentMessageChunk(
     ContentChunk, frozen=True, tag="agent_message_chunk", tag_field="sessionUpdate"
 ):
-    """A piece of what the agent says."""
+    """A piece of an agent's message."""
 
 
 class AgentThoughtChunk(
     ContentChunk, frozen=True, tag="agent_thought_chunk", tag_field="sessionUpdate"
 ):
-    """A piece of what the agent thinks."""
+    """A piece of an agent's thought."""
 
 
 PlanEntryPriority: TypeAlias = Literal["high", "medium", "low"]
@@ -50,7 +50,7 @@ PlanEntryStatus: TypeAlias = Literal["pending", "in_progress", "completed"]
 
 
 class PlanEntry(Extensible, frozen=True):
-    """One thing the agent means to do.
+    """One step the agent plans.
 
     `priority` is "high", "medium" or "low"; `status` is "pending", "in_progress" or "completed".
     """
@@ -67,7 +67,7 @@ class Plan(Extensible, frozen=True, tag="plan", tag_field="sessionUpdate"):
 
 
 class UnstructuredCommandInput(Extensible, frozen=True):
-    """All that is typed after the command's name; `hint` is shown before."""
+    """All text after the command's name; `hint` is shown before it is typed."""
 
     hint: str
 
@@ -86,7 +86,7 @@ class AvailableCommand(Extensible, frozen=True):
 class AvailableCommandsUpdate(
     Extensible, frozen=True, tag="available_commands_update", tag_field="sessionUpdate"
 ):
-    """All commands there are now."""
+    """All commands available now."""
 
     available_commands: GoodItems[tuple[AvailableCommand, ...]]
 
@@ -94,7 +94,7 @@ class AvailableCommandsUpdate(
 class CurrentModeUpdate(
     Extensible, frozen=True, tag="current_mode_update", tag_field="sessionUpdate"
 ):
-    """The session is in another mode now."""
+    """The session has switched to another mode."""
 
     current_mode_id: str
 
@@ -102,7 +102,7 @@ class CurrentModeUpdate(
 class ConfigOptionUpdate(
     Extensible, frozen=True, tag="config_option_update", tag_field="sessionUpdate"
 ):
-    """All config options, with their values now."""
+    """All config options, with their current values."""
 
     config_options: GoodItems[tuple[SessionConfigOption, ...]]
 
@@ -110,21 +110,21 @@ class ConfigOptionUpdate(
 class SessionInfoUpdate(
     Extensible, frozen=True, tag="session_info_update", tag_field="sessionUpdate"
 ):
-    """What a list shows of the session has changed; UNSET leaves a field, None clears it."""
+    """Changed facts for lists of sessions; UNSET leaves a field, None clears it."""
 
     title: OrDefault[str | UnsetType | None] = UNSET
     updated_at: OrDefault[str | UnsetType | None] = UNSET
 
 
 class Cost(Extensible, frozen=True):
-    """What the session has cost; `currency` is an ISO 4217 code."""
+    """The cost of the session; `currency` is an ISO 4217 code."""
 
     amount: float
     currency: str
 
 
 class UsageUpdate(Extensible, frozen=True, tag="usage_update", tag_field="sessionUpdate"):
-    """Tokens in the model's context now, and how many it holds."""
+    """Tokens in the model's context now, and its capacity."""
 
     used: UInt64
     size: UInt64
@@ -132,11 +132,11 @@ class UsageUpdate(Extensible, frozen=True, tag="usage_update", tag_field="sessio
 
 
 NoticeSeverity: TypeAlias = Annotated[str, Known(("info", "warning", "error"))]
-"""How bad it is; others may come."""
+"""The severity of a notice; others may be added."""
 
 
 class Notice(Extensible, frozen=True, tag="notice", tag_field="sessionUpdate"):
-    """Something to show a person now; no part of the conversation."""
+    """A message to show a person now, not part of the conversation."""
 
     severity: NoticeSeverity
     title: Annotated[str, Meta(min_length=1)]
@@ -146,7 +146,7 @@ class Notice(Extensible, frozen=True, tag="notice", tag_field="sessionUpdate"):
 CompactionStatus: TypeAlias = Annotated[
     str, Known(("in_progress", "completed", "failed", "cancelled"))
 ]
-"""How far a compaction is; others may come."""
+"""The progress of a compaction; others may be added."""
 
 
 class CompactionUpdate(Extensible, frozen=True, tag="compaction_update", tag_field="sessionUpdate"):

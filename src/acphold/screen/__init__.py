@@ -1,1 +1,1 @@
-"""The screen on which a person talks to an agent in a terminal, for `chat` and `attach`."""
+"""The terminal screen for talking to an agent, used by `chat` and `attach`."""

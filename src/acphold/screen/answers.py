@@ -1,4 +1,4 @@
-"""What a person answers an agent: permission by key, forms field by field, pages to open."""
+"""A person's answers to an agent: permission by key, forms field by field, pages to open."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 ENDS = {"send": "accept", "decline": "decline", None: "cancel"}
-"""What comes of a form, by the key that it was left with."""
+"""The result of a form, by the key that it was left with."""
 
 Values = dict[str, ElicitationContentValue]
 
 
 class Face(Protocol):
-    """Where the person is: a terminal, or in a test nowhere."""
+    """The person's side: a terminal, or nothing in tests."""
 
     @property
     def asks(self) -> bool:
-        """Whether a question of the agent is on it."""
+        """True while a question of the agent is shown."""
 
     def changed(self) -> None:
-        """Something else is to be shown."""
+        """Redraw, because something has changed."""
 
     async def choose(self, choice: Choice) -> str | None:
-        """Ask for a key; None when the person goes away from it."""
+        """Ask for a key; None if the person leaves the question."""
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
-        """Ask for a line; None when the person goes away from it."""
+        """Ask for a line; None if the person leaves the question."""
 
     async def in_front(
         self,
@@ -53,35 +53,35 @@ class Face(Protocol):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> int:
-        """Run a program on the terminal, and wait for it; see `processes.foreground`."""
+        """Run a program on the terminal and wait for it; see `processes.foreground`."""
 
     async def read(self, passages: Sequence[Passage]) -> None:
-        """Let the person read what is long, in the pager."""
+        """Show long passages in the pager."""
 
     def ring(self) -> None:
-        """Somebody is waited for."""
+        """Ring the bell, because something waits for the person."""
 
     def insert(self, text: str) -> None:
-        """This goes into the line of input, where the cursor is."""
+        """Insert the text into the line of input, at the cursor."""
 
     def put_back(self, text: str) -> None:
-        """This was entered, and is to be gone on with."""
+        """Put entered text back into the line of input, to be edited."""
 
     def close(self) -> None:
-        """The chat is over."""
+        """End the chat."""
 
 
 class _Left(Exception):
-    """The person has gone away from a form."""
+    """The person has left a form."""
 
 
 class PersonAnswers:
-    """Asks on a face and shows in a flow what came of it; the callbacks of `acphold.connect`.
+    """Asks on a face and shows the results in a flow; the callbacks of `acphold.connect`.
 
-    With `reads_only` questions are shown, and never answered from here. A question that is
-    withdrawn, because another client has answered or the turn was cancelled, goes away. One that
-    waits already when a session is joined comes before there is a face, and waits for that. What
-    belongs to a question is shown when it is asked, and not over the one before.
+    With `reads_only`, questions are shown but never answered from here. A question that is
+    withdrawn, because another client answered it or the turn was cancelled, disappears. A question
+    that is pending when a session is joined arrives before there is a face, and waits for it. The
+    text that belongs to a question is shown when it is asked, not above the question before.
     """
 
     def __init__(self, flow: Flow, *, reads_only: bool = False) -> None:
@@ -93,7 +93,7 @@ class PersonAnswers:
 
     @property
     def face(self) -> Face:
-        """Where the person is, once they are there."""
+        """The person's face, once there is one."""
         assert self._face is not None
         return self._face
 
@@ -103,7 +103,7 @@ class PersonAnswers:
         self._has_face.set()
 
     async def on_permission(self, question: PermissionQuestion) -> str | None:
-        """Ask whether a tool may go on; the id of an option."""
+        """Ask for permission for a tool; return the id of an option."""
         async with self._asked():
             self._show(asked(question.tool_call))
             self._flow.asks_about(question.tool_call)
@@ -116,7 +116,7 @@ class PersonAnswers:
             return answer
 
     async def on_page(self, question: PageQuestion) -> bool | None:
-        """Ask whether the person opens a page, all of whose address they see."""
+        """Ask the person to open a page, showing its whole address."""
         async with self._asked():
             self._show(_request(f"{question.message}\n{question.url}"))
             keys = (Key("y", "yes, I open it", "yes"), Key("n", "no", "no"))
@@ -124,11 +124,11 @@ class PersonAnswers:
             return None if answer is None else answer == "yes"
 
     async def on_form(self, question: FormQuestion) -> Filled:
-        """Ask for the fields, one after the other; all of them are shown before they go."""
+        """Ask for the fields one after the other; show all of them before they are sent."""
         async with self._asked():
             self._show(_request(question.message))
             try:
-                # Fields take what is typed, so the person says first that they begin.
+                # Fields take typed text, so the person first confirms that they begin.
                 if question.form.properties and await self._chosen(_begin(question)) != "fill":
                     self._show(passage(Decision(question.message, Came("decline"))))
                     return None
@@ -143,7 +143,7 @@ class PersonAnswers:
 
     @asynccontextmanager
     async def _asked(self) -> AsyncIterator[None]:
-        """For the block, a question is the one that is asked."""
+        """Make this the question being asked, for the block; others wait."""
         await self._has_face.wait()
         async with self._asking:
             yield

@@ -1,4 +1,4 @@
-"""Whether a terminal has a light background: what it says itself, within a bound."""
+"""Detection of a light terminal background, by asking the terminal, with a timeout."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ import time
 import tty
 
 BOUND_SECONDS = 0.2
-"""What a terminal gets to answer: one far away may take as long. Without an answer it is dark."""
+"""Seconds a terminal has to answer; a remote one may take that long. No answer means dark."""
 
 QUESTION = b"\x1b]11;?\x1b\\\x1b[c"
-"""Its background (xterm's OSC 11), and what it is (DA1): every terminal answers the second, so that
-nobody waits for one that does not know the first."""
+"""Asks for the background (xterm's OSC 11) and the device attributes (DA1).
+
+Every terminal answers the second, so one that does not know the first costs no waiting.
+"""
 
 COLOUR = re.compile(rb"\x1b\]11;rgb:([0-9a-fA-F]+)/([0-9a-fA-F]+)/([0-9a-fA-F]+)")
 DONE = re.compile(rb"\x1b\[\?[0-9;]*c")
 
 
 def is_light(reads: int, writes: int) -> bool:
-    """Whether it is: as COLORFGBG has it, else as the terminal answers."""
+    """Return True for a light background: from COLORFGBG, otherwise as the terminal answers."""
     told = os.environ.get("COLORFGBG", "").rpartition(";")[2]
     if told.isdecimal():
         return told in ("7", "15")
@@ -40,7 +42,7 @@ def is_light(reads: int, writes: int) -> bool:
                 answer += piece
                 if not piece:
                     break
-    except OSError:  # the terminal is gone, which whoever draws on it finds out
+    except OSError:  # the terminal is gone; drawing on it will fail and say so
         return False
     finally:
         termios.tcsetattr(reads, termios.TCSADRAIN, before)

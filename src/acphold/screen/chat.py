@@ -1,13 +1,13 @@
-"""A person at a session: prompts out, updates in, questions answered, until one of them goes.
+"""A person at a session: sends prompts, shows updates, answers questions, until either ends.
 
 | | |
 |---|---|
 | a prompt while a turn of ours runs | waits for its end |
-| a turn of another client | is seen as ours are; the hub tells whether it still runs |
-| a question that was answered elsewhere | goes away, and that is said |
-| the agent has ended | is told; the hub starts it again with the next prompt |
-| the line to another machine is away | is told; what is sent meanwhile goes when it is back |
-| the process that has the session has ended | is told, and the chat is over |
+| a turn of another client | is shown like ours; the hub knows if it still runs |
+| a question that was answered elsewhere | disappears, with a note |
+| the agent has ended | is reported; the hub starts it again with the next prompt |
+| the line to another machine is down | is reported; prompts are sent once it is back |
+| the process that has the session has ended | is reported, and the chat is over |
 """
 
 from __future__ import annotations
@@ -50,31 +50,30 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LOOK_SECONDS = 1.0
-"""How often the hub is asked whether a turn of another client still runs."""
+"""Seconds between two checks whether another client's turn still runs."""
 
 LONG_SECONDS = 10.0
-"""After a turn of so long, somebody does something else, and is called back."""
+"""Seconds after which a finished turn rings the bell: the person may be doing something else."""
 
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 TURNS_A_SECOND = 8
 
 HINT_SECONDS = 5.0
-"""How long a hint stands, and a key that leaves at the second time waits for it: later it is a
-first time again."""
+"""Seconds that a hint is shown, and that a key pressed a second time leaves the chat."""
 
 IDLE_LOOK_SECONDS = 5.0
-"""How often it is asked who else is there, while nothing happens."""
+"""Seconds between two checks of who else is connected, while nothing happens."""
 
 
 Export = Callable[[str, str], Awaitable[str]]
-"""Writes the session of this id into the file of this name, "" for one of its own; says so."""
+"""Exports the session with this id to a file, "" for a default name; returns a message."""
 
 
 TITLE_LETTERS = 60
 
 
 def _lasted(seconds: float) -> str:
-    """How long something takes, once that can be counted."""
+    """Return a duration in words, "" below a second."""
     if seconds < 1:
         return ""
     minutes, rest = divmod(int(seconds), 60)
@@ -86,11 +85,13 @@ async def _not_here(session_id: str, name: str) -> str:
 
 
 class Chat:
-    """See the module. `error` is what ended it, if the person did not; `last_end` is the end of
-    the last turn that was prompted here, None before that. `goes_to` is where the person went from
-    here, `new` or `resume` with the words behind it, where `goes` has that; `export` writes a
-    session into a file, and says so. With `is_far` the session is on another machine: what `@` and
-    `!` mean is in the folder that we are in."""
+    """The chat; see the module.
+
+    `error` is what ended it, if the person did not; `last_end` is the end of the last turn prompted
+    here, None before that. `goes_to` is where the person went from here, `new` or `resume` with its
+    arguments, if `goes` includes that; `export` writes a session to a file and returns a message.
+    With `is_far` the session is on another machine: `@` and `!` then use our current folder.
+    """
 
     def __init__(
         self,
@@ -141,7 +142,7 @@ class Chat:
     # -- beginning and ending --------------------------------------------------------------
 
     def begin(self, agent: RemoteAgent, session: RemoteSession) -> None:
-        """The session is open: show it, and go on with what came meanwhile."""
+        """Show the session, which is open now, and the updates kept meanwhile."""
         self.error, self.goes_to, self._live = None, None, LiveSession(session.id)
         self._agent, self._session = agent, session
         for session_id, raw in self._early:
@@ -152,12 +153,12 @@ class Chat:
         self._early.clear()
 
     def end(self) -> None:
-        """The session is over for us, and another one is opened: what comes then is kept for it."""
+        """End this session's part of the chat; keep later updates for the next session."""
         self._session = None
         self.flow.turn_over()
 
     async def look(self) -> None:
-        """Ask the hub how the session stands; afterwards an open message is really open."""
+        """Ask the hub for the session's state, and close a shown turn that no longer runs."""
         assert self._session is not None
         try:
             told = msgspec.convert(await self._agent.call(PRESENCE, {}), Process)
@@ -174,7 +175,7 @@ class Chat:
         self._begin(self._watch(), "watch session")
 
     async def aclose(self) -> None:
-        """End what was begun for it here."""
+        """End the tasks of this chat."""
         for path in self._pasted:
             with suppress(OSError):  # gone already
                 os.unlink(path)
@@ -185,7 +186,7 @@ class Chat:
             await asyncio.wait(self._tasks)
 
     async def _follow(self) -> None:
-        """Notice when the session ends; what it says comes to `hear`."""
+        """Notice when the session ends; its updates come to `hear`."""
         assert self._session is not None
         updates = self._session.updates()
         try:
@@ -205,7 +206,7 @@ class Chat:
             self._heard.clear()
             await self.look()
             if self.flow.is_open and not self._is_prompting:
-                self._heard.set()  # it still runs: look again
+                self._heard.set()  # it still runs: check again
             self.face.changed()
 
     def _begin(self, doing: Coroutine[Any, Any, None], name: str) -> None:
@@ -214,7 +215,7 @@ class Chat:
         task.add_done_callback(self._tasks.discard)
 
     async def _told(self, doing: Coroutine[Any, Any, None]) -> None:
-        """What goes wrong is said on the screen."""
+        """Run `doing` and show its errors on the screen."""
         try:
             await doing
         except AcpholdError as error:
@@ -226,10 +227,10 @@ class Chat:
             self.flow.tell(f"this has failed, which is a bug in acphold: {error!r}{where}")
         self.face.changed()
 
-    # -- what is heard --------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------
 
     def hear(self, session_id: str, raw: bytes) -> None:
-        """An update came; what comes while the session is being opened is kept."""
+        """Show an update; one that comes while the session is being opened is kept."""
         if self._session is None:
             self._early.append((session_id, raw))
         elif self.flow.knows(session_id):
@@ -237,7 +238,7 @@ class Chat:
             self.face.changed()
         elif session_id == self._session.id:
             if self._turn is not None and self._turn.stop_reason is not None:
-                self._end_turn(_end_of(self._turn))  # what comes now is behind it
+                self._end_turn(_end_of(self._turn))  # what comes now belongs to the next turn
             if raw == PROMPT_BEGUN:
                 self._show_prompt()
             self.flow.hear(raw)
@@ -245,15 +246,15 @@ class Chat:
             self.face.changed()
 
     def away(self, since: float | None) -> None:
-        """The connection is away since then, in seconds since the epoch; None when it is back."""
+        """Note that the connection is down since this time (s since the epoch), or back (None)."""
         self._away_since = since
         if self._session is not None:
             self.face.changed()
 
-    # -- what the person does ---------------------------------------------------------------
+    # -- input ---------------------------------------------------------------------------------
 
     def submit(self, text: str) -> None:
-        """Do what the line means: mostly, send a prompt, now or behind the turn that runs."""
+        """Carry out a line of input: usually, send a prompt, now or after the running turn."""
         self.typed()
         match meant(text):
             case Local(name, words):
@@ -276,13 +277,13 @@ class Chat:
             self._is_prompting = False
 
     async def prompt(self, text: str) -> TurnEnd:
-        """A turn, to its end, which is shown."""
+        """Run a turn to its end, and show that end."""
         assert self._session is not None
         self._is_prompting, self._cancelled = True, False
         self._began = monotonic()
         self.last_end = None
         said = self._said(text)
-        if self.flow.is_open:  # is it a turn of another client that runs?
+        if self.flow.is_open:  # is another client's turn running?
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self.look()
@@ -310,9 +311,9 @@ class Chat:
         return end
 
     def _said(self, text: str) -> tuple[ContentBlock, ...]:
-        """The prompt: its text, and what `@` names, as a link; a picture goes whole.
+        """Return the prompt: its text, and a link for each `@` mention; pictures are embedded.
 
-        To another machine all of it does, or nothing: a link would lead nowhere there.
+        For another machine every file is embedded or left out: a link would lead nowhere there.
         """
         assert self._session is not None
         named: list[ContentBlock] = []
@@ -322,7 +323,7 @@ class Chat:
                 continue
             try:
                 whole = self._session.blocks(path_of(link))
-            except AcpholdError:  # it has gone, or is too long
+            except AcpholdError:  # it is gone, or too long
                 whole = (link,)
             if self._is_far and isinstance(whole[0], ResourceLink):
                 self.flow.tell(
@@ -334,12 +335,12 @@ class Chat:
 
     @property
     def folder(self) -> str:
-        """Where the files are that `@` names, and where the shell is."""
+        """The folder for `@` mentions and the shell."""
         assert self._session is not None
         return os.getcwd() if self._is_far else self._session.cwd
 
     def _with_traceback(self, words: str) -> str:
-        """Where the traceback of an incident is, if that is what this tells."""
+        """Return the words with the place of the traceback, if they report an incident."""
         if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
             return words
         if self._stderr is not None and incident[0] in self._stderr():
@@ -350,7 +351,7 @@ class Chat:
         return f"{words}; its traceback is in the log of the process that has the session"
 
     def paste_picture(self) -> None:
-        """Name the picture in the clipboard in the line of input."""
+        """Insert a reference to the clipboard's picture into the line of input."""
         self._begin(self._paste_picture(), "paste picture")
 
     async def _paste_picture(self) -> None:
@@ -364,7 +365,7 @@ class Chat:
         self.face.insert(f"@{path} ")
 
     async def _let_sign_in(self, why: AuthRequiredError) -> None:
-        """Have the person sign in, for the prompt to be sent again; AuthRequiredError if not."""
+        """Have the person sign in to retry the prompt; otherwise raises AuthRequiredError."""
         if self._sign_in is None:
             raise why
         self._show_prompt()
@@ -374,10 +375,10 @@ class Chat:
             await self._signing_in
         except asyncio.CancelledError:
             if not self._signing_in.cancelled():
-                raise  # we are ended, and not the sign-in alone
+                raise  # we are being ended, not only the sign-in
             raise self._sign_in.refused(self._agent, why) from None
         except AuthRequiredError as error:
-            if self._sign_in.terminal is None:  # nobody is there who could go on
+            if self._sign_in.terminal is None:  # nobody is there to go on
                 self.error = error
                 self.face.close()
             raise
@@ -386,7 +387,7 @@ class Chat:
             self._signing_in = None
 
     def _end_turn(self, end: TurnEnd) -> None:
-        """Our turn is over: show how, and its prompt, if it never began."""
+        """Show the end of our turn, and its prompt if the turn never began."""
         assert self._session is not None
         self._turn, self.last_end = None, end
         self._show_prompt()
@@ -397,7 +398,7 @@ class Chat:
         self.face.changed()
 
     def _show_prompt(self) -> None:
-        """Our prompt, behind a turn of another client that was before it."""
+        """Show our prompt, after the other client's turn that came before it."""
         if self._unshown:
             if self.flow.is_open:
                 self.flow.turn_over()
@@ -406,16 +407,15 @@ class Chat:
 
     @property
     def in_turn(self) -> bool:
-        """Whether a turn runs, ours or another client's."""
+        """True while a turn runs, ours or another client's."""
         return self._is_prompting or self._live.running or self.flow.is_open
 
     def typed(self) -> None:
-        """Whoever types goes on: a hint is old, and a key that leaves at the second time begins
-        anew."""
+        """Drop the hint: after typing, a key that leaves when pressed twice starts over."""
         self._hint, self._pressed = "", ""
 
     def interrupt(self) -> None:
-        """Cancel the running turn; without one, leave at the second time."""
+        """Cancel the running turn; without one, leave when pressed twice."""
         if self._reads_only:
             self.face.close()
         elif self.in_turn and self._session is not None:
@@ -432,7 +432,7 @@ class Chat:
         self.face.changed()
 
     def leave(self) -> None:
-        """Go; where that ends a running turn, only at the second time."""
+        """Leave; if that ends a running turn, only when pressed twice."""
         if self._leaving == "detaches" or not self.in_turn:
             self.face.close()
         else:
@@ -440,34 +440,34 @@ class Chat:
             self.face.changed()
 
     def _close_at_second(self, key: str, hint: str) -> None:
-        """Close if this key was the last one pressed; else say what it does the next time."""
+        """Close if this key was also the last one pressed; otherwise show the hint."""
         if self._pressed == key and monotonic() < self._hint_until:
             self.face.close()
         self._say(hint)
         self._pressed = key
 
     def _say(self, hint: str) -> None:
-        """Say this in the status line for a while."""
+        """Show a hint in the status line for a while."""
         self._hint, self._hint_until = hint, monotonic() + HINT_SECONDS
 
-    # -- commands of ours -------------------------------------------------------------------
+    # -- our commands --------------------------------------------------------------------------
 
     def next_mode(self) -> None:
-        """Go to the mode behind the one that is set."""
+        """Switch to the next mode."""
         self.typed()
         self._begin(self._local("next mode"), "next mode")
 
     def set_options(self) -> None:
-        """Have one of the options changed, by a menu."""
+        """Show a menu of the session's options."""
         self.typed()
         self._begin(self._local("options"), "options")
 
     def help(self) -> None:
-        """Show what can be typed and pressed."""
+        """Show the commands and keys."""
         self._begin(self._local("help"), "help")
 
     async def _local(self, name: str, words: str = "") -> None:
-        """Do what a command of ours says."""
+        """Run one of our commands."""
         assert self._session is not None
         options = SessionOptions(self._session, self.face, self._say)
         match name:
@@ -497,7 +497,7 @@ class Chat:
         self.flow.attributes_changed = True
 
     async def _quit(self) -> None:
-        """Leave; where that ends a running turn, only if the person means it."""
+        """Leave; if that ends a running turn, only after confirmation."""
         if self._leaving != "detaches" and self.in_turn:
             keys = (Key("e", "end it and leave", "end"), Key("escape", "stay", ""))
             if not await self.face.choose(Choice("A turn runs", keys, is_menu=True)):
@@ -505,7 +505,7 @@ class Chat:
         self.face.close()
 
     async def _take_back(self) -> None:
-        """Show what waits behind the turn; what is picked goes back into the line of input."""
+        """List queued prompts; a picked one goes back into the line of input."""
         if not self._queue:
             self._say("no prompt waits")
             return
@@ -516,7 +516,7 @@ class Chat:
             self.face.put_back(text)
 
     async def _shell(self, command: str) -> None:
-        """Run what the person wants from their shell, in the folder of the session."""
+        """Run the person's shell command in the folder of the session."""
         assert self._session is not None
         shell = os.environ.get("SHELL") or "/bin/sh"
         self.flow.put(Passage("shell", "acphold", [Text(visible(f"$ {command}"))]))
@@ -524,10 +524,10 @@ class Chat:
         if code:
             self.flow.tell(f"it ended with {code}")
 
-    # -- what the status line says ----------------------------------------------------------
+    # -- status line ---------------------------------------------------------------------------
 
     def status(self) -> Sequence[str]:
-        """The most important first."""
+        """Return the facts for the status line, the most important first."""
         if self._hint and monotonic() < self._hint_until:
             return (self._hint,)
         return (self._doing(), *self._attributes(), *self._others())
@@ -536,8 +536,8 @@ class Chat:
         waiting = f", {counted(len(self._queue), 'prompt')} behind it" if self._queue else ""
         if self._away_since is not None:
             since = strftime("%H:%M:%S", localtime(self._away_since))
-            kept = "" if self._reads_only else "; what you send is kept"
-            return f"away since {since}, tries again{kept}{waiting}"
+            kept = "" if self._reads_only else "; your messages are kept"
+            return f"offline since {since}, reconnecting{kept}{waiting}"
         if self.face.asks and not self._reads_only:
             return f"waits for your answer{waiting} (Ctrl-C cancels)"
         if self._signing_in is not None:
@@ -556,7 +556,9 @@ class Chat:
 
     @property
     def heading(self) -> str:
-        """What the terminal's title says: whether it waits for the person, and what it is."""
+        """The terminal's title: a mark for a question or a running turn, and the session's
+        title.
+        """
         if self._session is None:
             return ""
         title = on_one_line(self._session.title or "acphold")[:TITLE_LETTERS]
@@ -564,14 +566,14 @@ class Chat:
         return f"{mark}{title}"
 
     def open_calls(self) -> None:
-        """Let the person read the tool calls whole."""
+        """Show the whole tool calls in the pager."""
         if calls := self.flow.opened_calls():
             self._begin(self.face.read(calls), "read tool calls")
         else:
             self._say("no tool was called yet")
 
     def open_stderr(self) -> None:
-        """Let the person read what the agent, and acphold in front of it, wrote to stderr."""
+        """Show the stderr of the agent, and of acphold in front of it, in the pager."""
         told = visible(self._stderr() if self._stderr is not None else "")
         if told.strip():
             lines = [Text(line) for line in told.splitlines()]
@@ -585,7 +587,7 @@ class Chat:
         return (*([counted(others, "other client")] if others > 0 else []), *keys)
 
     def _attributes(self) -> Sequence[str]:
-        """Agent, mode, options and usage; asked of the session only when one has changed."""
+        """Return agent, mode, options and usage; recomputed only after a change."""
         if self.flow.attributes_changed and self._session is not None:
             self.flow.attributes_changed = False
             self._facts = attributes(self._session)

@@ -1,15 +1,15 @@
-"""What a conversation shows, from its updates: what is finished, and what may still change.
+"""A conversation built from its updates: finished passages, and those that may still change.
 
-What is finished is printed once and stays on the terminal; it is finished in this order, which is
-not always the order in which it began. What may still change is redrawn.
+Finished passages are printed once and stay on the terminal, in the order in which they finish,
+which is not always the order in which they began. The others are redrawn.
 
 | | finished |
 |---|---|
-| what the agent says | paragraph by paragraph |
-| a thought, what a user says | when something else follows, or the turn ends |
+| a message of the agent | paragraph by paragraph |
+| a thought, a message of a user | when something else follows, or the turn ends |
 | a tool call | when it is completed or failed, or the turn ends |
 | a compaction of the agent's context | when it is over, or the turn ends |
-| a sub-agent | when it has ended its work, however many turns that takes |
+| a sub-agent | when its work has ended, however many turns that takes |
 | the plan | when the turn ends |
 | a mode, a notice | at once |
 """
@@ -46,8 +46,8 @@ from acphold.history.timeline import (
     MessageDraft,
     SubAgent,
     ToolCall,
+    ToolDraft,
     TurnEnd,
-    replace_fields,
     turn_end,
 )
 from acphold.presentation.visible_text import counted, on_one_line
@@ -59,24 +59,26 @@ from acphold.screen.paragraphs import PIECE_LETTERS, Paragraphs, Piece
 Thoughts = Literal["folded", "whole"]
 
 LIVE_OUTPUT = 4
-"""Lines of the output of a tool that still works."""
+"""Lines of output shown of a running tool."""
 
 LIVE_LETTERS = PIECE_LETTERS
-"""How much of the end of something is laid out while it may still change: more than a terminal
-shows. To lay out a megabyte of code takes ten seconds, and it is done at each drawing."""
+"""Characters laid out of the end of an unfinished passage: more than a terminal shows.
+
+Laying out a megabyte of code takes ten seconds, and would happen at each drawing.
+"""
 
 LIVE_TOOLS = 100
-"""Tool calls that are laid out while they work, the newest ones: more than a terminal shows."""
+"""Running tool calls that are laid out, the newest ones: more than a terminal shows."""
 
 MORE = "; `acphold show --full` has them"
-"""Behind output that was cut."""
+"""Follows truncated output."""
 
 KEPT_BYTES = 1 << 20
-"""What is kept of tool calls, the newest ones, to be opened whole."""
+"""Bytes of tool calls, the newest ones, that are kept to be opened whole."""
 
 
 class _Said:
-    """A message that may go on; `client` is the program in which a user said it, if it is told."""
+    """A message that may go on; `client` is the program its user wrote it in, if known."""
 
     def __init__(self, role: Role, message_id: str | None, client: str | None) -> None:
         self.role = role
@@ -85,14 +87,14 @@ class _Said:
         self.draft = MessageDraft(role, message_id)
         self.paragraphs = Paragraphs()
         self.lines = 0
-        """Those that have anything in them."""
+        """Number of lines that are not empty."""
         self.is_begun = False
         self._is_in_line = False
 
     def add(self, block: bytes) -> None:
         self.draft.add_block(block)
         text = string(members(block).get("text"))
-        if text is None:  # an image, a link: named in a line of its own
+        if text is None:  # an image, a link: named on its own line
             named = passage(Message("agent", None, (block,))).lines
             text = "\n\n" + "\n".join(line.plain for line in named) + "\n\n"
         self.paragraphs.feed(text)
@@ -107,14 +109,17 @@ class _Said:
 
     @property
     def end(self) -> Message:
-        """The last of it, as it stands: as much as may be laid out again and again."""
+        """The end of the message so far, short enough to be laid out repeatedly."""
         text = self.paragraphs.live.text[-LIVE_LETTERS:]
         return Message(self.role, self.message_id, (text_block(text),))
 
 
 class Flow:
-    """See the module. `thoughts` says how thoughts are shown from now on; `brief` is for a person
-    who looks on, and can open a tool call."""
+    """The conversation; see the module.
+
+    `thoughts` says how thoughts are shown from now on; `brief` is for a person who looks on, and
+    can open a tool call.
+    """
 
     def __init__(self, *, thoughts: Thoughts = "folded", brief: bool = False) -> None:
         self.thoughts: Thoughts = thoughts
@@ -123,12 +128,12 @@ class Flow:
         self._asked: dict[str, bytes] = {}
         self.attributes_changed = True
         self.is_open = False
-        """Whether something was heard since the last end of a turn."""
-        # Laid out when they are taken: of a long history most never are.
+        """True if an update came since the last end of a turn."""
+        # Laid out only when taken: most of a long history never is.
         self._done: deque[Iterator[Passage]] = deque()
         self._said: _Said | None = None
-        self._tools: dict[str, dict[str, bytes]] = {}
-        self._at_work: dict[str, Passage] = {}  # laid out as they stand: comparing files takes long
+        self._tools: dict[str, ToolDraft] = {}
+        self._at_work: dict[str, Passage] = {}  # cached layouts: comparing files takes long
         self._finished_tools: set[str] = set()
         self._compactions: dict[str, CompactionDraft] = {}
         self._children = Fold()
@@ -137,10 +142,10 @@ class Flow:
         self._plan: bytes | None = None
         self._folded: list[Message] = []
 
-    # -- what is heard --------------------------------------------------------------------
+    # -- updates -----------------------------------------------------------------------------
 
     def hear(self, raw: bytes) -> None:
-        """An update, as JSON; kinds that are not known are passed over."""
+        """Take in an update, as JSON; unknown kinds are skipped."""
         kind = update_kind(raw)
         if kind in ATTRIBUTE_KINDS:
             self.attributes_changed = True
@@ -166,15 +171,15 @@ class Flow:
             self._end_told(parts)
 
     def knows(self, child: str) -> bool:
-        """Whether this is a sub-agent that was announced."""
+        """Return True for a sub-agent that was announced."""
         return child in self._names
 
     def hear_child(self, entry: bytes) -> None:
-        """What a sub-agent says, as a `child` entry."""
+        """Take in a sub-agent's update, as a `child` entry."""
         self._about_children(Entry(0, CHILD, 0, entry))
 
     def _about_children(self, entry: Entry) -> None:
-        """Print the sub-agents that have ended their work with this."""
+        """Print the sub-agents that this entry ends."""
         self._children.add(entry)
         kind = update_kind(entry.update)
         if not (child := announced_child(kind, entry.update)):
@@ -184,7 +189,7 @@ class Flow:
         self._put_idle(lambda agent: agent.state == "idle")
 
     def _put_idle(self, is_over: Callable[[SubAgent], bool]) -> None:
-        """Print each sub-agent once that is over; forget them when none is at work."""
+        """Print each finished sub-agent once; forget them when none is running."""
         state = self._children.state()
         at_work = {child.session_id for child in state.open_children}
         for agent in state.timeline:
@@ -202,24 +207,25 @@ class Flow:
             self._told_of.clear()
 
     def _named(self, agent: SubAgent) -> SubAgent:
-        """With its name, if that was told when it was at work before."""
+        """Return the sub-agent with the name it had when it was running."""
         title = agent.title or self._names.get(agent.session_id) or None
         return msgspec.structs.replace(agent, title=title)
 
     def prompted(self, blocks: bytes) -> None:
-        """A prompt of ours was sent: a raw array of content blocks."""
+        """Take in a prompt of ours: a raw array of content blocks."""
         self._close()
         self.is_open = True
         self._folded.clear()
         self._finish(partial(passage, Message("user", MESSAGES, tuple(items(blocks)))))
 
     def turn_over(self, end: TurnEnd | None = None) -> None:
-        """The turn has ended; `end` where it is known how."""
+        """End the turn; `end` is its result, if known."""
         self._close()
         status = encode_text("cancelled") if end and end.outcome == "cancelled" else None
-        for tool_call_id, fields in self._tools.items():
-            was = fields if status is None else {**fields, "status": status}
-            self._put_tool(tool_call_id, was)
+        for draft in self._tools.values():
+            if status is not None:
+                draft.patch("tool_call_update", {"status": status})
+            self._put_tool(draft.tool_call())
         self._tools.clear()
         self._at_work.clear()
         self._finished_tools.clear()
@@ -227,7 +233,7 @@ class Flow:
             self._put(partial(passage, compaction.compaction()))
         self._compactions.clear()
         if self._names:
-            self._put_idle(lambda _: True)  # those that say nothing of how they stand
+            self._put_idle(lambda _: True)  # those that do not report their state
         if self._plan is not None:
             self._finish(partial(_planned, self._plan))
             self._plan = None
@@ -236,16 +242,16 @@ class Flow:
         self.is_open = False
 
     def tell(self, words: str) -> None:
-        """A line of our own."""
+        """Print a line of our own."""
         self._put(partial(passage, Noticed("info", "", words, is_ours=True)))
 
     def put(self, shown: Passage) -> None:
-        """A question, or what came of it: the agent waits, so what it was saying is said."""
+        """Print a question or its answer, after what the agent has said so far."""
         self._close()
         self._finish(lambda: shown)
 
     def shorten(self, most: int) -> None:
-        """Of what is finished keep the last `most` passages, and a line that counts the others."""
+        """Keep only the last `most` finished passages, and a line that counts the others."""
         self._say_finished()
         if (left_out := len(self._done) - most) > 0:
             told = f"{counted(left_out, 'earlier passage')}: `acphold show` has them"
@@ -254,31 +260,35 @@ class Flow:
             self._done.appendleft(iter([passage(Noticed("info", "", told, is_ours=True))]))
 
     def asks_about(self, call: ToolCall) -> None:
-        """All of this tool call has been shown, to be allowed: what it changes is told once."""
+        """Note that the whole tool call was shown for permission: do not repeat its changes."""
         self._asked[call.tool_call_id] = call.fields.get("content", b"")
 
     def opened_calls(self) -> list[Passage]:
-        """The tool calls that are kept, whole, the last one first."""
-        at_work = [ToolCall(key, dict(fields)) for key, fields in self._tools.items()]
+        """Return the kept tool calls, untruncated, the last one first."""
+        at_work = [draft.tool_call() for draft in self._tools.values()]
         return [passage(call, full=True) for call in (*at_work, *reversed(self._calls))]
 
     def unfold(self) -> None:
-        """Show thoughts whole from now on, those of this turn too; or fold them again."""
+        """Show thoughts whole from now on, including this turn's; or fold them again."""
         self.thoughts = "folded" if self.thoughts == "whole" else "whole"
         if self.thoughts == "whole":
             for message in self._folded:
                 self._finish(partial(passage, message))
             self._folded = []
 
-    # -- what is shown --------------------------------------------------------------------
+    # -- output ------------------------------------------------------------------------------
 
     def tool_title(self, tool_call_id: str) -> str | None:
-        """What the agent calls a tool call that has not ended; None where it has not said."""
-        return string(self._tools.get(tool_call_id, {}).get("title"))
+        """Return the title of a running tool call; None if the agent gave none."""
+        draft = self._tools.get(tool_call_id)
+        return None if draft is None else string(draft.fields.get("title"))
 
     def take(self, most: int | None = None) -> list[Passage]:
-        """What was finished since the last call, to be printed in this order; with `most`, of so
-        many letters, and what the last passage has beyond them: there may be more then."""
+        """Return the passages finished since the last call, to be printed in this order.
+
+        With `most`, stop at so many characters, after the passage that exceeds them; there may be
+        more.
+        """
         taken: list[Passage] = []
         letters = 0
         while most is None or letters < most:
@@ -293,7 +303,7 @@ class Flow:
         return taken
 
     def live(self) -> list[Passage]:
-        """What may still change, as it stands."""
+        """Return the passages that may still change."""
         shown = []
         if self._plan is not None:
             shown.append(_planned(self._plan))
@@ -314,10 +324,10 @@ class Flow:
 
     def _working(self, tool_call_id: str) -> Passage:
         if tool_call_id not in self._at_work:
-            fields = self._tools[tool_call_id]
+            call = self._tools[tool_call_id].tool_call()
             if self._brief and tool_call_id in self._asked:
-                fields = {**fields, "content": b"[]"}
-            self._at_work[tool_call_id] = _working(tool_call_id, fields)
+                call = ToolCall(tool_call_id, {**call.fields, "content": b"[]"})
+            self._at_work[tool_call_id] = _working(call)
         return self._at_work[tool_call_id]
 
     # -- messages -------------------------------------------------------------------------
@@ -331,7 +341,7 @@ class Flow:
         if said is None or (said.role, said.message_id) != (role, message_id):
             self._close()
             if role == "user" and METHOD not in members(parts.get("_meta", b"")):
-                # A prompt begins a turn: the one before is over, which nobody tells of a replay.
+                # A prompt begins a turn, so the one before has ended: a replay does not say so.
                 self.turn_over()
                 self._folded.clear()
             said = self._said = _Said(role, message_id, client)
@@ -339,7 +349,7 @@ class Flow:
         self.is_open = True
 
     def _close(self) -> None:
-        """The message that was open is finished, since something else follows."""
+        """Finish the open message, because something else follows."""
         said, self._said = self._said, None
         if said is None:
             return
@@ -353,20 +363,20 @@ class Flow:
                 self._folded.append(said.message)
 
     def _said_next(self) -> Passage | None:
-        """What the agent has said of the message that is open; None while it may still change."""
+        """Return the next finished part of the agent's open message, or None."""
         if self._said is None or self._said.role != "agent":
             return None
         return next(_spoken(self._said, iter(self._said.paragraphs.finished, None)), None)
 
     def _say_finished(self) -> None:
-        """All that is finished of the message that is open comes before what is finished next."""
+        """Print the finished parts of the open message before what follows."""
         self._done.extend(iter([shown]) for shown in iter(self._said_next, None))
 
     def _finish(self, lay_out: Callable[[], Passage]) -> None:
-        """This is to be printed, when it is its turn; what is long in pieces."""
+        """Print this when its turn comes; long passages in pieces."""
         self._done.append(_pieces(lay_out))
 
-    # -- tool calls, and what stands beside the conversation --------------------------------
+    # -- tool calls and other asides -----------------------------------------------------------
 
     def _tool(self, kind: str, parts: Mapping[str, bytes]) -> None:
         tool_call_id = string(parts.get("toolCallId"))
@@ -375,11 +385,11 @@ class Flow:
         if tool_call_id not in self._tools:
             self._close()
         self.is_open = True
-        fields = self._tools.setdefault(tool_call_id, {})
-        replace_fields(fields, kind, parts)
+        draft = self._tools.setdefault(tool_call_id, ToolDraft(tool_call_id))
+        draft.patch(kind, parts)
         self._at_work.pop(tool_call_id, None)
-        if string(fields.get("status")) in FINAL_STATUSES:
-            self._put_tool(tool_call_id, self._tools.pop(tool_call_id))
+        if string(draft.fields.get("status")) in FINAL_STATUSES:
+            self._put_tool(self._tools.pop(tool_call_id).tool_call())
             self._finished_tools.add(tool_call_id)
 
     def _compact(self, kind: str, parts: Mapping[str, bytes]) -> None:
@@ -394,27 +404,27 @@ class Flow:
             del self._compactions[compaction_id]
             self._put(partial(passage, compaction.compaction()))
 
-    def _put_tool(self, tool_call_id: str, fields: Mapping[str, bytes]) -> None:
-        call = ToolCall(tool_call_id, dict(fields))
+    def _put_tool(self, call: ToolCall) -> None:
         if not self._brief:
             self._put(partial(passage, call, more=MORE))
             return
         self._calls.append(call)
         while sum(_size(kept) for kept in self._calls) > KEPT_BYTES and len(self._calls) > 1:
             self._calls.popleft()
-        if tool_call_id in self._asked and _is_same(self._asked.pop(tool_call_id), call):
-            call = ToolCall(tool_call_id, {**call.fields, "content": b"[]"})
+        asked = self._asked.pop(call.tool_call_id, None)
+        if asked is not None and _is_same(asked, call):
+            call = ToolCall(call.tool_call_id, {**call.fields, "content": b"[]"})
         self._put(partial(passage, call, more=" (Ctrl-O)", brief=True))
 
     def _put(self, shown: Callable[[], Passage]) -> None:
-        """Print this now. What the agent is saying goes on behind it, with its label again."""
+        """Print this now. The agent's message continues after it, with its label again."""
         self._say_finished()
         if self._said is not None:
             self._said.is_begun = False
         self._finish(shown)
 
     def _end_told(self, parts: Mapping[str, bytes]) -> None:
-        """The hub tells how a turn ended that was not ours, when it was not completed."""
+        """Show the end of another client's turn, reported by the hub if it was not completed."""
         told = members(members(parts.get("_meta", b"{}")).get("acphold/turn", b"{}"))
         if (outcome := string(told.get("outcome"))) and self.is_open:
             stop = {"stopReason": string(told.get("stopReason")) or outcome}
@@ -427,7 +437,7 @@ class Flow:
 
 
 def _spoken(said: _Said, pieces: Iterable[Piece]) -> Iterator[Passage]:
-    """What the agent says, as it is printed; its label is beside the first of it."""
+    """Yield passages of an agent's message; only the first has the label."""
     for piece in pieces:
         if piece.text.strip():
             begun, said.is_begun = said.is_begun, True
@@ -442,7 +452,7 @@ def _laid_out(piece: Piece, *, begun: bool) -> Passage:
 
 
 def _pieces(lay_out: Callable[[], Passage]) -> Iterator[Passage]:
-    """A passage of lines that stay as they are, in pieces of a length that is soon laid out."""
+    """Yield a passage of fixed lines in pieces that are quick to lay out."""
     shown = lay_out()
     lines: list[Text] = []
     letters, goes_on = 0, False
@@ -456,8 +466,10 @@ def _pieces(lay_out: Callable[[], Passage]) -> Iterator[Passage]:
 
 
 def _spoken_so_far(said: _Said) -> Passage:
-    """The end of what the agent is saying; not laid out as Markdown where it lacks its beginning,
-    which says what it is."""
+    """Return the end of the agent's message so far.
+
+    It is not laid out as Markdown if the beginning, which says what it is, is missing.
+    """
     piece = said.paragraphs.live
     if len(piece.text) <= LIVE_LETTERS:
         return _laid_out(piece, begun=said.is_begun)
@@ -466,12 +478,12 @@ def _spoken_so_far(said: _Said) -> Passage:
 
 
 def _end_of(shown: Passage) -> Passage:
-    """The last lines of what may be too long to be laid out."""
+    """Return the last lines of a passage that may be too long to lay out."""
     return replace(shown, lines=_last(shown.lines))
 
 
 def _last(lines: Sequence[Text]) -> list[Text]:
-    """The end of some lines, of LIVE_LETTERS at most."""
+    """Return the last lines, at most LIVE_LETTERS long."""
     room, kept = LIVE_LETTERS, []
     for line in reversed(lines):
         kept.append(line if len(line) <= room else line[-room:])
@@ -482,8 +494,10 @@ def _last(lines: Sequence[Text]) -> list[Text]:
 
 
 def _thought(message: Message, thoughts: Thoughts, *, so_far: int | None = None) -> Passage:
-    """A thought; folded, its first line. While it goes on, its end, or the last line of that:
-    `so_far` is how many lines it has."""
+    """Return a thought; folded, only its first line.
+
+    While it goes on, return its end, or the last line of that: `so_far` is its number of lines.
+    """
     shown = passage(message)
     told = [line for line in shown.lines if line.plain.strip()]
     count = len(told) if so_far is None else so_far
@@ -498,13 +512,13 @@ def _thought(message: Message, thoughts: Thoughts, *, so_far: int | None = None)
 
 
 def _client(parts: Mapping[str, bytes]) -> str | None:
-    """The program in which a user said it."""
+    """Return the program in which a user wrote a message."""
     told = members(members(parts.get("_meta", b"{}")).get("acphold/client", b"{}"))
     return string(told.get("title")) or string(told.get("name"))
 
 
 def _by(message: Message, client: str | None) -> Passage:
-    """What a user said, with the program it was said in; ours is not worth a word."""
+    """Return a user's message with the program it was written in, unless that is acphold."""
     shown = passage(message)
     if client in (None, "acphold"):
         return shown
@@ -519,7 +533,7 @@ def _planned(entries: bytes) -> Passage:
 
 
 def _is_same(content: bytes, call: ToolCall) -> bool:
-    """Whether that is what the call has produced, however it is written down."""
+    """Return True if `content` equals the call's content as JSON."""
     raw = call.fields.get("content", b"")
     try:
         return content == raw or msgspec.json.decode(content) == msgspec.json.decode(raw)
@@ -528,11 +542,12 @@ def _is_same(content: bytes, call: ToolCall) -> bool:
 
 
 def _size(call: ToolCall) -> int:
-    return sum(map(len, call.fields.values()))
+    printed = sum(len(each.kept) for each in call.terminals.values())
+    return printed + sum(map(len, call.fields.values()))
 
 
-def _working(tool_call_id: str, fields: Mapping[str, bytes]) -> Passage:
-    """A tool call that is not finished: its line, and the end of what it has put out."""
-    shown = passage(ToolCall(tool_call_id, fields), full=True)
+def _working(call: ToolCall) -> Passage:
+    """Return an unfinished tool call: its line, and the end of its output."""
+    shown = passage(call, full=True)
     head, *output = shown.lines
     return replace(shown, lines=[head, *_last(output[-LIVE_OUTPUT:])])

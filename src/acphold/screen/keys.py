@@ -1,18 +1,18 @@
-"""What the keys of the screen do.
+"""The keys of the screen.
 
 | key | |
 |---|---|
-| Enter | sends the prompt; behind a backslash, and with Alt, it begins a new line |
+| Enter | sends the prompt; after a backslash, or with Alt, begins a new line |
 | a key of a question, then Enter | answers the question; see `acphold.screen.panels` |
-| Ctrl-C | cancels the running turn; else empties the input; twice on an empty one leaves |
+| Ctrl-C | cancels the running turn; otherwise empties the input; twice on an empty one leaves |
 | Ctrl-D | leaves, on an empty input |
 | Ctrl-Z | goes to the background, as in a shell; `fg` brings it back |
-| ? | on an empty line, shows what can be typed and pressed |
-| Ctrl-X Ctrl-E | has the prompt written in `$EDITOR` |
-| Ctrl-V | names the picture in the clipboard |
+| ? | on an empty line, shows the commands and keys |
+| Ctrl-X Ctrl-E | edits the prompt in `$EDITOR` |
+| Ctrl-V | inserts a reference to the clipboard's picture |
 | Ctrl-R | searches earlier prompts |
-| Up, Down | on an empty line, point at an answer to a question |
-| Ctrl-O, F4 | open the tool calls, or what the agent wrote to stderr, in the pager |
+| Up, Down | on an empty line, move between answers to a question |
+| Ctrl-O, F4 | open the tool calls, or the agent's stderr, in the pager |
 | Ctrl-T | shows thoughts whole, or folds them again |
 | F2, Shift-Tab | the next mode |
 | F3 | a menu of the session's options |
@@ -35,87 +35,87 @@ from acphold.screen.typed import continued
 
 
 class Person(Protocol):
-    """What the keys of a person do."""
+    """The actions behind the keys."""
 
     def submit(self, text: str) -> None:
         """Send a prompt."""
 
     @property
     def in_turn(self) -> bool:
-        """Whether a turn runs."""
+        """True while a turn runs."""
 
     def interrupt(self) -> None:
-        """Ctrl-C, where it does not empty the input."""
+        """Handle Ctrl-C on an empty input."""
 
     def leave(self) -> None:
-        """Ctrl-D."""
+        """Handle Ctrl-D."""
 
     def typed(self) -> None:
-        """The line of input has changed."""
+        """Note that the line of input has changed."""
 
     def help(self) -> None:
-        """Show what can be typed and pressed."""
+        """Show the commands and keys."""
 
     def next_mode(self) -> None:
         """Go to the next mode."""
 
     def set_options(self) -> None:
-        """Have the options changed."""
+        """Show a menu of the options."""
 
     def open_calls(self) -> None:
-        """Show the tool calls whole."""
+        """Show the whole tool calls."""
 
     def open_stderr(self) -> None:
-        """Show what the agent has written to stderr."""
+        """Show the agent's stderr."""
 
     def paste_picture(self) -> None:
-        """Name the picture in the clipboard."""
+        """Insert a reference to the clipboard's picture."""
 
     @property
     def heading(self) -> str:
-        """What the terminal's title says; "" for nothing."""
+        """The terminal's title; "" for none."""
 
     def status(self) -> Sequence[str]:
-        """What the status line says, the most important first."""
+        """Return the facts for the status line, the most important first."""
 
 
 class Keyed(Protocol):
-    """What the keys work on: a screen with an input, and with one question at a time or none."""
+    """The screen behind the keys: an input, and at most one question."""
 
     flow: Flow
     person: Person
     input: Buffer
     answer: Buffer
-    """The line that is typed into a field of a form."""
+    """The line typed into a field of a form."""
     choice: Choice | None
     field: Field | None
     reads_only: bool
     pick: Pick | None
-    """The answer that is picked, while a question is open that came up by itself."""
+    """The picked answer, while a question that came up by itself is open."""
 
     is_lent: bool
-    """Whether the terminal is another program's for now."""
+    """True while another program uses the terminal."""
 
     @property
     def has_menu(self) -> bool:
-        """Whether the person has opened a menu."""
+        """True while a menu is open."""
 
     @property
     def takes_input(self) -> bool:
-        """Whether what is typed goes into the line of input."""
+        """True if typed text goes into the line of input."""
 
     def give(self, answer: str | None) -> None:
-        """The person has answered; None when they left the question."""
+        """Take the person's answer; None if they left the question."""
 
     async def edit(self) -> None:
-        """Have what is typed written in the person's editor."""
+        """Edit the typed text in the person's editor."""
 
     def changed(self) -> None:
-        """Something else is to be shown."""
+        """Redraw, because something has changed."""
 
 
 def key_bindings(screen: Keyed) -> KeyBindings:
-    """The bindings of a screen, beside those that every input line has."""
+    """Return the bindings of a screen, beside those that every input line has."""
     keys = KeyBindings()
     _add_to_leave(keys, screen)
     _add_for_input(keys, screen)
@@ -148,7 +148,7 @@ def _add_to_leave(keys: KeyBindings, screen: Keyed) -> None:
 
 
 def _line(screen: Keyed) -> Buffer:
-    """Where a person types."""
+    """Return the buffer that the person types into."""
     return screen.answer if screen.field is not None else screen.input
 
 
@@ -235,7 +235,7 @@ def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add(Keys.BracketedPaste, filter=has_menu)
     @keys.add("enter", filter=has_menu)
     def nothing(event: KeyPressEvent) -> None:
-        """No answer to a menu."""
+        """Ignore a paste: it is no answer to a menu."""
 
     @keys.add("enter", filter=asks_line)
     def enter(event: KeyPressEvent) -> None:

@@ -1,4 +1,4 @@
-"""The look of a transcript: its scenes as passages, on a terminal and as plain text."""
+"""The layout of a transcript: its scenes as passages, on a terminal and as plain text."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from acphold.errors import InvalidParamsError
+from acphold.history.raw_update import string
 from acphold.history.timeline import (
     ContextCompaction,
     Message,
@@ -55,10 +56,10 @@ from acphold.screen.markdown_layout import Prose, without_margins
 from acphold.screen.program_output import coloured
 
 OUTPUT_LINES = 20
-"""Lines of one tool's output that are shown unless all are asked for."""
+"""Lines shown of one tool's output unless all are asked for."""
 
 LABELS = {"user": "you", "agent": "agent", "thought": "thought"}
-"""Who speaks, in the gutter; also the names of their styles."""
+"""Labels of the speakers, in the gutter; also the names of their styles."""
 
 STATUS_STYLES = {"in_progress": "busy", "completed": "good", "failed": "bad"}
 
@@ -73,10 +74,10 @@ ENDING_STYLES: dict[TurnOutcome, str] = {
 
 
 class Passage(Struct, frozen=True):
-    """A label and what stands beside it; with `markdown` the lines are Markdown to be laid out.
+    """A label and the lines beside it; with `markdown` the lines are Markdown.
 
-    A part of something long says with `around` what has to stand before and behind its lines to be
-    laid out as what it is; with `goes_on` it belongs to the passage before.
+    A part of a long passage has in `around` the text to put before and after its lines so that they
+    are laid out correctly; with `goes_on` it continues the passage before.
     """
 
     label: str
@@ -88,18 +89,19 @@ class Passage(Struct, frozen=True):
 
     @property
     def letters(self) -> int:
-        """How much there is to be laid out: letters, and ends of lines."""
+        """Amount to lay out: characters, and line ends."""
         return sum(len(line) + 1 for line in self.lines)
 
 
 MORE = "; --full shows them"
-"""Behind output that was cut."""
+"""Follows truncated output."""
 
 
 def passage(scene: Scene, *, full: bool = False, more: str = MORE, brief: bool = False) -> Passage:
-    """How a scene looks; long output is cut unless `full`, and `more` says where the rest is.
+    """Return a scene as a passage; long output is cut unless `full`, with `more` at the cut.
 
-    `brief` is for who looks on: a tool call is one line, with the end of what a command printed."""
+    `brief` is for a person who looks on: a tool call is one line and the end of a command's output.
+    """
     match scene:
         case Message() if is_told(scene):
             told = Text(f"{TOLD}:", "faint")
@@ -156,14 +158,14 @@ def _step(status: str, text: str) -> Text:
 
 
 COMMAND_LINES = 5
-"""Of what a command printed, the last lines, which say how it went."""
+"""Lines shown of a command's output: the last ones say how it went."""
 
 QUIET = ("read", "think")
 """Kinds of tools whose output is for the agent."""
 
 
 def _brief(call: ToolCall, more: str) -> Iterator[Text]:
-    """One line, and below it what one looks for: a diff, the end of what a command printed."""
+    """Yield one line, and below it the interesting part: a diff, the end of a command's output."""
     head, *_ = _tool(ToolCall(call.tool_call_id, {**call.fields, "content": b"[]"}))
     head.no_wrap, head.overflow = True, "ellipsis"
     yield head
@@ -189,6 +191,12 @@ def _tool(call: ToolCall, *, full: bool = False, more: str = MORE) -> Iterator[T
     )
     for item in call.produced:
         yield from _inside(list(_output(item, whole=full)), full=full, more=more)
+    raw = call.raw_output
+    if full and raw and not call.produced and raw not in (b"null", b"{}"):  # nothing else tells it
+        told = string(raw)
+        yield from _inside(
+            _lines(raw.decode(errors="replace") if told is None else told), full=full, more=more
+        )
 
 
 def _inside(lines: Sequence[Text], *, full: bool, more: str) -> Iterator[Text]:
@@ -248,7 +256,7 @@ def _diff(diff: Diff, *, whole: bool) -> Iterator[Text]:
 
 
 def block_text(content: Sequence[bytes]) -> str:
-    """What raw content blocks say; each that is no text is named in a line of its own."""
+    """Return the text of raw content blocks; each other block is named on its own line."""
     try:
         blocks = decode_blocks(b"[%b]" % b",".join(content)).value
     except InvalidParamsError:
@@ -263,19 +271,19 @@ def block_text(content: Sequence[bytes]) -> str:
     return text.strip("\n")
 
 
-# -- on a page ------------------------------------------------------------------------------
+# -- drawing --------------------------------------------------------------------------------
 
 GUTTER = 9
 """Columns for the labels, of which the longest is `thought`."""
 
 HANGS_BEHIND = re.compile(r"\s*(?:[○◐●✓✗+-] )?\s*")
-"""What a line that is wrapped goes on behind: its indent, and a mark or the sign of a diff."""
+"""The part of a wrapped line that its continuation aligns behind: indent, mark, or diff sign."""
 
 MARK = "▸"
-"""Beside the passage that was asked for."""
+"""Marks the requested passage."""
 
 NARROWEST = 4
-"""Columns of text beside a label, at least: a terminal of a dozen has no more."""
+"""Minimum columns of text beside a label: a terminal of a dozen has no more."""
 
 MAX_WIDTH = 110
 """Columns of a line of prose beyond which the eye loses its place."""
@@ -284,16 +292,20 @@ MAX_WIDTH = 110
 OWN_LABEL = re.compile(
     r"(▸ )?(you|user|agent|thought|tool|child|context|plan|acphold|mode|asks|asked|turn|stderr)▸?:"
 )
-"""What begins a passage of plain text. Where an agent writes it, it is indented, which is the same
-in Markdown, so that it looks like none."""
+"""The start of a passage in plain text.
+
+An agent's line that looks like one is indented, which is the same in Markdown.
+"""
 
 BESIDE = re.compile(r"[^\W\d_]|[\"'(*`]\w")
-"""The beginning of a paragraph that may stand beside a label, and still be read as Markdown."""
+"""The start of a paragraph that can stand beside a label and still be read as Markdown."""
 
 
 class Plain:
-    """`label: text`, further lines indented. What an agent says is the Markdown that it wrote,
-    without an indent, beside its label or below it."""
+    """`label: text`, further lines indented.
+
+    An agent's message is its own Markdown without an indent, beside its label or below it.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -312,7 +324,7 @@ class Plain:
                 lines[:0] = [f"{label}:", ""]
         else:
             first, *rest = lines
-            head = f"{label}: {first}" if label else f"  {first}"  # what was said goes on
+            head = f"{label}: {first}" if label else f"  {first}"  # goes on without a label
             lines = [head.rstrip(), *(f"  {line}".rstrip() for line in rest)]
         self._stream.write("\n" * (not passage.goes_on) + "\n".join(lines) + "\n")
 
@@ -343,7 +355,7 @@ class Gutter:
 
 
 def body(passage: Passage) -> RenderableType:
-    """What stands beside the label: prose is laid out, everything else stays as it is."""
+    """Return the part beside the label: prose is laid out, everything else stays as it is."""
     if passage.markdown:
         before, behind = passage.around
         return Prose(before + "\n".join(line.plain for line in passage.lines) + behind)
@@ -351,7 +363,7 @@ def body(passage: Passage) -> RenderableType:
 
 
 class Hanging:
-    """Lines as they are; what does not fit goes on under the text, behind its indent and mark."""
+    """Unchanged lines; long ones wrap and align behind their indent and mark."""
 
     def __init__(self, lines: Sequence[Text]) -> None:
         self._lines = lines
@@ -407,10 +419,10 @@ class Beside:
 
 
 def _without_padding(line: list[Segment]) -> list[Segment]:
-    """A line without the spaces at its end.
+    """Return a line without the spaces at its end.
 
-    Who copies it does not want them, and where a terminal draws a character wider than rich counts
-    it (an emoji with a tone of skin), they would run over into an empty line.
+    Somebody who copies it does not want them, and if a terminal draws a character wider than rich
+    counts it (an emoji with a skin tone), they would spill over into an empty line.
     """
     kept = list(line)
     while kept and not kept[-1].text.rstrip():

@@ -1,7 +1,7 @@
-"""The bottom of a terminal: what still changes, one question or the input, and a status line.
+"""The bottom of a terminal: unfinished passages, a question or the input, and a status line.
 
-It is a line screen: what is finished is printed above it and scrolls away as in a shell. All of
-it runs in one event loop; printing takes the bottom away, writes, and has it drawn again.
+Finished passages are printed above it and scroll away as in a shell. All of it runs in one event
+loop; printing erases the bottom, writes, and has it drawn again.
 """
 
 from __future__ import annotations
@@ -47,21 +47,25 @@ from acphold.screen.pager import paged
 from acphold.screen.panels import SEEN_SECONDS, Choice, Field, Pick, Stage
 
 REDRAW_SECONDS = 0.05
-"""Between two drawings of what streams: quick for the eye, and little work for a slow line. Keys
-are read between them."""
+"""Seconds between two drawings of a stream: quick for the eye, and little load for a slow line.
+
+Keys are read in between.
+"""
 
 FRAME_LETTERS = 16 * 1024
-"""How much is laid out and printed in one drawing, which takes a tenth of a second; whatever comes
-at once, what is typed is heard after so long."""
+"""Characters laid out and printed in one drawing, which takes a tenth of a second.
+
+So typed keys are handled that soon, however much arrives at once.
+"""
 
 TICK_SECONDS = 0.2
-"""Between two drawings while a turn runs and nothing comes: seconds are counted."""
+"""Seconds between two drawings while a turn runs without updates, to count its seconds."""
 
 LAST_LETTERS = 64 * 1024
-"""How much is printed at the end, at most: it is soon done."""
+"""Most characters printed at the end, to be done soon."""
 
 INPUT_LINES = 10
-"""Lines of an input that are seen at once."""
+"""Visible lines of an input."""
 
 STYLE = Style.from_dict(
     {
@@ -82,16 +86,18 @@ STYLE = Style.from_dict(
 
 
 KEEP_TITLE, GIVE_TITLE_BACK = "\x1b[22;2t", "\x1b[23;2t"
-"""The title that the terminal has, put aside and taken out again (xterm's window operations)."""
+"""Save and restore the terminal's title (xterm's window operations)."""
 
 
 LIGHT_STYLE = Style([*STYLE.style_rules, ("mark", "ansiblue bold"), ("title", "#874b00 bold")])
-"""The same on a light background."""
+"""The style on a light background."""
 
 
 class LineScreen:
-    """See the module. With `reads_only` there is no input; what is typed may be no prompt, but
-    only an answer. The terminal is the console's file, and `typed_on`, which is stdin by default.
+    """The screen; see the module.
+
+    With `reads_only` there is no input; typed text can only be an answer, not a prompt. The
+    terminal is the console's file, and `typed_on`, which is stdin by default.
     """
 
     def __init__(
@@ -138,10 +144,10 @@ class LineScreen:
     # -- running --------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Be there until `close` is called; EOFError when the terminal is gone. May be run again.
+        """Run until `close` is called; raises EOFError when the terminal is gone. May be run again.
 
-        Where there are no prompts, what was typed before is meant for nothing that is asked here,
-        and SIGINT is for whoever runs the turn.
+        Without prompts, anything typed before is discarded as not meant for a question here, and
+        SIGINT is left to the caller that runs the turn.
         """
         if not self._takes_prompts:
             drop_typed(self._app.input.fileno())
@@ -157,21 +163,21 @@ class LineScreen:
             self._due = None
             self._app.output.write_raw(GIVE_TITLE_BACK)
             self._app.output.flush()
-            # Whoever leaves does not wait until all is printed that has come at once.
+            # Leaving does not wait until a large burst of output is printed.
             self._print(self.flow.take(LAST_LETTERS))
             if self.flow.take(1):
                 told = "what came behind this is not printed: `acphold show` has it"
                 self._print([passage(Noticed("info", "", told, is_ours=True))])
             else:
-                self._print(self.flow.live())  # also what is left in the middle
+                self._print(self.flow.live())  # unfinished passages, too
 
     def close(self) -> None:
-        """Leave the terminal as a shell expects it; what is finished stays on it."""
+        """Leave the terminal as a shell expects it; finished passages stay on it."""
         if self._app.is_running and not self._app.is_done:
             self._app.exit()
 
     def changed(self) -> None:
-        """Something else is to be shown; it soon is."""
+        """Redraw soon, because something has changed."""
         loop = asyncio.get_running_loop()
         if self._due is not None and self._due.when() > loop.time() + REDRAW_SECONDS:
             self._due.cancel()  # that was a tick
@@ -187,7 +193,7 @@ class LineScreen:
         self._due = None
         if self.print_finished():
             self.changed()
-        elif self.person.in_turn and self._app.is_running:  # its seconds are counted
+        elif self.person.in_turn and self._app.is_running:  # count its seconds
             self._due = asyncio.get_running_loop().call_later(TICK_SECONDS, self._draw)
         self._app.invalidate()
         if (heading := self.person.heading) != self._heading and not self.is_lent:
@@ -196,7 +202,7 @@ class LineScreen:
             self._app.output.flush()
 
     def print_finished(self) -> bool:
-        """Print now what is finished, or the first of it; whether there may be more."""
+        """Print finished passages, or the first of them; return True if there may be more."""
         if self.is_lent:
             return False
         shown = self.flow.take(FRAME_LETTERS)
@@ -215,7 +221,7 @@ class LineScreen:
 
     @contextmanager
     def put_away(self) -> Iterator[None]:
-        """For the block the bottom is away: what is written stands above it."""
+        """Erase the bottom for the block: output goes above it."""
         if self._app.is_running:
             self._app.renderer.erase(leave_alternate_screen=False)
         yield
@@ -227,7 +233,7 @@ class LineScreen:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> int:
-        """Run a program on the terminal; what comes meanwhile is printed behind it."""
+        """Run a program on the terminal; output that arrives meanwhile is printed after it."""
         terminal = self._app.input.fileno(), self._console.file.fileno()
         while self.print_finished():
             pass
@@ -238,7 +244,7 @@ class LineScreen:
 
     @asynccontextmanager
     async def lent(self) -> AsyncIterator[None]:
-        """For the block the terminal is somebody else's: nothing is drawn, and no key is read."""
+        """Lend the terminal for the block: nothing is drawn, and no key is read."""
         with set_app(self._app):
             async with in_terminal():
                 self.is_lent = True
@@ -249,7 +255,7 @@ class LineScreen:
         self.changed()
 
     async def edit(self) -> None:
-        """Have what is typed written in the person's editor."""
+        """Edit the typed text in the person's editor."""
         self.is_lent = True
         try:
             await self.input.open_in_editor()
@@ -258,7 +264,7 @@ class LineScreen:
             self.changed()
 
     async def read(self, passages: Sequence[Passage]) -> None:
-        """Let the person read what is long, in the pager."""
+        """Show long passages in the pager."""
         async with self.lent():
             with self._console.capture() as captured:
                 for passage in passages:
@@ -272,24 +278,24 @@ class LineScreen:
             await asyncio.to_thread(wait)
 
     def ring(self) -> None:
-        """Somebody is waited for: as a terminal tells it that is not looked at."""
+        """Ring the bell, for a terminal that is not looked at."""
         self._app.output.bell()
         self._app.output.flush()
 
     def insert(self, text: str) -> None:
-        """This goes into the line of input, where the cursor is."""
+        """Insert the text into the line of input, at the cursor."""
         self.input.insert_text(text)
         self.changed()
 
     def put_back(self, text: str) -> None:
-        """Have it in the line of input again, before what is typed there."""
+        """Put the text back into the line of input, before what is typed there."""
         self.input.text = f"{text}\n{self.input.text}".rstrip("\n")
         self.input.cursor_position = len(text)
 
     # -- asking ---------------------------------------------------------------------------
 
     async def choose(self, choice: Choice) -> str | None:
-        """The answer to a choice; one question is shown at a time. None when it was left."""
+        """Ask one choice at a time and return its answer; None if it was left."""
         async with self._asking:
             self.choice = choice
             if choice.is_menu:
@@ -306,7 +312,7 @@ class LineScreen:
                 self._asked_no_more()
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
-        """The line typed into a field; `wrong` says what was wrong with the last one."""
+        """Return the line typed into a field; `wrong` says what was wrong with the last one."""
         async with self._asking:
             self.field, self.wrong = field, wrong
             self.answer.reset()
@@ -324,7 +330,7 @@ class LineScreen:
         return await self._answered
 
     def give(self, answer: str | None) -> None:
-        """The person has answered."""
+        """Take the person's answer."""
         if self._answered is not None and not self._answered.done():
             self._answered.set_result(answer)
 
@@ -339,7 +345,7 @@ class LineScreen:
         self.person.typed()
 
     def _put_pick_away(self) -> None:
-        """The question is over; a key that was typed for it must not become a prompt."""
+        """Close the question; a key typed for it must not become a prompt."""
         if self._seeing is not None:
             self._seeing.cancel()
         pick, self.pick = self.pick, None
@@ -348,17 +354,17 @@ class LineScreen:
 
     @property
     def asks(self) -> bool:
-        """Whether a question of the agent is open."""
+        """True while a question of the agent is open."""
         return self.pick is not None or self.field is not None
 
     @property
     def has_menu(self) -> bool:
-        """Whether the person has opened a menu."""
+        """True while a menu is open."""
         return self.choice is not None and self.choice.is_menu
 
     @property
     def takes_input(self) -> bool:
-        """Whether what is typed goes into the line of input."""
+        """True if typed text goes into the line of input."""
         return not (self.reads_only or self.has_menu or self.field is not None)
 
     def _asked_no_more(self) -> None:
@@ -370,7 +376,7 @@ class LineScreen:
 
     def _application(self, typed: Input) -> Application[None]:
         output = Vt100_Output.from_pty(cast(TextIO, self._console.file))
-        output.enable_cpr = False  # its answers may come when we have left, into the shell
+        output.enable_cpr = False  # its answers may arrive after we have left, in the shell
         self._panel = Window(
             FormattedTextControl(self._panel_text, focusable=True),
             dont_extend_height=True,
@@ -439,7 +445,7 @@ class LineScreen:
         return self._live[1]
 
     def _drawn(self, rows: int) -> str:
-        """What still changes; of what is too high for the terminal, the end."""
+        """Return the unfinished passages; if too high for the terminal, their end."""
         with self._console.capture() as captured:
             for passage in self.flow.live():
                 self._gutter.put(passage)

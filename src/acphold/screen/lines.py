@@ -1,4 +1,4 @@
-"""What is typed on a terminal that is read line by line."""
+"""Input from a terminal that is read line by line."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from contextlib import contextmanager, suppress
 from typing import NamedTuple
 
 PASTE_SECONDS = 0.1
-"""Between two lines of what is pasted: nobody types one in so short a time."""
+"""Seconds between two lines of a paste: nobody types one in so short a time."""
 
 
 class Entry(NamedTuple):
-    """A line, or several that came at once; and when it came, by the clock of the loop."""
+    """One line, or several that came at once, and its time by the clock of the loop."""
 
     text: str
     at: float
 
 
 class TypedLines:
-    """What is typed on a terminal, as long as somebody waits for it."""
+    """Reads a terminal, but only while somebody waits for a line."""
 
     def __init__(self, fd: int) -> None:
         self._fd = fd
@@ -30,7 +30,7 @@ class TypedLines:
         self._is_away = False
 
     async def entry(self) -> Entry | None:
-        """The next line; of a paste all lines, which are one. None at the end."""
+        """Return the next line, or all lines of a paste as one entry; None at the end."""
         if self._is_over or not (text := await self._piece()):
             return None
         at = asyncio.get_running_loop().time()
@@ -41,7 +41,7 @@ class TypedLines:
         return Entry(text.decode(errors="replace").strip(), at)
 
     async def _piece(self) -> bytes:
-        """What can be read, once something can: a line at most, as terminals have it."""
+        """Wait for input and read it: at most a line, as terminals deliver it."""
         loop = asyncio.get_running_loop()
         readable: asyncio.Future[None] = loop.create_future()
 
@@ -59,14 +59,14 @@ class TypedLines:
             loop.remove_reader(self._fd)
         try:
             piece = os.read(self._fd, 64 * 1024)
-        except OSError:  # Linux's way to say that the terminal is gone
+        except OSError:  # how Linux says that the terminal is gone
             piece = b""
         self._is_over = not piece
         return piece
 
     @contextmanager
     def put_away(self) -> Iterator[None]:
-        """For the block nothing is read: what is typed is for somebody else."""
+        """Read nothing for the block: typed text is for another program."""
         loop = asyncio.get_running_loop()
         loop.remove_reader(self._fd)
         self._is_away = True
@@ -79,6 +79,6 @@ class TypedLines:
 
 
 def drop_typed(fd: int) -> None:
-    """What was typed on a terminal and not read yet is gone, with a line that was begun."""
+    """Discard unread input of a terminal, including an unfinished line."""
     with suppress(termios.error):  # the terminal is gone
         termios.tcflush(fd, termios.TCIFLUSH)

@@ -1,4 +1,4 @@
-"""What a line of input means: a prompt, a command of ours, one for the shell."""
+"""The meaning of a line of input: a prompt, one of our commands, or a shell command."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from acphold.screen.layout import Passage
 
 
 class Prompt(NamedTuple):
-    """To be sent to the agent."""
+    """A prompt for the agent."""
 
     text: str
 
 
 class Local(NamedTuple):
-    """A command of ours, and what stands behind it."""
+    """One of our commands, and its arguments."""
 
     name: str
     words: str = ""
@@ -40,7 +40,7 @@ COMMANDS: Final = {
     "queue": ("", "the prompts that wait; take one back"),
     "quit": ("", "leave; so do exit and Ctrl-D"),
 }
-"""Ours, each with what may stand behind it, and what it does."""
+"""Our commands, each with its arguments and its description."""
 
 ALIASES: Final = {"exit": "quit", "q": "quit", "?": "help"}
 
@@ -60,7 +60,7 @@ KEYS: Final = {
 
 
 def meant(text: str) -> Prompt | Local | Shell:
-    """What a line means that was entered."""
+    """Return the meaning of an entered line."""
     line = text.strip()
     if line.lower() in ("exit", "quit", "?"):
         return Local(ALIASES.get(line.lower(), "quit"))
@@ -76,7 +76,7 @@ def meant(text: str) -> Prompt | Local | Shell:
 
 
 def help_page() -> Passage:
-    """What can be typed and pressed."""
+    """Return the page of commands and keys."""
     rows = [(f"/{name} {behind}".rstrip(), what) for name, (behind, what) in COMMANDS.items()]
     rows += KEYS.items()
     width = max(len(name) for name, _ in rows)

@@ -1,4 +1,4 @@
-"""Markdown of an agent as it stands in a conversation: no boxes, no margins, nothing hidden."""
+"""An agent's Markdown as laid out in a conversation: no boxes, no margins, nothing hidden."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from acphold.presentation.visible_text import visible
 
 
 def without_margins(lines: list[list[Segment]]) -> list[list[Segment]]:
-    """Rendered lines without the empty ones that code and tables have around them."""
+    """Return rendered lines without the empty ones around code and tables."""
     told = [place for place, line in enumerate(lines) if "".join(it.text for it in line).strip()]
     return lines[told[0] : told[-1] + 1] if told else lines
 
 
 class _PlainHeading(Heading):
-    """Bold where it stands: boxes and centring are too loud for a conversation."""
+    """A heading in bold: boxes and centring are too loud for a conversation."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         self.text.justify = "left"
@@ -32,22 +32,22 @@ class _PlainHeading(Heading):
 
 
 COLOURED = 50_000
-"""Characters of a block of code that gets colours; for a megabyte they take five seconds."""
+"""Longest coloured block of code, in characters; a megabyte takes five seconds."""
 
 
 class _Code(CodeBlock):
-    """Code without empty lines of its own around it."""
+    """Code without empty lines around it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         code = str(self.text).rstrip()
         language = self.lexer_name if len(code) <= COLOURED else "text"
-        # One that knows its background says so; see `cli.terminal_text.console`.
+        # A console that knows its background says so; see `cli.terminal_text.console`.
         theme = "ansi_light" if getattr(console, "is_light", False) else self.theme
         yield Syntax(code, language, theme=theme, word_wrap=True, padding=(0, 1))
 
 
 class _Table(TableElement):
-    """A table without the empty lines that its box has above and below."""
+    """A table without the empty lines above and below."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         [table] = super().__rich_console__(console, options)
@@ -58,7 +58,7 @@ class _Table(TableElement):
 
 
 class _Rule(HorizontalRule):
-    """A line across, without an empty one of its own before it."""
+    """A line across, without an empty line before it."""
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield Text("─" * options.max_width, "faint")
@@ -66,7 +66,7 @@ class _Rule(HorizontalRule):
 
 
 class Prose(Markdown):
-    """What an agent said. Tags stay to be read, a line that ends stays ended, unless `reflowed`."""
+    """An agent's message. Tags stay visible, and line breaks are kept unless `reflowed`."""
 
     elements = {  # noqa: RUF012 (rich's own)
         **Markdown.elements,
@@ -88,7 +88,7 @@ class Prose(Markdown):
 
 
 def _prepare(tokens: Iterable[Token], *, reflowed: bool) -> None:
-    """End lines where the text does, and show what `&#27;` and its like decode to."""
+    """Keep line breaks of the text, and show the characters that `&#27;` and its like stand for."""
     for token in tokens:
         if token.type == "softbreak" and not reflowed:
             token.type = "hardbreak"

@@ -1,9 +1,9 @@
-"""What is longer than a screen, in the pager that the person reads everything else in.
+"""Long output, shown in the person's usual pager.
 
-It is started with the first words, so that an error, or nothing at all, starts none. `less` is told
-what git tells it: to show colours (-R), to go away by itself when one screen is enough (-F), and to
-leave on the screen what was read (-X). The last two only where LESS says nothing, as a matter of
-taste; without the first it would show colours as `ESC[1m`.
+It is started with the first output, so that an error, or no output at all, starts none. `less` gets
+the options git gives it: show colours (-R), quit if one screen is enough (-F), and leave the text
+on the screen (-X). The last two only if LESS is not set, as a matter of taste; without the first it
+would show colours as `ESC[1m`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, TextIO
 from acphold.processes.in_front import InFront, start_in_front
 
 USUAL = ("less", "more")
-"""What is tried in this order where PAGER names none."""
+"""Pagers tried in this order if PAGER names none."""
 
 
 @contextmanager
 def output_paged() -> Iterator[None]:
-    """What is printed in the block, on stdout and on a stderr that is the terminal, is paged.
+    """Page what the block prints on stdout, and on stderr if that is the terminal.
 
-    An empty PAGER, or `cat`, wants no pager: then it is printed.
+    With PAGER empty or `cat` it is printed directly.
     """
     if os.environ.get("PAGER") in ("", "cat"):
         yield
@@ -34,7 +34,7 @@ def output_paged() -> Iterator[None]:
     with (
         paged(sys.stdout) as out,
         redirect_stdout(out),
-        # On a terminal a remark would stand in the middle of a page.
+        # On a terminal a warning would show up in the middle of a page.
         redirect_stderr(out) if sys.stderr.isatty() else nullcontext(),
     ):
         yield
@@ -42,10 +42,10 @@ def output_paged() -> Iterator[None]:
 
 @contextmanager
 def paged(terminal: TextIO) -> Iterator[TextIO]:
-    """A stream for the block, of which what is written is read in the pager, on this terminal.
+    """Yield a stream whose output is shown in the pager, on this terminal.
 
-    Leaving the block waits until that was read. Who has read enough before that leaves the block at
-    its next line, and that is no error; where there is no pager, it stands on the terminal.
+    Leaving the block waits until the person has read it. If the person quits the pager earlier, the
+    block ends at its next line without an error; without a pager, the output goes to the terminal.
     """
     terminal.flush()
     pages = _Pages(terminal.fileno())
@@ -63,7 +63,7 @@ def paged(terminal: TextIO) -> Iterator[TextIO]:
 
 
 class _Pages(io.RawIOBase):
-    """The bytes that go to the pager, or to the terminal where there is none."""
+    """The bytes for the pager, or for the terminal if there is none."""
 
     def __init__(self, terminal: int) -> None:
         self.is_left = False
@@ -75,11 +75,14 @@ class _Pages(io.RawIOBase):
         return True
 
     def isatty(self) -> bool:
-        """What we write for it is for a terminal: colours, and nothing that plays tricks."""
+        """Return True: the output is for a terminal, so colours are allowed."""
         return True
 
     def write(self, data: Any) -> int:
-        """All of it; BrokenPipeError once when the person has left, and what comes then is gone."""
+        """Write all of `data`.
+
+        Raises BrokenPipeError once when the person has quit; later data is dropped.
+        """
         if not self._begun:
             self._begun = True
             self._pager = _started()
@@ -104,7 +107,7 @@ def _started() -> InFront | None:
     environment["LESS"] = f"-R {os.environ['LESS']}" if "LESS" in os.environ else "FRX"
     try:
         named = shlex.split(os.environ.get("PAGER", ""))
-    except ValueError:  # a quote that does not end
+    except ValueError:  # an unclosed quote
         return None
     for command in [named] if named else [[usual] for usual in USUAL]:
         if started := start_in_front(command, environment):

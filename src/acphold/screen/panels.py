@@ -1,34 +1,31 @@
-"""What the screen asks a person: a choice by key, or a line of text. Values, without a terminal.
+"""Questions to a person: a choice by key, or a line of text. Values, without a terminal.
 
-A menu was opened by the person, and one key answers it. Every other question comes up by itself,
-maybe while they type: it takes nothing away from the line of input. Its key, alone on that line,
-picks an answer, which is then shown, and Enter gives it.
+The person opens a menu, and one key answers it. Every other question comes up by itself, maybe
+while they type, so it must not take keys away from the line of input. Its key, alone on that line,
+picks an answer, which is then shown; Enter confirms it.
 
 | stage | the line of input | Enter |
 |---|---|---|
-| `NEW`: the question was not seen yet | what is being typed, for something else | sends a prompt |
-| `DRAFT`: the line was begun before | goes on | sends it; if it is one key, picks its answer |
-| `READY`: the line was empty since | one key picks an answer | gives the answer that is picked |
+| `NEW`: not seen yet | text typed for something else | sends a prompt |
+| `DRAFT`: the line was not empty | continues | sends it; if it is one key, picks its answer |
+| `READY`: the line has been empty since | one key picks an answer | confirms the picked answer |
 | | anything else | sends a prompt |
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from enum import Enum
 
-import msgspec
 from msgspec import Struct
 from rich.text import Text
 
 from acphold.errors import DeclarationError
 from acphold.history.timeline import ToolCall
-from acphold.presentation.diffs import diff_lines
-from acphold.presentation.scenes import offered
-from acphold.presentation.visible_text import on_one_line, visible
+from acphold.presentation.permissions import argument_lines, arguments, offer
+from acphold.presentation.visible_text import on_one_line
 from acphold.schema import (
     BooleanPropertySchema,
-    Diff,
     ElicitationContentValue,
     IntegerPropertySchema,
     MultiSelectPropertySchema,
@@ -44,19 +41,21 @@ from acphold.schema.elicitation import (
 from acphold.screen.layout import Passage, passage
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
-"""What is typed for the first option of a kind; for each other one, its number."""
+"""Keys for the first option of each kind; the others have a number."""
 
 SEEN_SECONDS = 0.5
-"""How long a question is on the screen before what is typed can be meant for it: nobody reads one
-and reaches for a key in less."""
+"""Seconds a question is on screen before typed keys can be meant for it.
+
+Nobody reads one and reaches for a key in less.
+"""
 
 
 A_KEY = "a key, then Enter"
-"""What answers a question."""
+"""Says how a question is answered."""
 
 
 class Key(Struct, frozen=True):
-    """What is typed to answer, a key or a number, what it means, and the answer."""
+    """A key or a number to type, its meaning, and the answer it gives."""
 
     key: str
     words: str
@@ -64,30 +63,30 @@ class Key(Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """What stands on the key."""
+        """The name on the key."""
         return "Esc" if self.key == "escape" else self.key
 
 
 class Choice(Struct, frozen=True):
-    """A question that one key answers; `keys` are those that count. See the module for menus."""
+    """A question answered by one of `keys`. See the module for menus."""
 
     title: str
     keys: tuple[Key, ...]
     is_menu: bool = False
 
     def key(self, pressed: str) -> Key | None:
-        """The key of this name, in the other case where that is the only one; None for none."""
+        """Return the key of this name, in the other case if only that exists, or None."""
         names = {key.key: key for key in self.keys}
         return names.get(pressed) or names.get(pressed.swapcase())
 
     def answer(self, pressed: str) -> str | None:
-        """What this key answers; None when it is none of them."""
+        """Return the answer for this key; None if it is none of them."""
         key = self.key(pressed)
         return None if key is None else key.value
 
 
 class Stage(Enum):
-    """How far a question has got with a person; see the module."""
+    """The stage of a question; see the module."""
 
     NEW = "new"
     DRAFT = "draft"
@@ -95,9 +94,9 @@ class Stage(Enum):
 
 
 class Pick:
-    """The answer that is picked, while a choice is open that came up by itself.
+    """The picked answer, while a choice that came up by itself is open.
 
-    Where the screen `takes_prompts`, a line that is no answer is one.
+    If the screen `takes_prompts`, a line that is no answer is a prompt.
     """
 
     def __init__(self, choice: Choice, *, takes_prompts: bool = True) -> None:
@@ -109,37 +108,37 @@ class Pick:
 
     @property
     def may_point(self) -> bool:
-        """Whether the arrows are for the answers: they are seen, and nothing is typed."""
+        """True if the arrows move between answers: they are seen, and nothing is typed."""
         return self.stage is Stage.READY and not self._text and bool(self.choice.keys)
 
     def point(self, step: int) -> None:
-        """Point at the next answer, or the one before; at first, at the first or the last."""
+        """Move to the next or previous answer; the first time, to the first or the last."""
         count = len(self.choice.keys)
         begun = self._pointed if self._pointed is not None else -1 if step > 0 else count
         self._pointed = (begun + step) % count
 
     def seen(self, text: str) -> None:
-        """It has been on the screen for long enough; `text` is the line of input."""
+        """Note that the question was on screen long enough; `text` is the line of input."""
         self._text = text
         if self.stage is Stage.NEW:
             self.stage = Stage.DRAFT if text else Stage.READY
 
     def typed(self, text: str) -> None:
-        """The line of input has changed."""
+        """Note a changed line of input."""
         self._text, self._pointed = text, None
         if self.stage is Stage.DRAFT and not text:
             self.stage = Stage.READY
 
     @property
     def key(self) -> Key | None:
-        """The key that is picked."""
+        """The picked key."""
         if self._pointed is not None and self.may_point:
             return self.choice.keys[self._pointed]
         return self.choice.key(self._text) if self.stage is Stage.READY else None
 
     @property
     def hint(self) -> str:
-        """What to do, for the person."""
+        """The hint for the person."""
         if self.stage is Stage.NEW:
             return ""
         if self.key is not None:
@@ -149,20 +148,20 @@ class Pick:
         if self.stage is Stage.DRAFT:
             sent = "; Enter sends it as a prompt" if self._takes_prompts else ""
             return f"to answer, empty the line first (Ctrl-U){sent}"
-        other = "; any other line is a prompt" if self._takes_prompts else ""
+        other = "; any other line is sent as a prompt" if self._takes_prompts else ""
         return f"{A_KEY}, or the arrows{other}"
 
     def enter(self) -> bool:
-        """Enter was pressed, with no answer picked; whether the line is a prompt."""
+        """Handle Enter with no answer picked; return True if the line is a prompt."""
         if self.choice.key(self._text) is None:
             return True
         if self.stage is Stage.DRAFT:
-            self.stage = Stage.READY  # what it picks is shown now; the next Enter gives it
+            self.stage = Stage.READY  # its pick is shown now; the next Enter confirms it
         return False
 
 
 class Field(Struct, frozen=True):
-    """A question that a line of text answers; `hints` say what fits."""
+    """A question answered by a line of text; `hints` say what fits."""
 
     title: str
     hints: tuple[str, ...] = ()
@@ -173,71 +172,29 @@ class Field(Struct, frozen=True):
 
 
 def permission(tool: ToolCall, options: Sequence[PermissionOption]) -> Choice:
-    """The choice among the options of a request, in their order; each says what it does."""
+    """Return the choice among a request's options, in their order, each with its effect."""
     left = dict(LETTERS)
     keys = []
     for number, option in enumerate(options, 1):
         typed = left.pop(option.kind, str(number))
-        keys.append(Key(typed, offered(option), option.option_id))
+        words = str(offer(option.option_id, option.kind, option.name))
+        keys.append(Key(typed, words, option.option_id))
     title = on_one_line(tool.title or tool.tool_call_id)
     return Choice(f"May it? {title}", tuple(keys))
 
 
 def asked(tool: ToolCall) -> Passage:
-    """All that is to be allowed: the whole command, the diff, and every argument.
-
-    An argument of many lines that the diff shows, all of them, is named, and not told twice.
-    """
-    in_diff = {}
-    for item in tool.produced:
-        if isinstance(item, Diff):
-            compared = diff_lines(item, whole=True)
-            for what, sign, text in (("old", "-", item.old_text), ("new", "+", item.new_text)):
-                lines = [line[1:] for line in compared if line[0] in (sign, " ")]
-                if text and lines == visible(text).splitlines():
-                    in_diff[text.rstrip("\n")] = f"(all of the diff's {what} lines)"
-    told = arguments(tool.raw_input or b"", in_diff)
-    # Many agents call a tool by its command, which is then not worth a second line.
-    if len(told) == 1 and told[0].partition(": ")[2] == (tool.title or "").strip("`"):
-        told = []
+    """Return all that is to be allowed: the whole command, the diff, and every argument."""
+    told = argument_lines(arguments(tool))
     shown = passage(tool, full=True)
     return Passage("asks", "acphold", [*shown.lines, *(Text(f"  {line}") for line in told)])
-
-
-def arguments(raw: bytes, in_diff: Mapping[str, str]) -> list[str]:
-    """A tool's input, one argument a line, a command as it would be typed; for a text of many
-    lines that is one of `in_diff`, what that says of it."""
-    if raw in (b"", b"{}", b"null"):
-        return []
-    try:
-        value = msgspec.json.decode(raw)
-    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        return visible(raw.decode(errors="replace")).splitlines()
-    if not isinstance(value, dict):
-        return visible(_spelled(value)).splitlines()
-    lines = []
-    for name, item in value.items():
-        text = _spelled(item)
-        bare = text.rstrip("\n")
-        shown = in_diff.get(bare, text) if "\n" in bare else text
-        first, *rest = visible(shown).splitlines() or [""]
-        lines += [f"{on_one_line(str(name))}: {first}", *(f"  {line}" for line in rest)]
-    return lines
-
-
-def _spelled(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    if isinstance(value, list) and all(isinstance(word, str) for word in value):
-        return " ".join(value)
-    return msgspec.json.encode(value).decode()
 
 
 # -- forms ----------------------------------------------------------------------------------
 
 
 def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Field:
-    """The question for one field of a form."""
+    """Return the question for one field of a form."""
     title = getattr(form, "title", None) or name
     hints = [on_one_line(getattr(form, "description", None) or "")]
     hints += [
@@ -251,7 +208,7 @@ def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Fiel
 
 
 def choices(form: ElicitationPropertySchema) -> list[tuple[str, str]]:
-    """The values that a field may have, and the words for each; none where it is free."""
+    """Return the allowed values of a field and their labels; empty if it is free."""
     match form:
         case StringPropertySchema(one_of=tuple() as options):
             return [(option.const, option.title) for option in options]
@@ -299,7 +256,10 @@ def _default(form: ElicitationPropertySchema) -> str:
 def value_of(
     text: str, form: ElicitationPropertySchema, *, required: bool
 ) -> ElicitationContentValue | None:
-    """What was typed into a field; None for nothing. DeclarationError says what does not fit."""
+    """Return the value typed into a field; None for nothing.
+
+    Raises DeclarationError, which says what does not fit.
+    """
     text = text.strip()
     if not text:
         if required and not (isinstance(form, StringPropertySchema) and form.min_length == 0):
@@ -355,7 +315,7 @@ def _text(text: str, form: ElicitationPropertySchema) -> str:
 
 
 def _choice(text: str, form: ElicitationPropertySchema) -> str:
-    """One of the values: by its number, else as it is."""
+    """Return one of the values, given as itself or by its number."""
     known = choices(form)
     values = [value for value, _ in known]
     if text in values:

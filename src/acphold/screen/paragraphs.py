@@ -1,15 +1,15 @@
 """Markdown that is still being written, cut into finished blocks and the unfinished rest.
 
-A block is printed when nothing that comes can change it any more. One that becomes longer than
-PIECE_LETTERS is not waited for: it is printed piece by piece, each laid out as what the block is.
-So what is read and laid out at once is bounded, whatever an agent writes.
+A block is printed when no further text can change it. A block longer than PIECE_LETTERS is not
+waited for: it is printed piece by piece, each laid out as the kind of block it is. So the work at
+once is bounded, whatever an agent writes.
 
-| block | a piece ends | what the next one is laid out with |
+| block | a piece ends | prefix of the next one |
 |---|---|---|
-| code in a fence | behind a line | the opening fence |
-| table | behind a line | the head of the table |
+| code in a fence | after a line | the opening fence |
+| table | after a line | the head of the table |
 | list | before an item | nothing |
-| any other | behind a line, if it has one | nothing |
+| any other | after a line, if it has one | nothing |
 """
 
 from __future__ import annotations
@@ -22,43 +22,53 @@ from markdown_it.token import Token
 from msgspec import Struct
 
 PIECE_LETTERS = 8192
-"""How long a block becomes before it is printed in pieces: more than a terminal shows. To lay out
-so much takes a tenth of a second, of code in colours."""
+"""Characters of a block before it is printed in pieces: more than a terminal shows.
+
+Laying out that much takes a tenth of a second for coloured code.
+"""
 
 CLEAR_LETTERS = 3
-"""Letters at the beginning of a line after which it is certainly text: before them it may still
-become the next item of a list (`12.`), or go on with one."""
+"""Letters at the start of a line after which it is certainly text.
+
+Before that it may still become a list item (`12.`), or continue one.
+"""
 
 LOOK_AGAIN = 8
-"""A block is looked at again when it has grown by this part: reading all of it each time anew
-would take longer and longer."""
+"""A block is parsed again when it has grown by this fraction.
+
+Parsing all of it for each chunk would take longer and longer.
+"""
 
 
 class Piece(Struct, frozen=True):
-    """Finished blocks, or a part of a long one, as they were written; and what has to stand before
-    and behind that text so that it is laid out as what it is."""
+    """Finished blocks, or a part of a long one, as written.
+
+    Also the text to put before and after it so that it is laid out correctly.
+    """
 
     text: str
     opening: str = ""
     closing: str = ""
     goes_on: bool = False
-    """Whether it is the same block as the piece before."""
+    """True if it continues the block of the piece before."""
 
     @property
     def markdown(self) -> str:
-        """The text to be laid out."""
+        """The text to lay out."""
         return f"{self.opening}{self.text}{self.closing}"
 
 
 @cache
 def _parser() -> MarkdownIt:
-    """Finds blocks, and not what is in them. One for all messages: making it costs more than most
-    messages take to read."""
+    """Return a parser of block structure only, without inline text.
+
+    It is shared by all messages: making it costs more than parsing most of them.
+    """
     return MarkdownIt("commonmark", {"html": False}).enable("table").disable("inline")
 
 
 class Paragraphs:
-    """What one message says; each block is handed out once, when it cannot change any more."""
+    """The text of one message; each block is returned once, when it cannot change any more."""
 
     def __init__(self) -> None:
         self._text = ""
@@ -68,7 +78,7 @@ class Paragraphs:
         self._goes_on = False
 
     def feed(self, text: str) -> None:
-        """The message goes on."""
+        """Add text to the message."""
         self._fed.append(text)
 
     @property
@@ -80,7 +90,7 @@ class Paragraphs:
         return Piece(self._text, self._opening, goes_on=self._goes_on)
 
     def finished(self) -> Piece | None:
-        """The next blocks that are finished, in one piece; None while there are none."""
+        """Return the next finished blocks in one piece; None while there are none."""
         text = self.live.text
         has_hardly_grown = len(text) - self._looked <= self._looked // LOOK_AGAIN
         if has_hardly_grown and len(text) <= PIECE_LETTERS:
@@ -97,7 +107,7 @@ class Paragraphs:
         starts = [line for line, token in found if token.level == 0 and 0 < line < sure]
         is_all = len(read) == len(text)
         if starts:
-            # What is left of a text that was read is one block, and not finished.
+            # The rest of a parsed text is one unfinished block.
             return self._take(len("".join(lines[: starts[-1]])), looks_again=not is_all)
         if not is_all:
             return self._cut(lines, found)
@@ -105,7 +115,7 @@ class Paragraphs:
         return None
 
     def rest(self) -> Piece | None:
-        """The next of what is left, when the message is over; None behind the last one."""
+        """Return the next piece of the rest, when the message is over; None after the last one."""
         text = self.live.text
         self._looked = 0
         is_more = len(text) > PIECE_LETTERS or self._goes_on
@@ -114,7 +124,7 @@ class Paragraphs:
         return self._take(len(text)) if text else None
 
     def _cut(self, lines: Sequence[str], found: Sequence[tuple[int, Token]]) -> Piece:
-        """The first of a block that fills all that was read; see the module."""
+        """Return the first piece of a block that fills all the text; see the module."""
         whole = lines if lines[-1].endswith("\n") else lines[:-1]
         place = len("".join(whole)) or lines[0].rfind(" ") + 1 or len(lines[0])
         head = (self._opening.splitlines(keepends=True) or lines)[:2]
@@ -138,7 +148,9 @@ class Paragraphs:
         goes_on: bool = False,
         looks_again: bool = True,
     ) -> Piece:
-        """The text up to a place; what is left has `opening`, and is the same block or not."""
+        """Return the text up to a place; the rest begins with `opening`, in the same block or
+        not.
+        """
         text = self._text[:place].strip("\n")
         piece = Piece(text, self._opening, closing, self._goes_on)
         self._text = self._text[place:]
@@ -148,5 +160,5 @@ class Paragraphs:
 
 
 def _is_clear(line: str) -> bool:
-    """Whether the line can be taken for what it looks like."""
+    """Return True if more text cannot change the kind of this line."""
     return line.endswith("\n") or (line[:CLEAR_LETTERS].isalpha() and len(line) > CLEAR_LETTERS)

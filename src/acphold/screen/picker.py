@@ -1,8 +1,8 @@
 """A list of sessions at the bottom of a terminal, to choose one from.
 
-Words that are typed filter it, by title, agent and folder; below stands where they were said. The
-list may be read while more of it comes, so nobody waits for a hundred thousand sessions. Nothing of
-it stays on the terminal.
+Typed words filter it, by title, agent and folder; sessions where they were said follow below. The
+list can be used while it is still loading, so nobody waits for a hundred thousand sessions. Nothing
+of it stays on the terminal.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from rich.cells import cell_len, set_cell_size
 from acphold.screen.layout import MARK
 
 HEIGHT: Final = 20
-"""Lines of the list, where the terminal has them."""
+"""Lines of the list, if the terminal has them."""
 
 PREVIEW_HEIGHT: Final = 10
 
 SAID_SECONDS: Final = 0.2
-"""After how long without a key it is looked for what was said."""
+"""Seconds without a key before the full-text search starts."""
 
 STYLE: Final = Style.from_dict(
     {
@@ -64,13 +64,13 @@ ACTIONS: Final = {
     "c-e": ("export", "^E export"),
     "c-f": ("fork", "^F fork"),
 }
-"""What else can be done with a session: by key, and how the last line says so."""
+"""Other actions on a session: by key, with their name and their text in the last line."""
 
 
 class Line(NamedTuple):
-    """A session in the list. `group` is the heading that it stands under, lower ones first.
+    """A session in the list. `group` is its heading, lower ones first.
 
-    `excerpt` is what was said there, if that is why it is shown.
+    `excerpt` is the found text, if that is why it is shown.
     """
 
     session_id: str
@@ -84,7 +84,7 @@ class Line(NamedTuple):
 
     @property
     def searched(self) -> str:
-        """What words are looked for in."""
+        """The text that words are searched in."""
         return f"{self.title}\0{self.agent}\0{self.folder}".casefold()
 
 
@@ -93,27 +93,27 @@ WAITS, LIVE, HERE, ELSEWHERE, SAID = range(len(GROUPS))
 
 
 class Picked(NamedTuple):
-    """What the person wants: `action` is "open" or one of ACTIONS."""
+    """The person's choice: `action` is "open" or one of ACTIONS."""
 
     session_id: str
     action: str
 
 
 class Source(Protocol):
-    """Where the sessions come from."""
+    """Supplies the sessions."""
 
     def lines(self) -> AsyncIterator[Sequence[Line]]:
-        """All of them, some at a time, those of a group in the order in which they are shown."""
+        """Yield all sessions, some at a time; within a group, in display order."""
 
     async def said(self, words: str) -> Sequence[Line]:
-        """Those in which this was said."""
+        """Return the sessions in which this was said."""
 
     async def end(self, session_id: str) -> Sequence[str]:
-        """The last lines of a conversation."""
+        """Return the last lines of a conversation."""
 
 
 class Picker:
-    """See the module. `does` is what Enter does; with `acts` there are keys for more than that."""
+    """The picker; see the module. `does` describes Enter; with `acts` there are more keys."""
 
     def __init__(
         self, source: Source, *, words: str = "", does: str = "goes on", acts: bool = True
@@ -139,7 +139,7 @@ class Picker:
         self._app: Application[Picked | None] = self._application()
 
     async def run(self) -> Picked | None:
-        """What the person picks; None for nothing. KeyboardInterrupt and EOFError never come."""
+        """Return the person's choice, or None. Never raises KeyboardInterrupt or EOFError."""
         self._begin(self._read())
         try:
             return await self._app.run_async(pre_run=self._filter)
@@ -148,7 +148,7 @@ class Picker:
                 task.cancel()
             await asyncio.gather(*self._work, return_exceptions=True)
 
-    # -- what there is --------------------------------------------------------------------
+    # -- content -----------------------------------------------------------------------------
 
     async def _read(self) -> None:
         async for lines in self._source.lines():
@@ -159,13 +159,13 @@ class Picker:
                 if fits(known):
                     self._fitting[known[1].group].append(known[1])
             self._show()
-            await asyncio.sleep(0)  # keys count before the rest
+            await asyncio.sleep(0)  # keys come before the rest
         self._is_read = True
         self._show()
 
     @property
     def _fits(self) -> Callable[[tuple[str, Line]], bool]:
-        """Tells whether the words that are typed fit a session."""
+        """A test whether the typed words fit a session."""
         words = self._words.text.casefold().split()
 
         def fits(known: tuple[str, Line]) -> bool:
@@ -175,7 +175,7 @@ class Picker:
         return fits
 
     def _filter(self) -> None:
-        """Find out anew what fits the words; the choice begins at the top."""
+        """Filter by the words again; the selection starts at the top."""
         fits = self._fits
         self._fitting = [[known[1] for known in group if fits(known)] for group in self._known]
         self._said = ()
@@ -187,7 +187,7 @@ class Picker:
         self._show()
 
     def _show(self) -> None:
-        """Show what fits; the choice stays on its line, if that is still there."""
+        """Show what fits; the selection stays on its line, if that is still there."""
         chosen = self._chosen
         groups = self._fitting if self._all_folders else self._fitting[:ELSEWHERE]
         self._shown = [line for group in (*groups, self._said) for line in group]
@@ -303,12 +303,12 @@ class Picker:
             key_bindings=self._keys(),
             style=STYLE,
             erase_when_done=True,
-            output=create_output(sys.__stdout__),  # whatever is paged
+            output=create_output(sys.__stdout__),  # even if stdout is paged
         )
 
     @property
     def _height(self) -> int:
-        """Lines of the list: what the terminal has room for beside the rest."""
+        """Lines of the list that fit on the terminal."""
         rows = self._app.output.get_size().rows - 3
         if self._preview is not None:
             rows -= PREVIEW_HEIGHT
@@ -320,7 +320,7 @@ class Picker:
         return [("class:faint", f"{len(self._shown):,} of {known:,}{more}")]
 
     def _listed(self) -> StyleAndTextTuples:
-        """The lines around the chosen one, with headings between the groups."""
+        """Return the lines around the selected one, with headings between the groups."""
         if not self._shown:
             return [("class:faint", "  nothing fits" if self._is_read else "  …")]
         width = get_app().output.get_size().columns - 1
@@ -337,7 +337,7 @@ class Picker:
         return [piece for _, pieces in found[top : top + room] for piece in (*pieces, ("", "\n"))]
 
     def _drawn(self, line: Line, width: int, *, chosen: bool) -> StyleAndTextTuples:
-        """One line of the list: the title has what the others leave."""
+        """Return one line of the list; the title gets the remaining width."""
         right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
         if width >= 56:
             right.append(("class:agent", f"{line.agent[:12]:<8}"))

@@ -1,4 +1,4 @@
-"""The screen without a cursor, in plain text: in a pipe, and on a terminal that only has lines."""
+"""The screen without a cursor, in plain text: in a pipe, or on a terminal that only prints."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ T = TypeVar("T")
 
 
 class Prompting(Protocol):
-    """Whose prompts are typed."""
+    """Takes the typed prompts."""
 
     def submit(self, text: str) -> None:
         """Send a prompt."""
 
 
 LOOK_SECONDS = 0.5
-"""Between two looks whether anybody reads what is printed: no event says so."""
+"""Seconds between two checks that somebody still reads the output: there is no event for it."""
 
 
 class PlainFace:
-    """Prints what is finished. Nobody is there to be asked."""
+    """Prints finished passages. There is nobody to ask."""
 
     asks = False
 
@@ -48,11 +48,11 @@ class PlainFace:
         self._unwritten: OSError | None = None
 
     def changed(self) -> None:
-        """Print what is finished. The chat is over when that cannot be written any more."""
+        """Print finished passages. If that fails, the chat is over."""
         self._print()
 
     def _print(self, *lines: str) -> None:
-        """Print what is finished, and these lines behind it."""
+        """Print finished passages, then these lines."""
         if self._unwritten is not None:
             return
         try:
@@ -61,24 +61,22 @@ class PlainFace:
             if lines:
                 self._plain.gap("\n".join(lines))
             self._stream.flush()
-        except (
-            OSError
-        ) as error:  # told by `require_written`: whoever has news for us cannot help it
+        except OSError as error:  # raised by `require_written`; our caller cannot help it
             self._unwritten = error
             self.close()
 
     def require_written(self) -> None:
-        """Raise the OSError that something could not be written with."""
+        """Raise the OSError of a failed write, if there was one."""
         if self._unwritten is not None:
             raise self._unwritten
 
     async def choose(self, choice: Choice) -> str | None:
-        """Wait until it is answered elsewhere."""
+        """Wait until another client answers it."""
         await _never()
         return None
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
-        """Wait until it is answered elsewhere."""
+        """Wait until another client answers it."""
         await _never()
         return None
 
@@ -88,38 +86,38 @@ class PlainFace:
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> int:
-        """Not in a pipe."""
+        """Raise AgentStartError: a pipe cannot run it."""
         raise AgentStartError(f"cannot start {command[0]!r}: there is no terminal")
 
     async def read(self, passages: Sequence[Passage]) -> None:
-        """Print it."""
+        """Print the passages."""
         for passage in passages:
             self.flow.put(passage)
         self._print()
 
     def ring(self) -> None:
-        """Nobody hears it."""
+        """Do nothing: nobody would hear it."""
 
     def insert(self, text: str) -> None:
-        """There is no line of input that it could go into."""
+        """Do nothing: there is no line of input."""
 
     def put_back(self, text: str) -> None:
-        """Print it: there is no line of input that it could go into."""
+        """Print it: there is no line of input to put it into."""
         self._print(*visible(text).splitlines())
 
     def close(self) -> None:
-        """The chat is over."""
+        """End the chat."""
         self._closed.set()
 
     async def closed(self) -> None:
-        """Return when the chat is over, or nobody reads what is printed any more."""
+        """Return when the chat is over, or nobody reads the output any more."""
         while not self._closed.is_set() and not is_unread(self._stream):
             with suppress(TimeoutError):
                 async with asyncio.timeout(LOOK_SECONDS):
                     await self._closed.wait()
 
     async def prompt_each(self, chat: Chat) -> None:
-        """A turn for each line of stdin that is not empty, one after the other."""
+        """Run a turn for each nonempty line of stdin, one after the other."""
         lines = _lines_of(sys.stdin)
         over = asyncio.create_task(self._closed.wait(), name="chat over")
         try:
@@ -131,18 +129,18 @@ class PlainFace:
 
 
 def is_unread(stream: TextIO) -> bool:
-    """Whether the other end of a pipe has been closed, as by an ssh that was ended here."""
+    """Return True if the reader of a pipe has closed it, as when an ssh was ended."""
     looking = select.poll()
     looking.register(stream, 0)
     return bool(looking.poll(0))
 
 
 class TeletypeFace(PlainFace):
-    """A terminal that prints lines and can do no more: a line answers a question, or prompts.
+    """A terminal that only prints lines: a typed line is an answer or a prompt.
 
-    A question comes up while something is typed, maybe. So it can be answered only when it was
-    there for a while, and what was typed until then is gone, also a line that was begun; and what
-    is pasted, several lines at once, answers nothing.
+    A question may come up while something is typed. So it can be answered only after it was there
+    for a while, and text typed until then is discarded, including an unfinished line; a paste of
+    several lines is no answer.
     """
 
     def __init__(
@@ -166,7 +164,7 @@ class TeletypeFace(PlainFace):
 
     @property
     def asks(self) -> bool:  # type: ignore[override]  # there nobody is ever asked
-        """Whether a question is open."""
+        """True while a question is open."""
         return self._question is not None
 
     async def choose(self, choice: Choice) -> str | None:
@@ -204,15 +202,17 @@ class TeletypeFace(PlainFace):
         self._hint()
 
     def _hint(self) -> None:
-        self._print(f"{A_KEY}; any other line is a prompt" if self._takes_prompts else A_KEY)
+        self._print(
+            f"{A_KEY}; any other line is sent as a prompt" if self._takes_prompts else A_KEY
+        )
 
     def give(self, answer: str | None) -> None:
-        """The person has answered; None when they left the question."""
+        """Take the person's answer; None if they left the question."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_result(answer)
 
     async def run(self) -> None:
-        """Take lines until there are no more, or `close` is called. May be run again."""
+        """Read lines until there are no more, or `close` is called. May be run again."""
         self._closed.clear()
         if not self._takes_prompts:
             drop_typed(self._typed_on)
@@ -231,7 +231,7 @@ class TeletypeFace(PlainFace):
             case Field():
                 self._print("one line, then Enter")
             case Choice() as choice:
-                # What was typed before the question could be read is no answer to it.
+                # A line typed before the question could be read does not answer it.
                 is_seen = self._seen_at is not None and entry.at >= self._seen_at
                 answer = choice.answer(entry.text)
                 if answer is not None and is_seen:
@@ -253,7 +253,7 @@ class TeletypeFace(PlainFace):
         env: Mapping[str, str] | None = None,
         cwd: str | None = None,
     ) -> int:
-        """Run a program on the terminal, which is not read meanwhile."""
+        """Run a program on the terminal, without reading it meanwhile."""
         self._print()
         with self._typed.put_away():
             return await run_in_front(
@@ -261,22 +261,22 @@ class TeletypeFace(PlainFace):
             )
 
     def print_finished(self) -> bool:
-        """Print now what is finished; there is never more."""
+        """Print finished passages; return False, as none are left."""
         self.changed()
         return False
 
     def put_away(self) -> AbstractContextManager[None]:
-        """For the block something else is printed: nothing is in its way."""
+        """Do nothing for the block: there is no bottom to erase."""
         return nullcontext()
 
 
 async def _never() -> None:
-    """Wait until somebody ends it."""
+    """Wait until cancelled."""
     await asyncio.get_running_loop().create_future()
 
 
 async def _first(doing: Coroutine[Any, Any, T], over: asyncio.Task[bool]) -> T | None:
-    """What comes of it; None when the chat is over before."""
+    """Return the result of `doing`; None if the chat ends first."""
     task = asyncio.create_task(doing)
     await asyncio.wait({task, over}, return_when=asyncio.FIRST_COMPLETED)
     if task.done():
@@ -287,7 +287,7 @@ async def _first(doing: Coroutine[Any, Any, T], over: asyncio.Task[bool]) -> T |
 
 
 def _lines_of(stream: TextIO) -> asyncio.Queue[str]:
-    """Its lines as they come, "" at its end."""
+    """Return a queue of the stream's lines, "" at its end."""
     lines: asyncio.Queue[str] = asyncio.Queue()
     loop = asyncio.get_running_loop()
 
@@ -297,6 +297,6 @@ def _lines_of(stream: TextIO) -> asyncio.Queue[str]:
                 loop.call_soon_threadsafe(lines.put_nowait, line)
             loop.call_soon_threadsafe(lines.put_nowait, "")
 
-    # A daemon: a pipe that stays open must not keep us when the session has ended.
+    # A daemon: a pipe that stays open must not keep the process alive.
     threading.Thread(target=read, name="prompts", daemon=True).start()
     return lines

@@ -1,7 +1,7 @@
-"""What a program printed, in its colours: of what a terminal obeys, those alone.
+"""A program's output, with its colours and no other control sequences.
 
-A colour may be what the terminal's background is, which hides the words; nobody knows that for
-sure. So backgrounds, what conceals, dims or blinks, and black and white are left out.
+A colour may equal the terminal's background, which cannot be known for sure, and hide the words. So
+backgrounds, concealed, dim or blinking text, and black and white are left out.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ KEPT = {
     *(str(code) for code in (*range(31, 37), *range(90, 97))),
 }
 INSTEAD = {"30": "90", "37": "39", "97": "39"}
-"""For black and white: grey, and the colour that text has anyway."""
+"""Replacements for black and white: grey, and the default colour."""
 
 EXTREME = {*map(str, (0, 7, 15, 16, 231, *range(232, 238), *range(250, 256)))}
-"""Of the 256 colours those that are nearly black or white."""
+"""The near-black and near-white ones of the 256 colours."""
 
 
 def coloured(text: str) -> list[Text]:
-    """The lines of it, neutralised but for their colours."""
+    """Return the lines, neutralised except for their colours."""
     if "\x1b[" not in text:
         return [Text(line) for line in visible(text).splitlines()]
     pieces = SGR.split(text)
@@ -42,7 +42,7 @@ def coloured(text: str) -> list[Text]:
 
 
 def _harmless(codes: str) -> Iterator[str]:
-    """The codes of one sequence that colour the text and hide nothing."""
+    """Yield the codes of one sequence that colour the text and hide nothing."""
     left = iter(codes.replace(":", ";").split(";"))
     for code in left:
         if code in ("38", "48"):

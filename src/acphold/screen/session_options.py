@@ -1,4 +1,4 @@
-"""The mode and the options of a session: what they are, and a person who changes them."""
+"""The mode and the options of a session, and menus to change them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from acphold.client.remote_session import ConfigOption
 
 MARKS = "123456789abcdef"
-"""The keys of a page of a menu: with its title, it fits on a terminal of 24 lines."""
+"""Keys for one page of a menu: with its title, it fits on a terminal of 24 lines."""
 
 NEXT_PAGE = "more"
-"""The answer to a menu that asks for its next page."""
+"""The menu answer that asks for its next page."""
 
 
 class SessionOptions:
-    """Changes them, asking on a face; `say` tells what cannot be done."""
+    """Changes mode and options, asking on a face; `say` reports what cannot be done."""
 
     def __init__(self, session: RemoteSession, face: Face, say: Callable[[str], None]) -> None:
         self._session = session
@@ -31,7 +31,7 @@ class SessionOptions:
         self._say = say
 
     async def next_mode(self) -> None:
-        """Go to the mode behind the one that is set."""
+        """Switch to the next mode."""
         if (modes := modes_of(self._session)) is None:
             self._say("this agent has no modes")
             return
@@ -41,14 +41,14 @@ class SessionOptions:
         await self._session.set_mode(ids[place % len(ids)])
 
     async def set_mode(self, words: str) -> None:
-        """Go to the mode of this name; without one, to one that is picked."""
+        """Switch to the mode of this name; without one, let the person pick."""
         if (modes := modes_of(self._session)) is None:
             self._say("this agent has no modes")
         elif (mode := await self._value("mode", modes[1], words)) is not None:
             await self._session.set_mode(mode)
 
     async def set_model(self, words: str) -> None:
-        """The same for the model."""
+        """Switch to the model of this name; without one, let the person pick."""
         for option in self._session.options:
             if option.category == "model" and isinstance(option, SessionConfigSelect):
                 if (value := await self._value("model", values_of(option), words)) is not None:
@@ -57,7 +57,7 @@ class SessionOptions:
         self._say("this agent has no models to choose from")
 
     async def set_option(self) -> None:
-        """Have one of the options picked, and its value."""
+        """Let the person pick an option and its value."""
         known = self._session.options
         if not known:
             self._say("this agent has no options")
@@ -76,7 +76,7 @@ class SessionOptions:
             await self._session.set_option(option.id, value)
 
     async def _value(self, what: str, known: list[tuple[str, str]], words: str) -> str | None:
-        """The one that the words name, by their beginning at least; else one that is picked."""
+        """Return the value that the words name, at least by a prefix; or let the person pick."""
         if words:
             if (value := named(known, words)) is not None:
                 return value
@@ -85,12 +85,12 @@ class SessionOptions:
 
 
 async def picked_of(face: Face, title: str, items: Sequence[tuple[str, str]]) -> str | None:
-    """The one of these, told with its words, that the person picks; None for none."""
+    """Let the person pick one of these items; None for none."""
     first = 0
     while True:
         page = items[first : first + len(MARKS)]
         keys = [
-            Key(mark, on_one_line(words), str(place))  # told by its place in all of it
+            Key(mark, on_one_line(words), str(place))  # answered by its index in the whole list
             for mark, (place, (_, words)) in zip(MARKS, enumerate(page, first), strict=False)
         ]
         if len(items) > len(MARKS):
@@ -103,7 +103,7 @@ async def picked_of(face: Face, title: str, items: Sequence[tuple[str, str]]) ->
 
 
 def attributes(session: RemoteSession) -> tuple[str, ...]:
-    """What a status line says of a session."""
+    """Return the facts about a session for the status line."""
     facts = [on_one_line(session.agent_name)]
     if (modes := modes_of(session)) is not None:
         current, known = modes
@@ -124,7 +124,7 @@ def attributes(session: RemoteSession) -> tuple[str, ...]:
 
 
 def named(known: Sequence[tuple[str, str]], words: str) -> str | None:
-    """The value that the words name, or its name: whole, or else by its beginning."""
+    """Return the value with this value or name: exactly, or by a prefix."""
     wanted = words.casefold()
     whole = [value for value, name in known if wanted in (value.casefold(), name.casefold())]
     begun = [
@@ -136,7 +136,7 @@ def named(known: Sequence[tuple[str, str]], words: str) -> str | None:
 
 
 def modes_of(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None:
-    """The mode that is set, and all of them with their names; None where there are none."""
+    """Return the current mode, and all modes with their names; None if there are none."""
     for option in session.options:
         if option.category == "mode" and isinstance(option, SessionConfigSelect):
             values = values_of(option)
@@ -147,7 +147,7 @@ def modes_of(session: RemoteSession) -> tuple[str, list[tuple[str, str]]] | None
 
 
 def values_of(option: SessionConfigSelect) -> list[tuple[str, str]]:
-    """The values of an option, with their names."""
+    """Return the values of an option, with their names."""
     values: list[tuple[str, str]] = []
     for item in option.options:
         inside = item.options if isinstance(item, SessionConfigSelectGroup) else (item,)

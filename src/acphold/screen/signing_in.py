@@ -1,12 +1,11 @@
-"""Signing in with an agent: its ways are offered, and what the person picks is done.
+"""Signing in with an agent: a person picks one of its ways, which is then carried out.
 
 | way | |
 |---|---|
 | the agent does it | `authenticate`: it opens a browser, asks, or finds a key in its environment |
 | in this terminal | its own program runs here, as it says; then it is started again |
 
-What an agent calls its ways may be anything, so what each does stands before that. Source: spec v1,
-authentication.
+An agent may give its ways any name, so what each does comes first. Source: spec v1, authentication.
 """
 
 from __future__ import annotations
@@ -32,17 +31,17 @@ if TYPE_CHECKING:
     from acphold.client import RemoteAgent
 
 VARIABLE = re.compile(r"\b[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\b")
-"""What an agent says of a key that it looks for: `OPENAI_API_KEY`."""
+"""Matches the name of a key that an agent looks for: `OPENAI_API_KEY`."""
 
 LOOK_SECONDS = 0.5
-"""How often is looked what an agent that signs somebody in has written to stderr."""
+"""Seconds between two reads of the agent's stderr during a sign-in."""
 
 
 class Program(Struct, frozen=True):
-    """How the agent is started here: to sign in, some are started so on a terminal.
+    """The start of the agent here: some sign in by being started on a terminal.
 
-    `words` name it on a command line of ours, `usual` is what its vendor says to type. `stderr` is
-    the end of what it has written there; `is_direct` without an acphold in front of it.
+    `words` name it on our command line, `usual` is the vendor's command. `stderr` returns the end
+    of its stderr; `is_direct`: there is no acphold in front of it.
     """
 
     words: str
@@ -54,7 +53,7 @@ class Program(Struct, frozen=True):
 
 
 class Way(Struct, frozen=True):
-    """A way to sign in; with a command it is one in this terminal."""
+    """A way to sign in; with a command, one that runs in this terminal."""
 
     title: str
     about: str = ""
@@ -64,14 +63,14 @@ class Way(Struct, frozen=True):
 
     @property
     def words(self) -> str:
-        """What it does, and then what the agent says of it."""
+        """The text for the menu: what the way does, then the agent's description."""
         does = "in this terminal" if self.command else "the agent does it"
         about = f" ({on_one_line(self.about)})" if self.about else ""
         return f"{does}: {on_one_line(self.title) or '(no name)'}{about}"
 
 
 class Terminal(Protocol):
-    """Where the person is asked, and a program can be used."""
+    """The place to ask the person and run programs."""
 
     def changed(self) -> None: ...
 
@@ -83,7 +82,7 @@ class Terminal(Protocol):
 
 
 def ways_of(agent: RemoteAgent, program: Program) -> list[Way]:
-    """The ways that there are here, those of the agent first."""
+    """Return the available ways, the agent's first."""
     ways = []
     for method in agent.auth_methods:
         about = method.description or ""
@@ -98,9 +97,9 @@ def ways_of(agent: RemoteAgent, program: Program) -> list[Way]:
 
 
 class SignIn:
-    """Signs a person in who is at `terminal`; None is a pipe, where nobody can be asked.
+    """Signs in the person at `terminal`; None is a pipe, where nobody can be asked.
 
-    What happens is told in `flow`.
+    Progress is shown in `flow`.
     """
 
     def __init__(self, program: Program, terminal: Terminal | None, flow: Flow) -> None:
@@ -109,7 +108,7 @@ class SignIn:
         self._flow = flow
 
     def refused(self, agent: RemoteAgent, error: AuthRequiredError) -> AuthRequiredError:
-        """The error for who has not signed in: with the command that does it."""
+        """Return the error for a person not signed in, with the command that signs in."""
         why = on_one_line(str(error.__cause__ or error))
         how = f"`acphold sign-in {on_one_line(self._program.words)}`"
         refused = AuthRequiredError(f"sign in first: {how}; {on_one_line(agent.name)} says: {why}")
@@ -117,7 +116,7 @@ class SignIn:
         return refused
 
     async def sign_in(self, agent: RemoteAgent, why: AuthRequiredError) -> None:
-        """Have the person sign in. Raises an AuthRequiredError when they do not."""
+        """Have the person sign in; raises AuthRequiredError if they do not."""
         if self.terminal is None or not (ways := ways_of(agent, self._program)):
             raise self.refused(agent, why)
         self._tell(f"it wants you to sign in: {why.__cause__ or why}")
@@ -125,7 +124,7 @@ class SignIn:
             raise self.refused(agent, why)
 
     async def choose(self, agent: RemoteAgent, ways: Sequence[Way]) -> bool:
-        """Offer these until one has worked; False when the person leaves it."""
+        """Offer these until one has worked; False if the person gives up."""
         assert self.terminal is not None
         keys = [Key(str(number), way.words, str(number)) for number, way in enumerate(ways, 1)]
         choice = Choice("How do you sign in?", (*keys, Key("n", "not now", "")))
@@ -142,7 +141,7 @@ class SignIn:
         return False
 
     async def go(self, agent: RemoteAgent, way: Way) -> None:
-        """Sign in by this way; raises what went wrong, in an AcpholdError."""
+        """Sign in by this way; raises an AcpholdError with the reason if it fails."""
         if way.command:
             if self.terminal is None:
                 raise AuthRequiredError("this is done in a terminal, and there is none")
@@ -168,7 +167,7 @@ class SignIn:
         await signing_in
 
     def _name_variables(self, told: str) -> None:
-        """What to type where the agent speaks of variables: it has those of this process."""
+        """Say how to set variables that the agent mentions: it only sees this process's own."""
         if names := dict.fromkeys(VARIABLE.findall(told)):
             keys = " ".join(f"{name}=…" for name in list(names)[:3])
             self._tell(

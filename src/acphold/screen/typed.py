@@ -1,4 +1,4 @@
-"""What a person types: completion, the prompts of earlier runs, and files named with `@`."""
+"""Typed input: completion, the prompts of earlier runs, and files named with `@`."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ MENTION = re.compile(r'(?<!\S)@(?:"([^"\n]+)"|(\S+))')
 """A file in a prompt: `@src/a.py`, or `@"with a space.md"`."""
 
 MOST_FILES = 200
-"""Files offered at once: of a folder with more, those that begin with what was typed."""
+"""Files offered at once; in a larger folder, those that begin with the typed text."""
 
 
 ABOUT = 200
-"""Letters that are shown of what a command is for, where there is room."""
+"""Letters shown of a command's description, if there is room."""
 
 
 def is_picture(link: ResourceLink) -> bool:
-    """Whether a link leads to a picture: an agent that takes such gets it whole."""
+    """Return True if a link leads to a picture: agents that accept pictures get it whole."""
     return (link.mime_type or "").startswith("image/")
 
 
 def path_of(link: ResourceLink) -> Path:
-    """The file that a link leads to."""
+    """Return the file that a link leads to."""
     return Path(url2pathname(urlsplit(link.uri).path))
 
 
 def links(text: str, cwd: str) -> list[ResourceLink]:
-    """To each file that `@` names in a prompt, which are sent beside its text."""
+    """Return links to the files that `@` names in a prompt, sent beside its text."""
     found: dict[str, ResourceLink] = {}
     for match in MENTION.finditer(text):
         path = Path(os.path.join(cwd, os.path.expanduser(match[1] or match[2])))
@@ -52,10 +52,10 @@ def links(text: str, cwd: str) -> list[ResourceLink]:
 
 
 def _link(path: Path) -> ResourceLink | None:
-    """The link to a file; None where there is none that we may look at."""
+    """Return the link to a file; None if there is none that we may read."""
     try:
         status = os.stat(path)
-    except (OSError, ValueError):  # also a name that is too long, or has a NUL in it
+    except (OSError, ValueError):  # also a name that is too long or contains a NUL
         return None
     mime_type, _ = mimetypes.guess_type(path.name)
     size = status.st_size if stat.S_ISREG(status.st_mode) else None
@@ -65,7 +65,7 @@ def _link(path: Path) -> ResourceLink | None:
 
 
 class PromptCompleter(Completer):
-    """`/` at the beginning: the agent's commands. `@` before a word: files of the session."""
+    """Completes `/` at the beginning with commands, and `@` before a word with files."""
 
     def __init__(self, commands: Callable[[], Sequence[AvailableCommand]], cwd: str) -> None:
         self._commands = commands
@@ -79,7 +79,7 @@ class PromptCompleter(Completer):
             yield from self._of_files(match[2], quoted=bool(match[1]))
 
     def _of_commands(self, begun: str) -> Iterator[Completion]:
-        """Ours, and then the agent's: with a second slash, where we have one of that name."""
+        """Yield our commands, then the agent's; with a second slash if we have one of that name."""
         known = [(f"/{name}", what) for name, (_, what) in COMMANDS.items()]
         for command in self._commands():
             name = on_one_line(command.name).removeprefix("/")
@@ -95,7 +95,7 @@ class PromptCompleter(Completer):
             known += [path for path in fitting(begun, self._cwd) if path not in known]
         for name in known:
             if not name.isprintable() or '"' in name:
-                continue  # what could not be typed
+                continue  # cannot be typed
             behind = "" if name.endswith("/") else " "
             if " " in name and not quoted:
                 yield Completion(f'"{name}"{behind}', -len(begun), display=name)
@@ -105,7 +105,7 @@ class PromptCompleter(Completer):
 
 
 def file_names(begun: str, cwd: str) -> list[str]:
-    """Files and folders (with a `/` behind) whose path begins so; hidden ones only if asked for."""
+    """Return files and folders (ending in `/`) with this prefix; hidden ones if asked for."""
     folder, _, start = begun.rpartition("/")
     above = f"{folder}/" if "/" in begun else ""
     try:
@@ -122,14 +122,14 @@ def file_names(begun: str, cwd: str) -> list[str]:
 
 
 MOST_WALKED = 20_000
-"""Files that are looked at when a part of a path is searched: of more, the first."""
+"""Most files looked at when searching for a part of a path."""
 
 LEFT_OUT = ("node_modules", "__pycache__", "target", "venv")
-"""Folders that are full of what nobody names; and hidden ones."""
+"""Folders full of files nobody mentions, beside hidden ones."""
 
 
 def fitting(words: str, cwd: str) -> list[str]:
-    """The files anywhere below whose path has these letters in this order, the closest first."""
+    """Return files anywhere below whose path has these letters in this order, closest first."""
     pattern = re.compile(".*?".join(map(re.escape, words)), re.IGNORECASE)
     found: list[tuple[int, int, str]] = []
     walked = 0
@@ -148,12 +148,12 @@ def fitting(words: str, cwd: str) -> list[str]:
 def _is_folder(entry: os.DirEntry[str]) -> bool:
     try:
         return entry.is_dir()
-    except OSError:  # a link that leads to itself, or where we may not look
+    except OSError:  # a link to itself, or a folder we may not read
         return False
 
 
 class PrivateHistory(FileHistory):
-    """What was typed, in a file that only this user can read; several programs may add to it."""
+    """Typed prompts, in a file that only this user can read; several programs may append to it."""
 
     def __init__(self, path: str) -> None:
         os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -162,5 +162,5 @@ class PrivateHistory(FileHistory):
 
 
 def continued(text: str) -> str | None:
-    """The text with a line break in place of a backslash at its end; None without one."""
+    """Return the text with a line break for a backslash at its end; None without one."""
     return f"{text[:-1]}\n" if text.endswith("\\") else None

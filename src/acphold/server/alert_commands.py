@@ -1,8 +1,8 @@
-"""The person's own commands for alerts: started, bounded, and gone in every case.
+"""The person's own commands for alerts: started, limited in time, and ended in every case.
 
-A command gets what it is about in variables and, whole, as JSON on its stdin; what it prints goes
-to the log. It may take COMMAND_SECONDS, and of at most MOST_AT_ONCE one more is left out: nothing
-that is told may hold up what it is told of.
+A command gets the alert in variables and, in full, as JSON on its stdin; its output goes to the
+log. It may take COMMAND_SECONDS; while MOST_AT_ONCE run, further ones are left out: an alert must
+not hold up the session that it is about.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from acphold.hub.alerts import Alert, AlertRules, Alerts, LookUp
 from acphold.known_agents import short_name
 from acphold.schema import encode
 
-if TYPE_CHECKING:  # an agent of the library that starts no program does not import how
+if TYPE_CHECKING:  # an agent of the library that starts no program does not import this
     from acphold.processes.program import Program
     from acphold.transports.child import ChildProcess
 
 log = logging.getLogger(__name__)
 
 COMMAND_SECONDS = 30.0
-"""What a command may take: a message over a slow network is sent in a few."""
+"""Seconds a command may take: sending a message over a slow network takes a few."""
 
 LAST_SECONDS = 2.0
-"""What those that run when everything ends get to come to their own end."""
+"""Seconds for running commands to end by themselves when the process ends."""
 
 MOST_AT_ONCE = 4
 """Commands that run at the same time."""
 
 VALUE_CHARACTERS = 2000
-"""Of a value in a variable; the JSON on stdin has the whole of it."""
+"""Most characters of a value in a variable; the JSON on stdin has all of it."""
 
 OUTPUT_BYTES = 4096
-"""Of what a command prints, for the log."""
+"""Most bytes of a command's output in the log."""
 
 LAST_WORDS = 1.0
-"""Seconds for its stdout to end once it has; what it left running may hold it open."""
+"""Seconds for its stdout to end once it has ended; programs it left running may hold it open."""
 
 
 def no_link(alert: Alert) -> str:
-    """No server runs that one could follow it to."""
+    """Return "": no server runs where the alert could be followed."""
     return ""
 
 
@@ -57,10 +57,10 @@ async def alerting(
     called: Callable[[str], str] = short_name,
     link: Callable[[Alert], str] = no_link,
 ) -> AsyncIterator[Alerts]:
-    """Alerts for a hub, by these rules, for the block; behind it no command is left.
+    """Yield alerts for a hub, by these rules; after the block no command is left running.
 
-    `called` is what a person calls the agent that sessions are kept under; `link` gives the address
-    that opens what an alert is about, "" where there is none.
+    `called` returns a person's name for the agent of the sessions; `link` returns the address that
+    opens the subject of an alert, "" if there is none.
     """
     commands = AlertCommands(called=called, link=link)
     try:
@@ -70,7 +70,7 @@ async def alerting(
 
 
 class AlertCommands:
-    """The commands that run now; to be closed in every case."""
+    """The running commands; has to be closed in every case."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class AlertCommands:
         self._running: set[asyncio.Task[None]] = set()
 
     def run(self, command: tuple[str, ...], alert: Alert, look_up: LookUp | None = None) -> None:
-        """Start it and return; how it went is in the log."""
+        """Start a command and return; the log tells how it went."""
         if len(self._running) >= MOST_AT_ONCE:
             log.warning("alert: %d commands run already; %s is left out", MOST_AT_ONCE, alert.event)
             return
@@ -93,7 +93,7 @@ class AlertCommands:
         task.add_done_callback(self._running.discard)
 
     async def aclose(self) -> None:
-        """Give those that run a moment; then end them."""
+        """Give running commands a moment, then end them."""
         if self._running:
             await asyncio.wait(self._running, timeout=LAST_SECONDS)
         for task in tuple(self._running):
@@ -119,7 +119,8 @@ class AlertCommands:
             log.log(level, "%s: %s%s", name, ended, f"; it said: {said}" if said else "")
 
     async def _launched(self, command: tuple[str, ...], env: Mapping[str, str]) -> Program:
-        """Started in a thread, which takes milliseconds; ended again for who does not wait."""
+        """Launch it in a thread, which takes milliseconds; end it again if the caller is
+        cancelled."""
         from acphold.processes.program import launch
 
         starting = asyncio.create_task(asyncio.to_thread(launch, command, env=env), name="launch")
@@ -131,7 +132,7 @@ class AlertCommands:
             raise
 
     async def _followed(self, program: Program, data: bytes) -> tuple[str, str]:
-        """What it printed, and how it ended; raises TimeoutError."""
+        """Return its output, and how it ended; raises TimeoutError."""
         from acphold.transports.child import ChildProcess
 
         process = ChildProcess(program, relay_fd=None)
@@ -151,7 +152,7 @@ class AlertCommands:
 
 
 async def _read(process: ChildProcess, printed: bytearray) -> None:
-    """Keep the end of what it prints to stdout."""
+    """Keep the end of its stdout."""
     while piece := await process.transport.receive():
         printed += piece
         del printed[:-OUTPUT_BYTES]
@@ -160,10 +161,10 @@ async def _read(process: ChildProcess, printed: bytearray) -> None:
 def variables(
     alert: Alert, called: Callable[[str], str] = short_name, url: str = ""
 ) -> dict[str, str]:
-    """What the command is told in its environment: no NUL, and each on one line, cut.
+    """Return the environment for the command: values without NUL, each on one line, cut.
 
-    One line, because people put them into headers of a message, and agents make up what stands
-    there, also their name and the ids of sessions.
+    One line, because people put them into headers of a message, and agents make up the values, also
+    their name and the ids of sessions.
     """
     told = {
         "ACPHOLD_EVENT": alert.event,
@@ -184,7 +185,7 @@ def variables(
 
 
 def stdin_json(alert: Alert, url: str = "") -> bytes:
-    """The same as one line of JSON; docs/operations.md has its fields."""
+    """Return the same as one line of JSON; docs/operations.md has its fields."""
     about = {
         "event": alert.event,
         "sessionId": alert.session_id,

@@ -1,14 +1,19 @@
 """One connection to the sessions of all agents that are served here, each with its own agent.
 
-A client asks for it with `initialize`. To each agent that it needs it then has a line: a connection
-in memory to that agent's hub, which knows nothing of the others. What names a session goes to the
-session's agent, all else to the one that `_meta` names, or the default one. What the agents ask and
-tell is the client's as it is, for ids of sessions are those of the journal, which they share.
+A client requests it with `initialize`. It then has a line to each agent that it needs: a connection
+in memory to that agent's hub, which does not know the others. A message that names a session goes
+to the session's agent; any other goes to the agent that `_meta` names, or to the default one. The
+agents' messages reach the client unchanged, for session ids are those of the journal, which they
+share.
 
-An agent is introduced to the client when it is first needed, and its line is given up with the last
-session that the client has open there: whom nobody needs may end. So what `initialize` is answered
-holds for every agent, started or not: what acphold does for all. What an agent can besides stands
-beside its name with each session that is opened.
+A session whose agent is not served here is never passed to another one on its own, for that agent
+would read the conversation: the client names the agent that is to continue it, or is refused. A
+session that is live in another process is joined there, with its own agent.
+
+The client is introduced to an agent when it first needs it, and its line is closed with the last
+session that it has open there: an agent that no client needs may end. So the answer to `initialize`
+holds for every agent, started or not: it lists what acphold does for all. What an agent can do
+besides stands beside its name with each session that is opened.
 """
 
 from __future__ import annotations
@@ -26,67 +31,67 @@ from acphold.errors import (
     ConnectionLostError,
     InvalidParamsError,
     InvalidRequestError,
+    OtherAgentError,
     RemoteError,
     StoppedError,
     UnknownSessionError,
 )
 from acphold.hub.attachment import LAG
-from acphold.hub.forks import FORK_SESSION
 from acphold.hub.session_list import AGENT
+from acphold.lines.open_sessions import OpenSessions
 from acphold.rpc import NotificationReceived, Peer, Transport, connected
 from acphold.rpc.pending_call import Answer
-from acphold.rpc.request import Request
+from acphold.rpc.request import Request, hand_on
 from acphold.rpc.transport import OfferingTransport
 from acphold.schema import (
-    CLOSE_SESSION,
-    DELETE_SESSION,
     INITIALIZE,
     LIST_SESSIONS,
-    LOAD_SESSION,
-    NEW_SESSION,
-    RESUME_SESSION,
     InitializeRequest,
     decode,
     encode,
 )
+from acphold.schema.methods import OPENING
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members, splice
+from acphold.server.checked_params import named_agent, with_agent
 from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal
-from acphold.server.unstable import ARCHIVE
 from acphold.transports.memory import memory_pair
 from acphold.version import __version__
 
 log = logging.getLogger(__name__)
 
 INTRODUCTION: Final = "acphold/introduction"
-"""The `_meta` key of an opened session: what its agent has answered to `initialize`."""
-
-OPENING: Final = frozenset({NEW_SESSION.name, LOAD_SESSION.name, RESUME_SESSION.name, FORK_SESSION})
-LEAVING: Final = frozenset({CLOSE_SESSION.name, DELETE_SESSION.name, ARCHIVE})
+"""The `_meta` key of an opened session: its agent's answer to `initialize`."""
 
 
 class Agents(Protocol):
-    """Those that are served here together."""
+    """The agents that are served here together."""
 
     @property
     def names(self) -> Sequence[str]:
-        """By what a client names them, the default one first."""
+        """The names that clients use for them, the default one first."""
 
     async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
         """Serve a client of this agent until it leaves."""
 
     async def agent_of(self, session_id: str) -> str | None:
-        """The agent that this is a session of; None where it is not served here, or not known."""
+        """Return the agent that this is a session of; None if it is not served here, or not
+        known."""
+
+    async def held_with(self, session_id: str, principal: Principal) -> str | None:
+        """Return the agent of a session that is not served here, as the journal has it; None if the
+        session is live in another process, or this client may not continue it."""
 
     async def page(self, principal: Principal, params: bytes) -> bytes:
-        """The result of `session/list`, of all agents."""
+        """Return the result of `session/list`, of all agents."""
 
 
 async def begun(transport: Transport, limit: int) -> tuple[Transport, bool]:
-    """The transport, as if nothing had been read of it, and whether its client asks for all agents.
+    """Return the transport, as if nothing had been read, and True if its client requests all
+    agents.
 
-    The first message says so. One that is longer than `limit` is for whoever reads on to refuse.
+    The first message says so. If it is longer than `limit`, the next reader refuses it.
     """
     arrived = b""
     while b"\n" not in arrived and len(arrived) <= limit:
@@ -124,7 +129,7 @@ class _Begun:
 
 
 class _BegunOffering(_Begun):
-    """The same of one that hands over what it reads in the step that reads it."""
+    """The same for a transport that hands over what it reads in the step that reads it."""
 
     def __init__(self, transport: OfferingTransport, arrived: bytes) -> None:
         super().__init__(transport, arrived)
@@ -153,7 +158,7 @@ async def attend_all(
 
 
 class AllAgents:
-    """See the module: what the client asks, on its way to the lines."""
+    """See the module: passes the client's requests to the lines."""
 
     def __init__(
         self,
@@ -169,10 +174,10 @@ class AllAgents:
         self._limit = limit
         self._principal = principal
         self._introduction = b""
+        self._watches = False
         self._lines: dict[str, AgentLine] = {}
         self._given_up: set[asyncio.Task[None]] = set()
-        self._opened: dict[str, AgentLine] = {}
-        # Whose agent is being looked for, and what waits for that, in the order in which it came.
+        # Messages that wait, in wire order, until the agent of their session is found.
         self._sought: dict[str, list[Forwarded]] = {}
 
     # -- what the client asks and tells ---------------------------------------------------
@@ -197,7 +202,7 @@ class AllAgents:
             forwarded = Forwarded(told.method, told.params)
             session_id = session_id_in(told.params)
             if session_id is not None:
-                # One at a time: a client that names what is not there is read no faster.
+                # One at a time: this slows down a client that names sessions that do not exist.
                 if (seeking := self._to_agent_of(session_id, forwarded)) is not None:
                     await seeking
             elif (line := self._lines.get(self._default)) is not None:
@@ -209,6 +214,7 @@ class AllAgents:
         params = in_version_1(request.params)
         offer = offer_of(decode(InitializeRequest, params).value, params)
         self._introduction = params
+        self._watches = offer.watches
         info = {"name": "acphold", "title": "acphold", "version": __version__}
         told = encode({"agentInfo": info, "authMethods": []})
         told = told_client(told, unstable=True, begun=offer.begun, positions=offer.positions)
@@ -218,26 +224,24 @@ class AllAgents:
         return splice(told, {"agentCapabilities": splice(can, {"_meta": meta})})
 
     def _named(self, forwarded: Forwarded) -> str:
-        """The agent that what is forwarded names in its `_meta`, which is for us alone."""
-        meta = members(forwarded.params).get("_meta", b"")
-        raw = members(meta).get(AGENT) if meta.startswith(b"{") else None
-        if raw is None:
-            return self._default
-        for name in self._agents.names:
-            if raw == encode(name):
-                meta = splice(meta, {AGENT: None})
-                left = meta if members(meta) else None
-                forwarded.params = splice(forwarded.params, {"_meta": left})
-                return name
-        raise InvalidParamsError(
-            f"{AGENT}: one of {', '.join(self._agents.names)} is required", field=f"_meta.{AGENT}"
-        )
+        """Return the agent that a message names in its `_meta`, and remove that: it is for us
+        alone."""
+        named, forwarded.params = named_agent(forwarded.params)
+        return self._default if named is None else self._served(named)
+
+    def _served(self, name: str) -> str:
+        """Return the name of an agent; InvalidParamsError if it is not served."""
+        if name not in self._agents.names:
+            names = ", ".join(self._agents.names)
+            raise InvalidParamsError(f"{AGENT}: one of {names} is required", f"_meta.{AGENT}")
+        return name
 
     def _to_agent_of(self, session_id: str, forwarded: Forwarded) -> Awaitable[None] | None:
-        """Send it to the session's agent; what has to be waited for until it is, if anything."""
+        """Send a message to the session's agent; return an awaitable if the agent has to be found
+        first."""
         if (waiting := self._sought.get(session_id)) is not None:
             waiting.append(forwarded)
-        elif (line := self._opened.get(session_id)) is not None:
+        elif (line := self._line_of(session_id)) is not None:
             line.send(forwarded)
         else:
             self._sought[session_id] = [forwarded]
@@ -245,22 +249,46 @@ class AllAgents:
         return None
 
     async def _seek(self, session_id: str) -> None:
-        problem: AcpholdError = StoppedError()
-        line: AgentLine | None = None
+        problem: AcpholdError | None = StoppedError()
+        name: str | None = None
+        held_with: str | None = None
         try:
-            name = await self._agents.agent_of(session_id) or self._default
-            # For what is only told no agent is started: the session is not open there.
-            is_asked = any(it.is_asked for it in self._sought[session_id])
-            line = self._line(name) if is_asked else self._lines.get(name)
-            problem = UnknownSessionError(session_id)
+            name = await self._agents.agent_of(session_id)
+            if name is None and not self._watches:
+                held_with = await self._agents.held_with(session_id, self._principal)
+            problem = None
         except AcpholdError as exc:
             problem = exc
         finally:
             for forwarded in self._sought.pop(session_id):
-                if line is None:
-                    forwarded.refuse(problem)
-                else:
-                    line.send(forwarded)
+                try:
+                    if problem is not None:
+                        raise problem
+                    self._send_to(name, held_with, session_id, forwarded)
+                except AcpholdError as exc:
+                    forwarded.refuse(exc)
+
+    def _send_to(
+        self, name: str | None, held_with: str | None, session_id: str, forwarded: Forwarded
+    ) -> None:
+        """Send a message about a session to the agent `name`; None if the session's is not served.
+
+        A request to open a session that was `held_with` an agent that is not here has to name
+        another one.
+        """
+        if forwarded.method in OPENING:
+            named, _ = named_agent(forwarded.params)
+            if name is None and named is not None:
+                name = self._served(named)
+            elif name is None and held_with is not None:
+                raise OtherAgentError(session_id, held_with, tuple(self._agents.names))
+            forwarded.params = with_agent(forwarded.params, name)
+        name = name or self._default
+        # A notification starts no agent: the session is not open there.
+        line = self._line(name) if forwarded.is_asked else self._lines.get(name)
+        if line is None:
+            raise UnknownSessionError(session_id)
+        line.send(forwarded)
 
     # -- lines ----------------------------------------------------------------------------
 
@@ -272,35 +300,35 @@ class AllAgents:
             line.start(self._agents.attend_one(name, theirs, self._principal), self._introduction)
         return line
 
-    def opened(self, session_id: str, line: AgentLine) -> None:
-        """The client has the session open there."""
-        self._opened[session_id] = line
+    def _line_of(self, session_id: str) -> AgentLine | None:
+        """Return the line over which the client has a session open."""
+        return next((it for it in self._lines.values() if session_id in it.sessions), None)
 
-    def left(self, session_id: str) -> None:
-        """It has it open no longer."""
-        self._opened.pop(session_id, None)
+    def opened(self, session_id: str, line: AgentLine) -> None:
+        """Note that the client has the session open there, and nowhere else any more."""
+        for other in self._lines.values():
+            if other is not line:
+                other.sessions.pop(session_id, None)
 
     def look_at(self, line: AgentLine) -> None:
-        """Give a line up that is of no use any more: it has ended, or nothing is open there."""
-        is_needed = line.awaited or line in self._opened.values()
+        """Close a line that is no longer needed: it has ended, or nothing is open there."""
+        is_needed = line.awaited or line.sessions
         if self._lines.get(line.name) is line and (line.is_over or not is_needed):
             del self._lines[line.name]
-            for session_id in [it for it, its in self._opened.items() if its is line]:
-                del self._opened[session_id]
             ending = asyncio.create_task(line.aclose(), name=f"end line to {line.name}")
             self._given_up.add(ending)
             ending.add_done_callback(self._given_up.discard)
 
     async def aclose(self) -> None:
-        """The client has gone; its turns go on."""
+        """Close all lines: the client has gone; its turns go on."""
         lines, self._lines = [*self._lines.values()], {}
         await asyncio.gather(*(line.aclose() for line in lines), *self._given_up)
 
 
 class Forwarded:
-    """What the client asks or tells, on its way to an agent; `request` is None for what it tells.
+    """A message of the client, on its way to an agent; `request` is None for a notification.
 
-    `is_cancelled` once the client does not wait for the answer any more.
+    `is_cancelled` is set once the client no longer waits for the answer.
     """
 
     def __init__(self, method: str, params: bytes, request: Request | None = None) -> None:
@@ -316,11 +344,11 @@ class Forwarded:
 
     @property
     def is_asked(self) -> bool:
-        """Whether it is to be answered."""
+        """True if it has to be answered."""
         return self.request is not None
 
     def refuse(self, error: AcpholdError) -> None:
-        """It cannot be sent."""
+        """Refuse it: it cannot be sent."""
         if self.request is not None:
             self.request.refuse(error)
         else:
@@ -328,14 +356,18 @@ class Forwarded:
 
 
 class AgentLine:
-    """The client at one agent's hub. `awaited` is how much it waits for there."""
+    """The client at one agent's hub, with the `sessions` that it has open there.
+
+    `awaited` is the number of answers it waits for there.
+    """
 
     def __init__(self, name: str, transport: Transport, client: AllAgents, limit: int) -> None:
         self.name = name
+        self.sessions: OpenSessions[bytes] = OpenSessions()
         self.awaited = 0
         self.is_over = False
         self._client = client
-        # As the line to an owner: read however much is on its way to it.
+        # As on the line to an owner: read however much is on its way to it.
         room = limit + ADDED_BYTES
         self._peer = Peer(transport, self, name=f"hub of {name}", limit=room, is_agent=True)
         self._tasks: list[asyncio.Task[None]] = []
@@ -371,7 +403,7 @@ class AgentLine:
         self._client.look_at(self)
 
     def send(self, forwarded: Forwarded) -> None:
-        """Send it, behind what was sent before: once the client is introduced."""
+        """Send it after earlier messages, once the client is introduced."""
         if self._waiting is None:
             self._send(forwarded)
         else:
@@ -392,7 +424,7 @@ class AgentLine:
             self._client.look_at(self)
 
         def give_up() -> None:
-            if not self._client.peer.is_lost:  # of a client that has gone the turn goes on
+            if not self._client.peer.is_lost:  # the turn of a client that has gone goes on
                 self.awaited -= 1
                 self._peer.withdraw(id_)
                 self._client.look_at(self)
@@ -406,20 +438,21 @@ class AgentLine:
         request.on_cancel = give_up
 
     def _told(self, forwarded: Forwarded, answer: Answer) -> Answer:
-        """What the hub has answered, with what the client has to know of the agent; noted is what
-        the client has open there by that."""
-        session_id = session_id_in(forwarded.params)
-        if isinstance(answer, bytes) and forwarded.method in OPENING:
-            session_id = session_id_in(answer) or session_id
-            self._client.opened(session_id or "", self)
+        """Return the hub's answer with the facts about the agent that the client needs, and note
+        the session that it opens."""
+        opened: str | None = None
+        if isinstance(answer, bytes):
+            method, params = forwarded.method, forwarded.params
+            opened = self.sessions.answered(method, session_id_in(params), params, answer, None)
+        if isinstance(answer, bytes) and opened is not None:
+            self._client.opened(opened, self)
             meta = members(answer).get("_meta", b"")
             named = {AGENT: encode(self.name), INTRODUCTION: self._introduction}
             meta = splice(meta if meta.startswith(b"{") else b"{}", named)
             return splice(answer, {"_meta": meta})
-        if isinstance(answer, bytes) and forwarded.method in LEAVING:
-            self._client.left(session_id or "")
         if isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED:
-            # How to sign in the agent has said to `initialize`, which the client has not seen.
+            # The agent's answer to `initialize` names the ways to sign in; the client has not seen
+            # it.
             methods = members(self._introduction).get("authMethods", b"[]")
             data = members(answer.raw).get("data", b"null") if answer.raw else b"null"
             if data == b"null" or data.startswith(b"{"):
@@ -432,8 +465,8 @@ class AgentLine:
 
     # -- what the agent asks and tells --------------------------------------------------------
 
-    async def on_request(self, request: Request) -> bytes:
-        return await self._client.peer.call_raw(request.method, request.params)
+    async def on_request(self, request: Request) -> bytes | None:
+        return await hand_on(request, self._client.peer.call_raw)
 
     def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         client = self._client.peer
@@ -447,7 +480,7 @@ class AgentLine:
             await self._client.peer.drain()
 
     async def aclose(self) -> None:
-        """Leave the hub, which answers what was asked, or ends it."""
+        """Leave the hub; it answers or ends open requests."""
         attending, *others = self._tasks
         for task in others:
             task.cancel()

@@ -1,4 +1,4 @@
-"""The params that a client sends, checked before anybody acts on them.
+"""Params from a client, checked before they are used.
 
 A refusal names the field, and the MCP server if it is about one. Sources: spec v1, session setup
 ("Working Directory", "MCP Servers", "Additional Workspace Roots"); prompt turn.
@@ -14,6 +14,7 @@ from msgspec import Raw, Struct
 from acphold.agents.capabilities import EVERY_TRANSPORT
 from acphold.errors import InvalidParamsError
 from acphold.hub import Setup
+from acphold.hub.session_list import AGENT
 from acphold.mcp.bridge import bridge_server
 from acphold.mcp.servers import checked_server
 from acphold.schema import (
@@ -21,6 +22,7 @@ from acphold.schema import (
     McpServerHttp,
     McpServerSse,
     decode,
+    encode,
 )
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.session_requests import (
@@ -29,20 +31,20 @@ from acphold.schema.session_requests import (
     NewSessionRequest,
     ResumeSessionRequest,
 )
-from acphold.schema.splice import array, items, members, splice
+from acphold.schema.splice import array, items, members, splice, with_meta
 
 OpenRequest = NewSessionRequest | LoadSessionRequest | ResumeSessionRequest
 
 
 def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities) -> Setup:
-    """The setup in the params of session/new, load or resume; raises InvalidParamsError.
+    """Return the setup in the params of session/new, load or resume; raises InvalidParamsError.
 
     No field is dropped. An MCP `command` that had to be looked up on PATH is made absolute, a
-    server that the agent cannot reach is put behind a bridge, and a resume that leaves the servers
-    out gets an empty list.
+    server that the agent cannot reach is put behind a bridge, and a resume without servers gets an
+    empty list.
     """
     given = members(params).get("mcpServers", b"null")
-    # The servers are looked at one by one, so that a refusal can say which it is about.
+    # Servers are checked one by one, so that a refusal can name the server.
     rest = splice(params, {"mcpServers": b"[]"}) if given.startswith(b"[") else params
     request = decode(kind, rest).value
     _absolute(request.cwd, "cwd")
@@ -60,13 +62,36 @@ def checked_setup(kind: type[OpenRequest], params: bytes, can: AgentCapabilities
         if checked != servers:
             params = splice(params, {"mcpServers": array(checked)})
     elif kind is ResumeSessionRequest:
-        # Only a resume may leave them out, and it may become a load or a new session at the agent.
+        # Only a resume may omit them, and it may become a load or a new session at the agent.
         params = splice(params, {"mcpServers": b"[]"})
     return Setup(request.cwd, roots, params)
 
 
+def named_agent(params: bytes) -> tuple[str | None, bytes]:
+    """Return the agent that the params name in their `_meta`, which is for us alone, and the rest.
+
+    None if they name none; InvalidParamsError if it is not a name.
+    """
+    meta = members(params).get("_meta", b"")
+    raw = members(meta).get(AGENT) if meta.startswith(b"{") else None
+    if raw is None:
+        return None, params
+    try:
+        name = msgspec.json.decode(raw, type=str)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise InvalidParamsError(f"{AGENT}: a string is required", f"_meta.{AGENT}") from None
+    meta = splice(meta, {AGENT: None})
+    return name, splice(params, {"_meta": meta if members(meta) else None})
+
+
+def with_agent(params: bytes, name: str | None) -> bytes:
+    """Return the params with this agent named in their `_meta`, or none."""
+    _, params = named_agent(params)
+    return params if name is None else with_meta(params, AGENT, encode(name))
+
+
 def checked_list(params: bytes) -> ListSessionsRequest:
-    """The params of session/list; raises InvalidParamsError."""
+    """Return the params of session/list; raises InvalidParamsError."""
     asked = decode(ListSessionsRequest, params).value
     if asked.cwd is not None and not asked.cwd.startswith("/"):
         raise InvalidParamsError(f"cwd: {asked.cwd!r} is not an absolute path", field="cwd")
@@ -81,7 +106,8 @@ def _absolute(path: str, field: str) -> None:
 
 
 def _checked_server(raw: bytes, index: int, can: AgentCapabilities) -> bytes:
-    """The entry as the agent is to get it; behind a bridge if the agent cannot reach the server."""
+    """Return the entry as the agent gets it; behind a bridge if the agent cannot reach the
+    server."""
     entry = checked_server(raw, index, EVERY_TRANSPORT)
     kind = members(entry).get("type")
     mcp = can.mcp_capabilities
@@ -106,7 +132,8 @@ _blocks = msgspec.json.Decoder(list[_Block]).decode
 
 
 def prompt_in(params: bytes) -> tuple[str, bytes]:
-    """The session and the content blocks in the params of a prompt; raises InvalidParamsError."""
+    """Return the session and the content blocks in the params of a prompt; raises
+    InvalidParamsError."""
     try:
         found = _prompt_params(params)
         _blocks(found.prompt)
@@ -116,7 +143,7 @@ def prompt_in(params: bytes) -> tuple[str, bytes]:
 
 
 def _unfit_prompt(params: bytes) -> InvalidParamsError:
-    """What is wrong with the params of a prompt."""
+    """Return the error for the params of a prompt."""
     prompt = members(params).get("prompt", b"")
     if not prompt.startswith(b"["):
         return InvalidParamsError("prompt: an array of content blocks is required", "prompt")
@@ -128,7 +155,7 @@ def _unfit_prompt(params: bytes) -> InvalidParamsError:
 
 
 def session_id_of(params: bytes) -> str:
-    """The session that params are about; InvalidParamsError when they name none."""
+    """Return the session that params are about; InvalidParamsError if they name none."""
     if (found := session_id_in(params)) is None:
         raise InvalidParamsError("sessionId: a string is required", field="sessionId")
     return found

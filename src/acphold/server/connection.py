@@ -1,7 +1,7 @@
 """One connected client: each request of the protocol is checked, and becomes a call of the hub.
 
-Nothing is decided here that concerns more than this client. What it asks in a session that another
-process owns goes there (`server.remote_sessions`).
+Decisions here concern this client only. Requests about a session that another process owns go there
+(`server.remote_sessions`).
 """
 
 from __future__ import annotations
@@ -41,7 +41,6 @@ from acphold.errors import (
 from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
 from acphold.hub.client_request import DECISIONS
-from acphold.hub.forks import FORK_SESSION
 from acphold.hub.router import Asker
 from acphold.hub.turns import CANCELLED
 from acphold.mcp.servers import MCP_MESSAGE, provided_ids
@@ -71,6 +70,7 @@ from acphold.schema import (
     decode,
     encode,
 )
+from acphold.schema.methods import FORK_SESSION
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members, with_meta
 from acphold.server import neighbours
@@ -78,6 +78,7 @@ from acphold.server.checked_params import (
     OpenRequest,
     checked_list,
     checked_setup,
+    named_agent,
     prompt_in,
     session_id_of,
 )
@@ -91,8 +92,10 @@ from acphold.server.positions import (
     ANSWERED,
     answers_in,
     known_prompts_in,
+    lineage_in,
     position_in,
     sent_in,
+    with_lineage,
     without_position,
 )
 from acphold.server.principals import THIS_USER, Principal
@@ -105,10 +108,10 @@ log = logging.getLogger(__name__)
 
 
 class Connection:
-    """A client from its `initialize` to its end; also what the hub sees of it (hub.Client).
+    """A client from its `initialize` to its end; also the hub's view of it (hub.Client).
 
-    A handler answers its request itself where something has to follow right behind the answer;
-    else it returns the result.
+    A handler answers its request itself if something has to follow right behind the answer; else it
+    returns the result.
     """
 
     def __init__(
@@ -121,6 +124,7 @@ class Connection:
         principal: Principal = THIS_USER,
         door: Door | None = None,
         headers: Mapping[str, str] | None = None,
+        stays: bool = False,
     ) -> None:
         self.offer = Offer()
         self.info = b""
@@ -137,7 +141,7 @@ class Connection:
         self._openings = Openings()
         self._in_order = asyncio.Lock()
         self._asked_to_open: set[Request] = set()
-        self._theirs: set[str] = set()  # of what is not held here; see `_is_theirs`
+        self._theirs: set[str] = set()  # sessions not held here; see `_is_theirs`
         self._watched: set[str] = set()
         self._remote = RemoteSessions(hub, self, limit, self._reopen)
         self._handlers: dict[str, Handler] = {
@@ -157,25 +161,31 @@ class Connection:
                 lambda home, asked: home.set_config_option(asked)
             ),
         }
-        # An extension's method, or one newer than this release: the agent's own business.
+        # An extension's method, or one newer than this release: the agent handles it.
         self._extension = self._at_home(lambda home, asked: home.ask(asked))
         self._unstable = unstable
+        self._stays = stays
         setup = partial(self._setup, ResumeSessionRequest)
-        methods = UnstableMethods(hub, self, self._remote, setup, self._shown, principal.note)
+        methods = UnstableMethods(hub, self, self._remote, setup, self._opened, principal.note)
         self._fork = self._while_theirs(methods.fork)
         if unstable:
-            self._handlers |= methods.handlers | {FORK_SESSION: self._fork}
+            self._handlers |= methods.handlers | {FORK_SESSION.name: self._fork}
         if door is not None:
             self._handlers |= {AUTHENTICATE.name: self._authenticate, LOGOUT.name: self._log_out}
-            if not principal.vouches:  # it is no process of ours, whatever it says
+            if not principal.vouches:  # no process of ours, whatever it says
                 for method in NEIGHBOURS:
                     del self._handlers[method]
 
     # -- as the hub sees it ---------------------------------------------------------------
 
     @property
+    def principal(self) -> Principal:
+        """The principal, as far as it is known by now."""
+        return self._entrance.principal
+
+    @property
     def sees_all(self) -> bool:
-        return self._entrance.principal.sees_all
+        return self.principal.sees_all
 
     def only_watches(self, session_id: str) -> bool:
         return self.offer.watches or session_id in self._watched
@@ -210,7 +220,7 @@ class Connection:
         if self._introduction != "over" and request.method not in BEFORE_INITIALIZE:
             if self._introduction == "awaited":
                 raise InvalidRequestError(f"{request.method} before initialize; initialize first")
-            self._introduction = "over"  # it takes the version that it was answered
+            self._introduction = "over"  # it accepts the version in the answer
         self._principal.check(request.method, request.params)
         is_known = self._entrance.is_in and not self._entering.locked()
         if (is_known and self._is_theirs(request.params)) or (
@@ -220,7 +230,7 @@ class Connection:
         return self._once_in(request)
 
     async def _once_in(self, request: Request) -> bytes | None:
-        """Handle a request of a client that has to be let in first: in the order of the wire."""
+        """Handle a request of a client that has to be let in first, in wire order."""
         async with self._entering:
             await self._require_entry()
             await self._require_theirs(request.method, request.params)
@@ -264,8 +274,8 @@ class Connection:
     async def _initialize(self, request: Request) -> bytes:
         """Introduce the client to the agent.
 
-        One that was answered with another version than it asked for may go on in that, leave, or
-        begin anew with a version that both speak: then it may say other things of itself.
+        A client that was answered with another version than it requested may accept that, leave, or
+        start again with a version that both speak: then it may introduce itself differently.
         """
         if self._introduction == "over":
             raise InvalidRequestError("initialize was answered already; it is sent once")
@@ -279,17 +289,17 @@ class Connection:
         try:
             answer = await self._hub.initialize(params, anew=anew)
         except AgentError as exc:
-            log.error("%s", exc)  # also for whoever has only the log to look at
+            log.error("%s", exc)  # also for people who can only see the log
             raise
         self._introduced = params
         self._entrance.visitor = replace(self._entrance.visitor, client=introduction.client_info)
         vouched = (introduction.client_capabilities.meta or {}).get(TENANT, UNSET)
         if self._principal.vouches and isinstance(vouched, str | None):
-            self._entrance.let_in(vouched)  # by that process, which has found out who it is
+            self._entrance.let_in(vouched)  # that process has authenticated the client
         if self._entrance.is_in:
             self._entered()
         if self._hub.agent.can_fork:
-            self._handlers[FORK_SESSION] = self._fork
+            self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == PROTOCOL_VERSION
         self._introduction = "over" if is_same or anew else "answered in another version"
         return told_client(
@@ -297,32 +307,36 @@ class Connection:
             unstable=self._unstable,
             begun=self.offer.begun,
             positions=self.offer.positions,
-            # Whoever is in front of such an agent may keep its sessions, too.
+            # An acphold in front of such an agent may keep its sessions, too.
             kept_in=await self._hub.kept_in() if self._hub.agent.reads_journal else None,
         )
 
     # -- who is there ---------------------------------------------------------------------
 
     async def _require_entry(self) -> None:
-        """Have the client be in; raises AuthRequiredError."""
+        """Require the client to be let in; raises AuthRequiredError."""
         if not self._entrance.is_in:
             before = self._entrance.tenant
             await self._entrance.require()
             await self._let_in(before)
 
     def _is_theirs(self, params: bytes) -> bool:
-        """Whether the session that these params name, if any, is known to be there for them."""
+        """Return True if the session that these params name, if any, is known to be open to this
+        client."""
         if self._entrance.tenant is None or (session_id := session_id_in(params)) is None:
             return True
         if self._hub.holds(session_id):
             return self._entrance.principal.owns(self._hub.held(session_id).session.tenant)
         is_open = self._remote.line(session_id) is not None or self._openings.has(session_id)
-        return is_open and session_id in self._theirs  # found to be when they asked for it
+        return is_open and session_id in self._theirs  # checked when the client opened it
 
     async def _require_theirs(self, method: str, params: bytes) -> None:
-        """Find that out; of what is shared with them, each time anew, for it may end. Raises
-        UnknownSessionError, the same for one that there is and for one that there is not, and
-        ForbiddenError."""
+        """Look up if the session is open to this client; a share is checked each time, for it may
+        end.
+
+        Raises UnknownSessionError, the same if there is no such session and if it may not know of
+        it, and ForbiddenError.
+        """
         session_id = session_id_in(params)
         if self._is_theirs(params) or session_id is None:
             return
@@ -349,7 +363,7 @@ class Connection:
         return b"{}"
 
     async def _let_in(self, before: str | None) -> None:
-        """It has signed in, and may have been somebody else before."""
+        """Take a client in that has signed in; it may have been somebody else before."""
         if before not in (None, self._entrance.tenant):
             await self._leave_sessions()
         self._entered()
@@ -366,7 +380,7 @@ class Connection:
         return b"{}"
 
     async def _leave_sessions(self) -> None:
-        """What it has open is not its own any more, and neither is what is being opened."""
+        """Leave all sessions, open or being opened: they are no longer the client's own."""
         self._theirs.clear()
         self._watched.clear()
         opening = []
@@ -381,13 +395,12 @@ class Connection:
         await self._remote.leave()
 
     def _sign_in_lost(self) -> None:
-        """The agent wants whoever prompts here to sign in: the sign-in is good for nothing."""
+        """Require a new sign-in: the agent asks the person who prompts here for one."""
         self._entrance.is_in = False
 
     async def _signed_in(self, request: Request) -> bytes:
-        principal = self._entrance.principal
-        if principal.tenant is not None or principal.session_id is not None:
-            raise MethodNotFoundError(request.method)  # the agent is not theirs to start again
+        if not self._entrance.principal.sees_all:
+            raise MethodNotFoundError(request.method)  # they may not restart the agent
         await self._hub.signed_in_outside()
         return b"{}"
 
@@ -421,7 +434,8 @@ class Connection:
     # -- opening --------------------------------------------------------------------------
 
     def _while_theirs(self, open_: Callable[[Request], Awaitable[None]]) -> Handler:
-        """Handles a request that opens a session, for as long as who has asked is signed in."""
+        """Return a handler for requests that open a session; it ends if the client signs out
+        meanwhile."""
 
         async def handle(request: Request) -> None:
             self._asked_to_open.add(request)
@@ -443,12 +457,12 @@ class Connection:
         conversation.session.is_listed_elsewhere = setup.is_listed_elsewhere
         attachment = conversation.session.attach(self, after=0, live_after=0)
         await conversation.session.be_followed(attachment)
-        request.answer(self._shown(result))
+        request.answer(self._opened(result, conversation, attachment))
         self._remote.open_here(conversation, attachment, setup)
 
     async def _load(self, request: Request) -> None:
         setup = self._setup(LoadSessionRequest, request.params)
-        self.known_prompts = set()  # what it sent earlier is told, too; not in what it has open
+        self.known_prompts = set()  # a replay has its own prompts, too; open sessions keep the set
         await self._open(request, setup, self._hub.load, 0)
 
     async def _resume(self, request: Request) -> None:
@@ -457,11 +471,16 @@ class Connection:
             self.known_prompts |= set(known_prompts_in(request.params))
         params = request.params if after is None else without_position(request.params)
         setup = self._setup(ResumeSessionRequest, params)
-        await self._open(request, setup, partial(self._hub.resume, after=after), after)
+        lineage = None if after is None else lineage_in(request.params)
+        resume = partial(self._hub.resume, after=after, lineage=lineage)
+        await self._open(request, setup, resume, after)
 
-    async def _resumed(self, request: Request, conversation: Conversation) -> bytes:
-        """The answer to who opens a session; to who names answers, also which were taken."""
-        result = self._shown(conversation.opened_result)
+    async def _resumed(
+        self, request: Request, conversation: Conversation, attachment: Attachment
+    ) -> bytes:
+        """Return the answer that opens a session; if the client names answers, also those that were
+        accepted."""
+        result = self._opened(conversation.opened_result, conversation, attachment)
         after, named = position_in(request.params), answers_in(request.params)
         if after is None or not named:
             return result
@@ -471,14 +490,15 @@ class Connection:
     async def _open(
         self, request: Request, setup: Setup, open_: OpenSession, after: int | None
     ) -> None:
-        """Open a session, for a client that has all up to `after`, or asks only for what comes."""
+        """Open a session for a client that has everything up to `after`; None if it wants only what
+        follows."""
         session_id = session_id_of(request.params)
 
         async def here(over: int | None) -> None:
             conversation, attachment = await open_(self, session_id, setup, over)
             conversation.session.is_listed_elsewhere = setup.is_listed_elsewhere
             try:
-                result = await self._resumed(request, conversation)
+                result = await self._resumed(request, conversation, attachment)
             except BaseException:
                 conversation.put_back(attachment)
                 raise
@@ -486,7 +506,7 @@ class Connection:
             self._remote.open_here(conversation, attachment, setup)
 
         async def there(line: OwnerLine, epoch: int) -> None:
-            # Nothing of what comes from now on is to be missing, should the owner end at once.
+            # Nothing from now on may be missed, should the owner end at once.
             begin = await self._hub.whereabouts.last_seq(session_id) if after is None else after
             opening = Opened(setup, begin, epoch)
             await self._remote.forward_opening(line, request, session_id, opening)
@@ -496,16 +516,21 @@ class Connection:
             try:
                 await self._remote.open(session_id, here, there)
             except BaseException:
-                if left is not None:  # the client has open what it had, as far as we can help it
+                if left is not None:  # give the client back what it had, if possible
                     self._remote.reopen(session_id, left)
                 raise
 
     async def _reopen(self, session_id: str, opened: Opened) -> None:
-        """A session whose owner has ended: the client has it open, and is asked nothing."""
+        """Open a session again whose owner has ended; the client does nothing for it."""
 
         async def here(over: int | None) -> None:
             conversation, attachment = await self._hub.resume(
-                self, session_id, opened.setup, over, after=opened.position
+                self,
+                session_id,
+                opened.setup,
+                over,
+                after=opened.position,
+                lineage=opened.lineage,
             )
             self._remote.open_here(conversation, attachment, opened.setup)
 
@@ -515,7 +540,7 @@ class Connection:
 
         with self._openings.one(session_id) as before:
             if before is not None:
-                # The client itself opens it, or has just done so; if that fails, it has it still.
+                # The client itself opens it, or has just done so; if that failed, this goes on.
                 await before.ends()
                 is_here = self._hub.holds(session_id) and self._hub.held(session_id).session.find(
                     self
@@ -526,12 +551,18 @@ class Connection:
 
     def _setup(self, kind: type[OpenRequest], params: bytes) -> Setup:
         is_listed, params = is_kept_in_front(params)
+        named, stays = None, False
+        if self._stays:
+            named, params = named_agent(params)
+            may_prompt = "prompt" in self._principal.scopes
+            stays = named is None and may_prompt and not self.offer.watches
         setup = checked_setup(kind, params, self._hub.agent.capabilities)
         setup = replace(
             setup,
             tenant=self._entrance.tenant or "",
             introduction=self._introduced,
             is_listed_elsewhere=is_listed,
+            stays=stays,
         )
         setup = replace(setup, params=self._provided.for_agent(setup.params))
         for server_id in provided_ids(members(setup.params).get("mcpServers", b"null")):
@@ -556,8 +587,8 @@ class Connection:
         self._home(session_id).prompt(request, prompt, is_cancelled=is_cancelled)
 
     async def _prompt_again(self, sent: SentPrompt) -> None:
-        """The line to its owner has gone before it answered, or that has lost the session: see
-        `sent_prompts`."""
+        """Send a prompt again whose line ended before the answer, or whose owner lost the session:
+        see `sent_prompts`."""
         request, session_id = sent.request, sent.session_id
         try:
             if sent.refusal is not None:
@@ -565,7 +596,7 @@ class Connection:
             elif self._remote.line(session_id) is sent.line:
                 await sent.line.is_over.wait()
             if sent.is_cancelled:
-                request.answer(CANCELLED)  # whoever has cancelled does not wait for its owner
+                request.answer(CANCELLED)  # a client that cancels does not wait for the owner
                 await self._openings.over(session_id)
             else:
                 sent.is_cancelled = await self._openings.over(session_id, request)
@@ -582,7 +613,7 @@ class Connection:
             return
         if line is None and not self._hub.holds(session_id):
             raise UnknownOutcomeError
-        # One behind the other: a database answers in any order, and they go on in that of theirs.
+        # One at a time: a database answers in any order, but they must go on in theirs.
         async with sent.line.prompts.looking:
             has_begun = sent.has_arrived or await self._hub.whereabouts.has_prompt(
                 session_id, sent.prompt, sent.after
@@ -590,7 +621,7 @@ class Connection:
         if has_begun:
             raise InterruptedTurnError
         if sent.refusal is not None and self._remote.line(session_id) is sent.line:
-            raise sent.refusal  # nobody else has it
+            raise sent.refusal  # no other process has it
         await self._prompt_when_open(request, session_id, sent.prompt)
 
     async def _cancel(self, params: bytes) -> None:
@@ -603,7 +634,7 @@ class Connection:
             await self._home(session_id).cancel(params)
 
     def _home(self, session_id: str | None) -> SessionHome:
-        """Where a session is that is open, or is not open to this client at all."""
+        """Return the home of a session, whether it is open to this client or not."""
         line = None if session_id is None else self._remote.line(session_id)
         if session_id is None or line is None:
             lost = self._sign_in_lost if self._entrance.wants_sign_in else None
@@ -613,8 +644,10 @@ class Connection:
         return RemoteHome(line, self.peer, session_id, self._prompt_again)
 
     def _at_home(self, ask: AskHome) -> Handler:
-        """Handles a request at its session's home, once the session is open; at the next home, when
-        the owner turns out to be gone, or silent, before it has answered."""
+        """Return a handler that asks the session's home, once the session is open.
+
+        If the owner turns out to be gone or silent before it answers, the next home is asked.
+        """
 
         async def handle(request: Request) -> None:
             session_id = session_id_in(request.params)
@@ -629,13 +662,15 @@ class Connection:
             with suppress(OwnerLostError):
                 await ask(self._home(session_id), request)
                 return
-            if session_id is not None:  # its next home is on its way
+            if session_id is not None:  # its next home is being opened
                 await self._openings.over(session_id)
         await ask(self._home(session_id), request)
 
     def _leaving(self, ask: AskHome) -> Handler:
-        """Handles a request after which the client does not have the session open any more: it ends
-        what opens it, and does not wait for that."""
+        """Return a handler for a request that makes the client leave the session.
+
+        It ends any opening of the session, and does not wait for that.
+        """
 
         async def handle(request: Request) -> None:
             session_id = session_id_of(request.params)
@@ -657,25 +692,36 @@ class Connection:
 
     # -- answers --------------------------------------------------------------------------
 
+    def _opened(self, result: bytes, conversation: Conversation, attachment: Attachment) -> bytes:
+        """Return the answer that opens a session, for a client with this attachment."""
+        shown = self._shown(result)
+        if not attachment.positions:
+            return shown
+        return with_lineage(shown, conversation.session.lineage)
+
     def _shown(self, result: bytes) -> bytes:
         return result if self.offer.booleans else without_booleans(result)
 
     async def aclose(self) -> None:
-        """The client is gone: it is attached to nothing any more, here and elsewhere."""
+        """Detach the client, which has gone, here and from every owner."""
         self.detach()
         await self._remote.aclose()
 
     def dismiss(self) -> None:
-        """This process ends, and the client stays: what it waits for is answered.
+        """Answer the client's open requests: this process ends, and the client stays.
 
-        But for a line, which looks for the next owner of its sessions with what was not answered.
+        Not for a line: it looks for the next owner of its sessions with its unanswered requests.
         """
         if not self.offer.is_line:
-            self.detach()
-            self.peer.refuse_all(StoppedError())
+            self.refuse(StoppedError())
+
+    def refuse(self, error: AcpholdError) -> None:
+        """Answer the client's open requests with this error, and detach it: it has to go."""
+        self.detach()
+        self.peer.refuse_all(error)
 
     def detach(self) -> None:
-        """The client is attached to nothing here any more."""
+        """Detach the client from everything here."""
         router = self._hub.router
         if self in router.clients:
             router.clients.remove(self)
@@ -686,29 +732,28 @@ class Connection:
 
 
 NAME_LENGTH = 100
-"""Characters of a client's name, and of its version, that stand with what is said in it."""
+"""Most characters of a client's name, and of its version, that are kept with its prompts."""
 
 Introduction = Literal["awaited", "answered in another version", "over"]
-"""How far the introduction of a client is; see `Connection._initialize`."""
+"""The stages of a client's introduction; see `Connection._initialize`."""
 
 Handler = Callable[[Request], Awaitable[bytes | None] | None]
-"""What handles the requests of one method: see `Connection`."""
+"""Handles the requests of one method: see `Connection`."""
 
 AskHome = Callable[[SessionHome, Request], Awaitable[None]]
-"""Hands a request to one of the methods of a home."""
+"""Passes a request to a method of a home."""
 
 HOMES = 5
-"""How many homes of a session are asked, each time the one before has ended or is silent."""
+"""Most homes of a session that are asked, each after the one before has ended or fallen silent."""
 
 OpenSession = Callable[[Client, str, Setup, int | None], Awaitable[tuple[Conversation, Attachment]]]
 """`Hub.load` or `Hub.resume`."""
 
 NEIGHBOURS = (PRESENCE, CHANGED, SIGNED_IN)
-"""What other processes of ours ask."""
+"""Methods that other processes of ours call."""
 
 BEFORE_INITIALIZE = frozenset({INITIALIZE.name, PRESENCE, CHANGED})
-"""What is answered to whoever has not introduced itself; the last two, to another process of ours.
-"""
+"""Methods that are answered before `initialize`; the last two are for other processes of ours."""
 
 BEFORE_ENTRY = BEFORE_INITIALIZE | {AUTHENTICATE.name, SIGNED_IN}
-"""What is answered to whoever has not been let in."""
+"""Methods that are answered to a client that has not been let in."""

@@ -1,37 +1,37 @@
-"""The list of sessions as it changes, whichever processes change it: what it is, then what is new.
+"""The list of sessions and its changes, whichever process makes them.
 
-A row is looked at when the journal says that it has changed; what goes on in a live session is
-asked of the process that has it, every second, and whenever a row has changed or something stirs
-in our own. So a process that is killed is noticed, too, and nothing here depends on a clock that
-can be set. A row changes where a turn begins, and not where it ends: a session of which a turn was
-seen to have begun is looked at once more when its process, asked behind that, says that none runs.
+A row is read when the journal says that it has changed. The activity of a live session is requested
+from its process, every second, and whenever a row has changed or something happens in our own
+process. So a killed process is noticed, too, and nothing depends on a clock that can be set. A row
+changes when a turn begins, but not when it ends: if a turn was seen to have begun, the session is
+looked at once more when its process says later that none runs.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Final, Protocol
 
 from msgspec import Struct
 
-from acphold.errors import UnknownSessionError
+from acphold.errors import RewrittenError, UnknownSessionError
 from acphold.journal import ListFilter, Owners, SessionRow, Sessions
 from acphold.server.neighbours import Live, LiveSession, live_at_nodes, live_sessions
 
 LOOK_SECONDS: Final = 0.25
-"""Between two looks at the journal; one takes some microseconds when nothing was written."""
+"""Seconds between looks at the journal; one takes some microseconds if nothing was written."""
 
 LIVE_SECONDS: Final = 1.0
-"""Between two looks at the processes."""
+"""Seconds between looks at the processes."""
 
 APART_SECONDS: Final = 0.05
-"""What is between them at least, however much stirs."""
+"""Fewest seconds between looks, however much happens."""
 
 
 class Snapshot(Struct, frozen=True):
-    """The newest sessions and all that are live, the newest first."""
+    """The newest sessions and all live ones, newest first."""
 
     rows: Sequence[SessionRow]
     live: Live
@@ -39,8 +39,7 @@ class Snapshot(Struct, frozen=True):
 
 
 class Changed(Struct, frozen=True):
-    """Sessions of the list that are new or other than before, and the ids of those it has no
-    more."""
+    """Sessions of the list that are new or changed, and the ids of those that left it."""
 
     rows: Sequence[SessionRow]
     gone: Sequence[str]
@@ -49,18 +48,27 @@ class Changed(Struct, frozen=True):
 
 
 class Followed(Sessions, Owners, Protocol):
-    """What is asked of a journal here."""
+    """The seams of a journal that are needed here."""
 
 
 async def followed(
     journal: Followed, newest: int, stirred: asyncio.Event | None = None
 ) -> AsyncGenerator[Snapshot | Changed, None]:
-    """The list, with so many of the newest sessions, then each change of any, archived or not.
+    """Yield the list with so many of the newest sessions, then each change of any, archived or not.
 
-    `stirred` is set when something is other in a session of our own process. Goes on until it is
-    closed; raises JournalError.
+    `stirred` is set when something changes in a session of our own process. Goes on until it is
+    closed, and starts again if the journal may have gone back; raises JournalError.
     """
-    stirred = stirred or asyncio.Event()
+    while True:
+        with suppress(RewrittenError):
+            async with aclosing(_followed(journal, newest, stirred or asyncio.Event())) as found:
+                async for each in found:
+                    yield each
+
+
+async def _followed(
+    journal: Followed, newest: int, stirred: asyncio.Event
+) -> AsyncGenerator[Snapshot | Changed, None]:
     last = (await journal.changes(None)).last
     live = await _live(journal)
     rows = {row.session_id: row for row in await journal.page(ListFilter(), None, newest)}
@@ -93,7 +101,7 @@ async def followed(
                 asked, begun, asked_about = now, {}, begun
                 asking = asyncio.create_task(_live(journal), name="ask who is live")
             if asking is not None:
-                # What waits for somebody is told as soon as its process has said so.
+                # A process's answer is used at once: a person may be waited for.
                 await asyncio.wait([asking], timeout=0 if is_more else LOOK_SECONDS)
             if asking is not None and asking.done():
                 before, live, asking = live, asking.result(), None
@@ -131,27 +139,27 @@ async def _changed(
     for session_id in dict.fromkeys((*written, *different)):
         row = await _row(journal, session_id, live)
         if row is None:
-            # What is live and has no row is a session of another journal, which is nothing to us.
+            # A live session without a row belongs to another journal, and is ignored.
             if session_id in written:
                 gone.append(session_id)
         elif row.prompted or session_id in live:
             rows.append(row)
-        elif session_id in before:  # never prompted, and left: no list has it
+        elif session_id in before:  # never prompted, and closed: no list has it
             gone.append(session_id)
     outcomes = await journal.outcomes([row.session_id for row in rows])
     return Changed(rows, gone, live, outcomes)
 
 
 def _begun(told: Snapshot | Changed) -> dict[str, SessionRow]:
-    """The sessions of which the last turn has no end, as far as was seen."""
+    """Return the sessions whose last turn had no end when they were read."""
     return {
         row.session_id: row for row in told.rows if told.outcomes.get(row.session_id, b"") is None
     }
 
 
 async def _row(journal: Sessions, session_id: str, live: Live) -> SessionRow | None:
-    """The row of a session; while a turn runs, without the messages of that turn: it is read anew
-    with each piece of it."""
+    """Return the row of a session; during a turn without counting that turn's messages, as it is
+    read again with each piece."""
     try:
         return await journal.session(session_id, counted=not _is_running(live, session_id))
     except UnknownSessionError:
@@ -163,7 +171,7 @@ def _is_running(live: Live, session_id: str) -> bool:
 
 
 def _different(before: Live, live: Live) -> list[str]:
-    """The sessions that are live now, or were, and are not as they were."""
+    """Return the sessions whose live state has changed."""
     all_ = before.keys() | live.keys()
     return [id_ for id_ in all_ if _as_told(before, id_) != _as_told(live, id_)]
 

@@ -1,9 +1,8 @@
-"""The home of a session: the process in which it is live, as a client sees it that asks for
-something there.
+"""The home of a session: the process in which it is live, as seen by a client with a request.
 
 A `LocalHome` is this process. A `RemoteHome` is another one, its owner, to which a line leads. Each
-call of that has a bound: an owner that is stopped, or hangs, is found out (`RemoteSessions`) and
-loses the session. Then the calls that can be made again end with OwnerLostError, for the session's
+call to that has a time limit: an owner that is stopped, or hangs, is detected (`RemoteSessions`)
+and loses the session. Then calls that can be repeated end with OwnerLostError, for the session's
 next home; the others are refused with what to do.
 """
 
@@ -36,13 +35,13 @@ SIGN_IN = frozenset({AUTHENTICATE.name, LOGOUT.name})
 
 
 class SessionHome(Protocol):
-    """See the module. What is given a request answers it, now or later."""
+    """See the module. A method that gets a request answers it, now or later."""
 
     def prompt(self, request: Request, prompt: bytes, *, is_cancelled: bool) -> None:
         """Begin a turn, or queue it; one that is cancelled already is only answered."""
 
     async def cancel(self, params: bytes) -> None:
-        """`session/cancel`; of one prompt alone, where it names that."""
+        """Handle `session/cancel`; only for one prompt if the params name it."""
 
     async def set_mode(self, request: Request) -> None: ...
 
@@ -53,18 +52,18 @@ class SessionHome(Protocol):
     async def delete(self, request: Request) -> None: ...
 
     async def ask(self, request: Request) -> None:
-        """A method of an extension, or one newer than this release."""
+        """Handle a method of an extension, or one newer than this release."""
 
     async def tell(self, method: str, params: bytes) -> None:
-        """A notification of the same kind."""
+        """Handle a notification of the same kind."""
 
 
 class LocalHome:
-    """This process. Without a session, what is asked is asked of the agent itself.
+    """This process. Without a session, requests go to the agent itself.
 
-    `shown` makes a result fit for the client; `sign_in_lost` is called when the agent wants the
-    person who prompts to sign in, if each connection has to do that by itself. `in_order` is held
-    while it is looked up what became of a prompt that the client has sent before.
+    `shown` makes a result fit for the client; `sign_in_lost` is called when the agent asks the
+    person who prompts to sign in, if each connection has to do that itself. `in_order` is held
+    while the fate of a prompt that the client sent before is looked up.
     """
 
     def __init__(
@@ -90,7 +89,7 @@ class LocalHome:
         sent = sent_in(request.params)
         if sent is None or sent.after is None:
             if sent is not None and conversation.turns.sent(sent.id) is not None:
-                raise OwnerLostError(PROMPT.name)  # sent again, that one came before this one
+                raise OwnerLostError(PROMPT.name)  # a repeated prompt that arrived before this one
             self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
         elif not self._joined(conversation, request, sent):
             again = self._again(conversation, request, prompt, sent, is_cancelled=is_cancelled)
@@ -122,7 +121,8 @@ class LocalHome:
         return reply
 
     def _joined(self, conversation: Conversation, request: Request, sent: Sent) -> bool:
-        """Whether the prompt is here already, and waits or runs; this request gets its answer."""
+        """Give this request the answer of its prompt if that waits or runs here; False if it does
+        not."""
         turn = conversation.turns.sent(sent.id)
         if turn is None:
             return False
@@ -140,7 +140,8 @@ class LocalHome:
         *,
         is_cancelled: bool,
     ) -> None:
-        """A prompt that its client has sent before: taken if it never came here, else answered."""
+        """Handle a prompt that its client has sent before: begin it if it never came here, else
+        answer it."""
         async with self._in_order:
             ended = await self._hub.whereabouts.end_of_sent(
                 conversation.id, sent.id, sent.after or 0
@@ -150,7 +151,7 @@ class LocalHome:
             if ended is None:
                 self._begin(conversation, request, prompt, sent, is_cancelled=is_cancelled)
                 return
-        # What was said in the turn is on its way to this client, and comes before its end.
+        # The updates of the turn are on their way to this client, and come before its end.
         answer: bytes | Exception = ended.raw
         end = members(ended.raw)
         if "error" in end:
@@ -163,7 +164,7 @@ class LocalHome:
 
     def _may_give_up(self, conversation: Conversation, request: Request, turn: Turn) -> None:
         def give_up() -> None:
-            if not self._peer.is_lost:  # of a client that has gone the turn goes on
+            if not self._peer.is_lost:  # the turn of a client that has gone goes on
                 conversation.turns.give_up(turn)
 
         request.on_cancel = give_up
@@ -195,14 +196,14 @@ class LocalHome:
         session_id = self._session_id or ""
         whose = await self._hub.whereabouts.owner_if_kept(session_id)
         await self._hub.delete(session_id, self._client)
-        await tell_owner(whose, session_id)  # and so whoever has it open there
+        await tell_owner(whose, session_id)  # it tells the clients there
         request.answer(b"{}")
 
     async def ask(self, request: Request) -> None:
         def reply(result: bytes) -> None:
             if request.method in SIGN_IN:
                 self._hub.sign_in_changed()
-                # Known to have an object as its result, `null` or not.
+                # The result of these methods is an object, also if the agent answers `null`.
                 result = b"{}" if result == b"null" else result
             request.answer(result)
 
@@ -216,15 +217,14 @@ class LocalHome:
 
 
 class _Failed(Struct):
-    """The error of a turn's end, as `hub.turns` has it."""
+    """The error of a turn's end, as in `hub.turns`."""
 
     code: int
     message: str
 
 
 class RemoteHome:
-    """Another process. `again` is what becomes of a prompt when the line to that process has gone
-    before it answered."""
+    """Another process. `again` handles a prompt whose line ended before the answer."""
 
     def __init__(
         self,
@@ -245,7 +245,7 @@ class RemoteHome:
         self._send(request, prompt)
 
     def go_on(self, before: SentPrompt) -> None:
-        """A prompt that came there, or did not, over another line."""
+        """Send a prompt again that was sent over another line, whether it arrived there or not."""
         if before.is_cancelled:
             params = encode({"sessionId": self._session_id})
             self._line.peer.tell(CANCEL.name, with_sent(params, Sent(before.id)))
@@ -260,7 +260,7 @@ class RemoteHome:
             request,
             self._session_id,
             prompt,
-            opened.position,
+            opened.position or 0,
             opened.epoch,
             self._again,
             before,
@@ -282,7 +282,7 @@ class RemoteHome:
     async def delete(self, request: Request) -> None:
         await self._line.forward(request, self._left, may_ask_anew=_always)
 
-    def _left(self) -> None:
+    def _left(self, _: bytes) -> None:
         self._line.opened.pop(self._session_id, None)
 
     async def ask(self, request: Request) -> None:

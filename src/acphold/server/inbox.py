@@ -1,10 +1,10 @@
-"""What waits for a person over all sessions, and what came of what was asked before.
+"""Open questions to people over all sessions, and earlier decisions.
 
-A reading of the journal's `question` and `answer` entries: nothing of its own is kept, so nothing
-here can differ from what the sessions say. What is open is what a process that lives waits for; a
-question that a crash left is closed when its session is opened again, and is not in the inbox.
+Both are read from the journal's `question` and `answer` entries: nothing is kept here, so it cannot
+differ from the sessions. A question is open if a running process waits for it; a question that a
+crash left is closed when its session is opened again, and is not in the inbox.
 
-It is answered over ACP alone, by a client that attaches to the session.
+Questions are answered over ACP alone, by a client that attaches to the session.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ from acphold.history.decisions import (
 )
 from acphold.history.entries import ANSWER, CHILD, PARAMS, QUESTION, UPDATE, Entry
 from acphold.history.raw_update import members, string, tool_id, update_kind
-from acphold.history.timeline import replace_fields
+from acphold.history.timeline import ToolDraft
 from acphold.journal import Entries, ListFilter, SessionRow, Sessions
 from acphold.server.neighbours import Live
 
 AT_ONCE: Final = 200
-"""Entries of a session that are read at once."""
+"""Entries of a session read at once."""
 
 CALL_ENTRIES: Final = 4000
-"""How many entries before a question are looked through for what the agent said of its call."""
+"""Entries before a question that are searched for updates of its call."""
 
 SESSIONS: Final = 500
-"""Sessions that are looked through for decisions: those that were active last."""
+"""Most sessions that are searched for decisions: the last active ones."""
 
 
 class Readable(Entries, Sessions, Protocol):
-    """What is asked of a journal here."""
+    """The seams of a journal that are needed here."""
 
 
 class InboxQuestion(Struct, frozen=True):
-    """A question to a person, and the session that it is of; times are ms since the epoch.
+    """A question to a person, and its session; times are ms since the epoch.
 
-    `call` is the tool call that is asked about, as it stood then, each field raw: what the request
-    says of it, over what the agent said before. `answer` is what came of it, None while it is open,
-    and `answered_at` when.
+    `call` is the tool call in question, as it stood then, each field raw: the fields of the request
+    over those of earlier updates. `answer` is the decision, None while it is open, and
+    `answered_at` its time.
     """
 
     row: SessionRow
@@ -61,21 +61,21 @@ class InboxQuestion(Struct, frozen=True):
 
     @property
     def asks(self) -> str:
-        """What is asked, in the agent's words for it."""
+        """The question, in the agent's words."""
         if self.question.untitled_call is not None and (title := string(self.call.get("title"))):
             return title
         return self.question.title
 
 
 class Whose(Struct, frozen=True):
-    """Whose questions: those of the sessions that are there for a tenant, all for None; with
-    `session_id` of that one alone."""
+    """Selects questions: of the sessions that a tenant sees, all for None; with `session_id` only
+    of that session."""
 
     tenant: str | None = None
     session_id: str | None = None
 
     def has(self, row: SessionRow) -> bool:
-        """Whether those of this session are among them."""
+        """Return True if questions of this session are selected."""
         return self.session_id in (None, row.session_id) and row.is_there_for(self.tenant)
 
 
@@ -83,7 +83,7 @@ ALL: Final = Whose()
 
 
 async def open_questions(journal: Readable, live: Live, whose: Whose = ALL) -> list[InboxQuestion]:
-    """All that is open in the live sessions; what has waited longest first."""
+    """Return all open questions in the live sessions; the oldest first."""
     found: list[InboxQuestion] = []
     for session_id, (session, _) in live.items():
         if not session.waiting:
@@ -105,16 +105,16 @@ async def open_questions(journal: Readable, live: Live, whose: Whose = ALL) -> l
 async def decisions(
     journal: Readable, live: Live, limit: int, before: int | None = None, whose: Whose = ALL
 ) -> tuple[list[InboxQuestion], int | None]:
-    """What came of the last questions, before that time (ms) if one is given, the newest first; and
-    the time to go on before, None at the end. What was decided at one time comes together, so it
-    may be more than `limit`.
+    """Return the last decisions, before that time (ms) if given, newest first; and the time to
+    continue before, None at the end. Decisions of one time stay together, so there may be more than
+    `limit`.
 
-    Of the SESSIONS that were active last, or of one alone; raises UnknownSessionError.
+    Searches the SESSIONS active last, or the selected one; raises UnknownSessionError.
     """
     found: list[InboxQuestion] = []
     is_all = True
     async for row, is_live in _rows(journal, live, whose):
-        # No decision in a session at rest is later than its row.
+        # A decision in a session at rest is never later than its row.
         known = sum(each.answered_at > row.updated_at for each in found)
         if known > limit and not is_live:
             is_all = False
@@ -132,7 +132,7 @@ async def decisions(
 
 
 async def _titled(journal: Entries, found: InboxQuestion) -> InboxQuestion:
-    """With the call that it was about, where the request itself has no title of it."""
+    """Return it with its call, if the request itself has no title."""
     if found.question.untitled_call is None:
         return found
     call = await _call(journal, found.row.session_id, found.question, found.seq)
@@ -142,7 +142,7 @@ async def _titled(journal: Entries, found: InboxQuestion) -> InboxQuestion:
 async def _rows(
     journal: Readable, live: Live, whose: Whose
 ) -> AsyncIterator[tuple[SessionRow, bool]]:
-    """The sessions to look through: the live ones, whose rows may be behind, then the newest."""
+    """Yield the sessions to search: live ones, whose rows may be behind, then the newest."""
     if whose.session_id is not None:
         row = await journal.session(whose.session_id)
         if not whose.has(row):
@@ -162,7 +162,7 @@ async def _rows(
 async def _decided(
     journal: Entries, row: SessionRow, limit: int, before: int | None
 ) -> list[InboxQuestion]:
-    """Of one session: those of one time are never parted."""
+    """Return the decisions of one session; those of one time are never separated."""
     answers: dict[str, tuple[ClosedQuestion, int]] = {}
     found: list[InboxQuestion] = []
     async for entry in _back(journal, row.session_id, (QUESTION, ANSWER)):
@@ -182,7 +182,7 @@ async def _decided(
 
 
 async def _as_asked(journal: Entries, session_id: str, ids: Collection[str]) -> list[Entry]:
-    """The questions with these ids, as far as the session has them."""
+    """Return the questions with these ids, as far as the session has them."""
     wanted, found = {*ids}, list[Entry]()
     if wanted:
         async for entry in _back(journal, session_id, (QUESTION,)):
@@ -197,7 +197,7 @@ async def _as_asked(journal: Entries, session_id: str, ids: Collection[str]) -> 
 async def _call(
     journal: Entries, session_id: str, question: AskedQuestion, seq: int
 ) -> dict[str, bytes]:
-    """The tool call that a permission is about: see InboxQuestion; nothing for other questions."""
+    """Return the tool call of a permission request: see InboxQuestion; {} for other questions."""
     asked = question.tool_call
     if not (id_ := string(asked.get("toolCallId"))):
         return {}
@@ -211,18 +211,18 @@ async def _call(
                 break
         if looked_at >= CALL_ENTRIES:
             break
-    fields: dict[str, bytes] = {}
+    draft = ToolDraft(id_)
     for kind, parts in reversed(told):
-        replace_fields(fields, kind, parts)
-    replace_fields(fields, "tool_call_update", asked)
-    return fields
+        draft.patch(kind, parts)
+    draft.patch("tool_call_update", asked)
+    return draft.fields
 
 
 async def _back(
     journal: Entries, session_id: str, kinds: Sequence[str], before: int | None = None
 ) -> AsyncIterator[Entry]:
-    """The entries of these kinds, the newest first; what is put in order meanwhile is read from
-    the end again, so that nothing is left out."""
+    """Yield the entries of these kinds, newest first. If the session is compacted meanwhile,
+    reading starts from the end again, so that nothing is left out."""
     seen = before
     while True:
         try:

@@ -1,9 +1,9 @@
-"""Other processes of this user that serve sessions: what is asked of them, and told to them.
+"""Other processes of this user that serve sessions: requests and notices to them.
 
 Each of them answers two methods of our own on its socket, also before `initialize`, which would
-start an agent. `_acphold/presence`: which sessions are live there, and what goes on in them.
-`_acphold/changed`: the row of a session has changed, or is gone. The owner of the session would
-notice that within seconds by itself; told so, it tells its clients at once.
+start an agent. `_acphold/presence`: the sessions that are live there, and their activity.
+`_acphold/changed`: the row of a session has changed, or is gone. The owner would notice that within
+seconds; told so, it tells its clients at once.
 """
 
 from __future__ import annotations
@@ -36,19 +36,18 @@ PRESENCE = "_acphold/presence"
 CHANGED = "_acphold/changed"
 SIGNED_IN = "_acphold/signedIn"
 """A person has signed in with the agent's own program, on a terminal. Spec v1, authentication,
-"Terminal authentication": the agent is then started again."""
+"Terminal authentication": the agent is then restarted."""
 
 ANSWER_SECONDS = 2.0
-"""What processes have to answer, all that are asked together: one that is stopped is not waited
-for."""
+"""Seconds for all processes together to answer: a stopped one is not waited for longer."""
 
 
 class LiveSession(Struct, frozen=True, rename="camel"):
     """A session in the memory of a process.
 
-    `clients` have it open, of which `watching` only look on; `running` while a turn runs,
-    `waiting` while the agent waits for a person's answer; `questions` are the ids of what it has
-    asked (one of an earlier release does not tell them).
+    `clients` have it open, of which `watching` only watch. `running` is set while a turn runs,
+    `waiting` while the agent waits for a person's answer. `questions` are the ids of open questions
+    (earlier releases do not tell them).
     """
 
     session_id: str
@@ -60,7 +59,7 @@ class LiveSession(Struct, frozen=True, rename="camel"):
 
     @property
     def state(self) -> str:
-        """In one word."""
+        """The state in one word."""
         return "waiting" if self.waiting else "running" if self.running else "live"
 
 
@@ -74,21 +73,21 @@ class Process(Struct, frozen=True, rename="camel"):
 
     @property
     def is_background(self) -> bool:
-        """Whether it outlives its clients."""
+        """True if it outlives its clients."""
         return is_background(self.path)
 
 
 def answer(agent: str, sessions: list[LiveSession]) -> bytes:
-    """What this process answers."""
+    """Return the answer of this process."""
     return encode(Process(os.getpid(), agent, sessions))
 
 
 async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
-    """All processes of this user that answer within `seconds`."""
+    """Return all processes of this user that answer within `seconds`."""
     try:
         paths = sockets()
     except (RuntimeFolderError, OSError):
-        return []  # then nobody can be reached
+        return []  # then no process can be reached
     asking = [
         asyncio.create_task(presence_of(path, seconds), name="ask presence") for path in paths
     ]
@@ -96,11 +95,11 @@ async def processes(seconds: float = ANSWER_SECONDS) -> list[Process]:
 
 
 Live = Mapping[str, tuple[LiveSession, Process]]
-"""The sessions that are in the memory of a process, by id."""
+"""The sessions in the memory of processes, by id."""
 
 
 async def live_sessions() -> Live:
-    """Those of all processes that answer."""
+    """Return the sessions of all processes that answer."""
     return {
         session.session_id: (session, process)
         for process in await processes()
@@ -109,11 +108,11 @@ async def live_sessions() -> Live:
 
 
 async def live_at_nodes(journal: Owners) -> Live:
-    """Those of the processes on other machines with the same journal, which are asked beside each
-    other; nothing where this machine is no node.
+    """Return the sessions of processes on other machines with the same journal, asked in parallel;
+    {} if this machine is no node.
 
-    Containers are machines here, whichever kernel they share: what is passed over are those alone
-    whose sockets `live_sessions` finds.
+    A container counts as a machine, even if it shares the kernel: skipped are only processes whose
+    sockets `live_sessions` finds.
     """
     if not is_node():
         return {}
@@ -142,23 +141,23 @@ async def _presence_at(owner: Owner) -> Process | None:
 
 
 async def has_other_clients(session_id: str) -> bool:
-    """Whether somebody beside us has a session open that we have open, here or elsewhere.
+    """Return True if another client has a session open that we have open, here or elsewhere.
 
-    Whoever only watches does not count.
+    A client that only watches does not count.
     """
     live = [it for process in await processes() for it in process.sessions]
     return any(it.session_id == session_id and it.clients - it.watching > 1 for it in live)
 
 
 class SilentProcess(Struct, frozen=True):
-    """A process in the background that runs and does not answer; `pid` is None if not known."""
+    """A running background process that does not answer; `pid` is None if unknown."""
 
     path: str
     pid: int | None
 
     @property
     def words(self) -> str:
-        """What it is, and what to do about it."""
+        """A description, and what to do about it."""
         if self.pid is None:
             return (
                 f"the process in the background at {self.path} does not answer, and its number is "
@@ -171,7 +170,7 @@ class SilentProcess(Struct, frozen=True):
 
 
 def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
-    """The processes in the background that are not among those that answered."""
+    """Return the background processes that are not among those that answered."""
     known = {process.path for process in answered}
     try:
         paths = [path for path in sockets() if is_background(path) and path not in known]
@@ -181,7 +180,7 @@ def silent_processes(answered: Sequence[Process]) -> list[SilentProcess]:
 
 
 async def presence_of(path: str, seconds: float) -> Process | None:
-    """What the process at this socket answers; None when it does not within `seconds`."""
+    """Return the answer of the process at this socket; None if there is none within `seconds`."""
     raw = await _answer_of([unix_address(path)], PRESENCE, b"{}", seconds)
     try:
         if raw is None:
@@ -192,7 +191,7 @@ async def presence_of(path: str, seconds: float) -> Process | None:
 
 
 async def tell_owner(whose: Whose, session_id: str) -> bool:
-    """Tell the other process that owns a session, if one does; whether it has been told."""
+    """Tell the other process that owns a session, if any; return True if it was told."""
     match whose:
         case At(owner) | Silent(owner):
             params = encode({"sessionId": session_id})
@@ -202,10 +201,10 @@ async def tell_owner(whose: Whose, session_id: str) -> bool:
 
 
 async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
-    """Whether the owner at these addresses is neither gone nor stopped; asked beside the lines to
-    it, where it may have much to say before.
+    """Return True if the owner at these addresses is neither gone nor stopped.
 
-    Raises ConnectionLostError when nobody listens there.
+    Asks over a connection of its own, as a line may have much to deliver first. Raises
+    ConnectionLostError if nothing listens there.
     """
     try:
         await _ask(addresses, PRESENCE, b"{}", seconds)
@@ -219,7 +218,7 @@ async def is_answering(addresses: Sequence[str], seconds: float) -> bool:
 async def _answer_of(
     addresses: Sequence[str], method: str, params: bytes, seconds: float
 ) -> bytes | None:
-    """What it answers; None from one that is gone, stopped, or of another release."""
+    """Return its answer; None if it is gone, stopped, or of another release."""
     try:
         return await _ask(addresses, method, params, seconds)
     except AcpholdError:
@@ -227,15 +226,15 @@ async def _answer_of(
 
 
 async def _ask(addresses: Sequence[str], method: str, params: bytes, seconds: float) -> bytes:
-    """What the process at these addresses answers; it has `seconds` to be reached, and as many to
-    answer. Raises ConnectionLostError and RemoteError."""
+    """Return the answer of the process at these addresses; it has `seconds` to be reached, and as
+    many to answer. Raises ConnectionLostError and RemoteError."""
     peer = Peer(await connect(addresses, seconds), _Nobody(), name="process")
     async with connected(peer):
         return await peer.call_raw(method, params, seconds=seconds)
 
 
 class _Nobody:
-    """We only ask and tell."""
+    """A peer that answers nothing: we only ask and tell."""
 
     async def on_request(self, request: Request) -> bytes:
         raise MethodNotFoundError(request.method)

@@ -1,7 +1,7 @@
 """The pages that an agent asked one client to open (`elicitation/create` in the mode `url`).
 
-When the agent tells that what a page was for is done, only the clients that were asked are told
-(spec v1, elicitation, "URL completion"): the notification names no session.
+When the agent reports that a page is done with, only the clients that were asked are told (spec v1,
+elicitation, "URL completion"): the notification names no session.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 KEPT = 256
-"""How many pages are remembered: those of agents that never tell are forgotten in time."""
+"""Most pages that are remembered; older ones are forgotten, as some agents never report the end."""
 
 
 class _Params(Struct):
@@ -18,20 +18,20 @@ class _Params(Struct):
 
 
 class OpenPages:
-    """See the module: those of one client, oldest first."""
+    """The pages of one client, oldest first; see the module."""
 
     def __init__(self) -> None:
         self._ids: dict[str, None] = {}
 
     def see(self, params: bytes) -> None:
-        """The client is asked this."""
+        """Remember the page in this request to the client."""
         if (page := _page(params)) is not None:
             self._ids[page] = None
             if len(self._ids) > KEPT:
                 del self._ids[next(iter(self._ids))]
 
     def is_done(self, params: bytes) -> bool:
-        """A page is done with; whether this client was asked to open it."""
+        """Forget a page that is done with; return True if this client was asked to open it."""
         page = _page(params)
         if page not in self._ids:
             return False

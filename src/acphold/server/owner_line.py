@@ -1,8 +1,8 @@
 """The connection of one client to another process, the owner of sessions that it has opened.
 
-ACP goes over it as over any connection. This process is a client of the owner, with the
-capabilities of the client here, and hands on what both ask and tell. Of the sessions it knows only
-how they were opened, so that they can be opened here when the owner is gone.
+It speaks ACP like any connection. This process is a client of the owner, with the capabilities of
+the client here, and passes on the messages of both. Of the sessions it knows only how they were
+opened, so that they can be opened here when the owner is gone.
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ from acphold.hub import Client, Setup
 from acphold.hub.annotations import left_out
 from acphold.hub.attachment import LAG
 from acphold.hub.frames import PARENT, POSITION, Frames
+from acphold.lines.open_sessions import OpenSession, OpenSessions
 from acphold.rpc import Cut, NotificationReceived, Peer, Transport
 from acphold.rpc.pending_call import Answer, PendingCall
-from acphold.rpc.request import Request
+from acphold.rpc.request import Request, hand_on
 from acphold.schema import INITIALIZE, PROMPT, encode
 from acphold.schema.methods import CANCEL_REQUEST
 from acphold.server.neighbours import CHANGED, PRESENCE
@@ -42,39 +43,26 @@ from acphold.transports.addresses import connect
 log = logging.getLogger(__name__)
 
 REACH_SECONDS = 10.0
-"""What an owner has to answer, which it does at once. One that was stopped, or hangs, loses its
+"""Seconds an owner has to answer, which it does at once. One that was stopped, or hangs, loses its
 sessions; long enough for a machine under heavy load."""
 
 ADDED_BYTES = 64 * 1024
-"""More than an owner adds to what an agent or a client has said: a position, ids, who said it. A
-message of just the size limit is to come through."""
+"""More bytes than an owner adds to a message of an agent or client: a position, ids, its author. A
+message of just the size limit has to come through."""
 
 Reply = Callable[[Answer], None]
 
 
-class Opened:
-    """A session as the client has asked for it there.
-
-    `position` is that of the last update that it got; before the first, the one behind which it
-    began. `epoch` is that of the lease under which the owner has it. `is_open` once the client has
-    the answer.
-    """
-
-    __slots__ = ("epoch", "is_open", "position", "setup")
-
-    def __init__(self, setup: Setup, position: int, epoch: int = 0) -> None:
-        self.setup = setup
-        self.position = position
-        self.epoch = epoch
-        self.is_open = False
+Opened = OpenSession[Setup]
+"""A session as the client has opened it there."""
 
 
 class OwnerLine:
     """See the module. `opened` has the sessions that the client has open there.
 
-    `is_over` is set once the owner has gone, and what was open there is being opened anew.
-    `made_for` is the first session that it was made for; `is_mute` whether nothing came from the
-    owner when that was looked at last.
+    `is_over` is set once the owner has gone, and its sessions are being opened again. `made_for` is
+    the first session that it was made for; `is_mute` is True if nothing came from the owner at the
+    last check.
     """
 
     def __init__(
@@ -86,14 +74,14 @@ class OwnerLine:
         made_for: str = "",
     ) -> None:
         self.made_for = made_for
-        self.opened: dict[str, Opened] = {}
+        self.opened: OpenSessions[Setup] = OpenSessions()
         self.prompts = SentPrompts()
-        self._due: dict[object, float] = {}  # since when, by what stands for the request
+        self._due: dict[object, float] = {}  # the time of each unanswered request
         self.is_over = asyncio.Event()
         self.is_mute = False
         self._heard = False
-        # As an agent: it is read however much is on its way to it. It does not read us while much
-        # is on its way here, and if both waited for the other, that would be for ever.
+        # Read it however much is on its way to it, as for an agent. The owner stops reading us
+        # while much is on its way here; if both waited for the other, neither would go on.
         room = limit + ADDED_BYTES
         self.peer = Peer(
             transport, self, name="owner", limit=room, is_agent=True, on_cut=self._on_cut
@@ -103,7 +91,7 @@ class OwnerLine:
         self._pump: asyncio.Task[None] | None = None
 
     async def start(self, introduction: bytes) -> None:
-        """Introduce the client, as `capabilities.told_owner` has it; SilentPeerError when the owner
+        """Introduce the client, as `capabilities.told_owner` has it; SilentPeerError if the owner
         does not answer."""
         self._pump = asyncio.create_task(self._run(), name="owner pump")
         try:
@@ -121,7 +109,7 @@ class OwnerLine:
     def ask(self, method: str, params: bytes, reply: Reply) -> int:
         """Send a request; `reply` is called once, before anything that comes behind the answer.
 
-        Raises OwnerLostError when the owner has gone already.
+        Raises OwnerLostError if the owner has gone already.
         """
         id_ = 0
 
@@ -139,34 +127,35 @@ class OwnerLine:
         return id_
 
     def expect(self, asked: object) -> None:
-        """The answer to this request is due from now on: see `is_overdue`."""
+        """Expect the answer to this request from now on: see `is_overdue`."""
         self._due.setdefault(asked, asyncio.get_running_loop().time())
 
     @property
     def is_overdue(self) -> bool:
-        """Whether something was asked so long ago that the owner may be stopped, or hang."""
-        since = next(iter(self._due.values()), None)  # they stand in the order of their times
+        """True if an answer has been due for so long that the owner may be stopped, or hang."""
+        since = next(iter(self._due.values()), None)  # in the order of their times
         return since is not None and asyncio.get_running_loop().time() - since > REACH_SECONDS
 
     def withdraw(self, id_: int) -> None:
-        """Nobody waits for the answer any more, and none is taken; the owner is told."""
+        """Drop a request: no answer is taken, and the owner is told."""
         self._due.pop(id_, None)
         self.peer.withdraw(id_)
 
     def give_up(self, id_: int) -> None:
-        """Nobody waits for the answer any more; the owner is told, and it answers."""
+        """Tell the owner that nobody waits for the answer any more; it still has to answer."""
         self.peer.tell(CANCEL_REQUEST.name, b'{"requestId":%d}' % id_)
         self.expect(id_)
 
     async def call(
-        self, method: str, params: bytes, on_result: Callable[[], object] = bool
+        self, method: str, params: bytes, on_result: Callable[[bytes], object] = bool
     ) -> None:
-        """Ask, and wait for the result; `on_result` is called before anything that comes behind it.
+        """Send a request, and wait for the result; `on_result` is called before anything that comes
+        behind it.
 
-        Raises OwnerLostError when the owner goes, or says that it is not the owner; else what it
+        Raises OwnerLostError if the owner goes, or says that it is not the owner; else the error it
         answers.
         """
-        call = PendingCall(lambda _: on_result())
+        call = PendingCall(on_result)
         id_ = self.ask(method, params, call.take)
         try:
             await call.answer(lambda: self.withdraw(id_))
@@ -176,19 +165,19 @@ class OwnerLine:
     async def forward(
         self,
         request: Request,
-        on_result: Callable[[], object] = bool,
+        on_result: Callable[[bytes], object] = bool,
         may_ask_anew: Callable[[], bool] = bool,
     ) -> None:
-        """Hand a request of the client on, and the answer back; until it has been answered.
+        """Pass a request of the client on, and the answer back; return when it is answered.
 
-        Raises OwnerLostError when the owner went before it got it; also when it went before the
-        answer and the request may be sent to another one.
+        Raises OwnerLostError if the owner went before it got the request; also if it went before
+        the answer and the request may be sent to another owner.
         """
         call = PendingCall()
 
         def reply(answer: Answer) -> None:
             if isinstance(answer, bytes):
-                on_result()
+                on_result(answer)
                 request.answer(answer)
             elif may_ask_anew() and (isinstance(answer, OwnerLostError) or is_not_owner(answer)):
                 answer = OwnerLostError(request.method)
@@ -201,7 +190,7 @@ class OwnerLine:
         await call.answer(lambda: self.withdraw(id_))
 
     async def says_something(self, seconds: float) -> bool:
-        """Whether anything has come since this was asked last, or comes within `seconds`."""
+        """Return True if anything has come since the last call, or comes within `seconds`."""
         if not self._heard:
             with suppress(ConnectionLostError, RemoteError):
                 await self.peer.call_raw(PRESENCE, b"{}", seconds=seconds)
@@ -210,20 +199,21 @@ class OwnerLine:
         return heard
 
     async def tell_of_change(self, session_id: str) -> bool:
-        """Tell the owner that the row of a session has changed, or is gone; whether it hears."""
+        """Tell the owner that the row of a session has changed, or is gone; False if it cannot be
+        told."""
         try:
             params = encode({"sessionId": session_id})
             await self.peer.call_raw(CHANGED, params, seconds=REACH_SECONDS)
         except ConnectionLostError:
             return False
         except RemoteError:
-            pass  # it has it no more
+            pass  # it has closed the session
         return True
 
     # -- what the owner asks and tells --------------------------------------------------------
 
-    async def on_request(self, request: Request) -> bytes:
-        return await self._client.ask(request.method, request.params)
+    async def on_request(self, request: Request) -> bytes | None:
+        return await hand_on(request, self._client.ask)
 
     def on_notifications(self, batch: list[NotificationReceived]) -> Awaitable[None] | None:
         self._heard = True
@@ -231,20 +221,20 @@ class OwnerLine:
             position = told_position(notification.params)
             session_id = "" if position is None else session_of_update(notification.params)
             if position is not None and session_id not in self.opened:
-                continue  # the client has closed it since, or has it open somewhere else
+                continue  # the client has closed it since, or has it open elsewhere
             tells_more = position is None or not is_bare(notification.params)
             if tells_more or self._client.offer.positions:
                 self._client.tell(notification.method, notification.params)
             if position is not None:
-                self.opened[session_id].position = position
+                self.opened[session_id].told(position)
                 if not tells_more or tells_beginning(notification.params):
                     self.prompts.arrived(session_id)
         # While we do not read, the owner feeds this client from the journal.
         return self._room() if self._client.buffered > LAG else None
 
     def _on_cut(self, cut: Cut) -> None:
-        """An update is longer than this process takes: the client is told so in its place."""
-        params = cut.tail.rstrip()[:-1]  # the end of them, without the brace of the message
+        """Tell the client that an update was longer than this process takes, in its place."""
+        params = cut.tail.rstrip()[:-1]  # their end, without the brace of the message
         position, of_child = told_position(params), _OF_CHILD.search(params)
         session_id = session_of(cut) if of_child is None else msgspec.json.decode(of_child[1])
         if session_id is None or (opened := self.opened.get(session_id)) is None:
@@ -256,7 +246,7 @@ class OwnerLine:
         )
         self._client.send(frames.replayed([Replayed(left_out(cut.problem), seq=position or 0)]))
         if position is not None:
-            opened.position = position
+            opened.told(position)
 
     async def _room(self) -> None:
         with suppress(ConnectionLostError):
@@ -264,7 +254,7 @@ class OwnerLine:
 
     async def aclose(self) -> None:
         """Leave the owner, and every session there."""
-        self._on_lost = lambda _: None  # we have left by ourselves
+        self._on_lost = lambda _: None  # we left ourselves
         if self._pump is not None:
             self._pump.cancel()
             await asyncio.wait([self._pump])
@@ -274,7 +264,7 @@ class OwnerLine:
 _OF_CHILD = re.compile(
     rb'"%b":("(?:[^"\\]|\\.)*"),"%b":\d+\}\}$' % (PARENT.encode(), POSITION.encode())
 )
-"""How the params of a sub-agent's update end, with the session that it belongs to."""
+"""The end of the params of a sub-agent's update, with the session that it belongs to."""
 
 
 class _Meta(Struct):
@@ -287,7 +277,8 @@ class _Params(Struct):
 
 
 def session_of_update(params: bytes) -> str:
-    """The session in which an update has its position: of a sub-agent's, the one it belongs to."""
+    """Return the session in which an update has its position: for a sub-agent's, the one it belongs
+    to."""
     try:
         said = msgspec.json.decode(params, type=_Params)
         return said.meta.parent or said.sessionId
@@ -302,10 +293,10 @@ async def line_to(
     limit: int,
     on_lost: Callable[[OwnerLine], None],
 ) -> OwnerLine:
-    """A line to the owner that has a session.
+    """Return a line to the owner of a session.
 
-    Raises SilentPeerError when it does not answer, ConnectionLostError when nobody listens there,
-    and RemoteError when it refuses the client.
+    Raises SilentPeerError if it does not answer, ConnectionLostError if nothing listens there, and
+    RemoteError if it refuses the client.
     """
     transport = await connect(held.addresses, REACH_SECONDS, limit + ADDED_BYTES)
     line = OwnerLine(transport, client, limit, on_lost, held.session_id)

@@ -1,14 +1,17 @@
-"""Positions in params: behind which one a client goes on, and which one an update has.
+"""Positions in params: where a client resumes, and where an update stands.
 
 A position is the number of an entry that a client has been sent. A client that kept it can come
-back over a new connection and gets what is behind it, without the whole history: it names it in
-`_meta` of `session/resume`, where the protocol has room for it (spec v1, extensibility).
+back over a new connection and gets what is behind it, without the whole history. It names the
+position in `_meta` of `session/resume`, where the protocol has room for it (spec v1,
+extensibility), together with the lineage of the session, which it got with the answer that opened
+it: see `acphold.journal.lineage`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 
 import msgspec
 from msgspec import Struct
@@ -20,13 +23,14 @@ from acphold.hub.frames import EMPTY_UPDATE, POSITION
 from acphold.schema.splice import UNREADABLE, members, splice, with_meta
 
 AFTER = "acphold/after"
+LINEAGE = "acphold/lineage"
 
 BARE_BYTES = 1024
-"""More than any of the params have that tell nothing but a position; ids are shorter than this."""
+"""More bytes than params that tell nothing but a position; ids are shorter than this."""
 
 
 def position_in(params: bytes) -> int | None:
-    """The position that the params of `session/resume` name; InvalidParamsError if it is none."""
+    """Return the position in the params of `session/resume`; InvalidParamsError if it is none."""
     meta = members(params).get("_meta", b"")
     raw = members(meta).get(AFTER) if meta.startswith(b"{") else None
     if raw is None:
@@ -43,25 +47,57 @@ def position_in(params: bytes) -> int | None:
     return position
 
 
+def lineage_in(told: bytes) -> str | None:
+    """Return the lineage in the `_meta` of params, or of a result; None if there is none.
+
+    InvalidParamsError if it is not a lineage.
+    """
+    meta = members(told).get("_meta", b"")
+    raw = members(meta).get(LINEAGE) if meta.startswith(b"{") else None
+    if raw is None or raw == b"null":
+        return None
+    lineage = string(raw)
+    if lineage is None:
+        raise InvalidParamsError(
+            f"{LINEAGE}: the one that came with the answer which opened the session is required",
+            field=f"_meta.{LINEAGE}",
+        )
+    return lineage
+
+
+def told_lineage(result: bytes) -> str | None:
+    """Return the lineage in an answer; None if there is none, or it is not a lineage."""
+    with suppress(InvalidParamsError):
+        return lineage_in(result)
+    return None
+
+
+def with_lineage(result: bytes, lineage: str) -> bytes:
+    """Return the answer that opens a session, with the lineage of its positions."""
+    return with_meta(result, LINEAGE, msgspec.json.encode(lineage)) if lineage else result
+
+
 def without_position(params: bytes) -> bytes:
-    """The params as the agent may get them: it knows no positions of ours, nor ids of prompts."""
-    meta = splice(members(params)["_meta"], {AFTER: None, SENT: None, ANSWERED: None})
+    """Return the params for the agent: without our positions and ids of prompts."""
+    meta = splice(
+        members(params)["_meta"], {AFTER: None, LINEAGE: None, SENT: None, ANSWERED: None}
+    )
     return splice(params, {"_meta": meta if members(meta) else None})
 
 
 def question_in(params: bytes) -> str:
-    """By what id a client knows the question again that it is asked so; "" for what has none."""
+    """Return the id under which this client was asked the question; "" if it has none."""
     meta = members(params or b"{}").get("_meta", b"")
     raw = members(meta).get(QUESTION, b'""') if meta.startswith(b"{") else b'""'
     return string(raw) or ""
 
 
 ANSWERED = "acphold/answered"
-"""In `session/resume`: the client's ids of answers that it does not know to have been taken; in the
-result: of those that were."""
+"""In `session/resume`: the client's ids of answers whose fate it does not know; in the result: the
+ids of those that were accepted."""
 
 MOST_PROMPTS = 1000
-"""More than anybody has waiting for their answers."""
+"""More prompts than a client has waiting for answers."""
 
 
 class _WithMeta(Struct, gc=False):
@@ -72,9 +108,10 @@ _with_meta = msgspec.json.Decoder(_WithMeta).decode
 
 
 class Sent(Struct, frozen=True):
-    """By what id a client knows a prompt that it sends, so that it can be sent again.
+    """A client's own id for a prompt that it sends, so that it can send it again.
 
-    It is, where `after` is named: a position that the client had before it sent it first.
+    With `after` it is sent again: that is a position that the client had before it first sent the
+    prompt.
     """
 
     id: str
@@ -82,7 +119,7 @@ class Sent(Struct, frozen=True):
 
 
 def sent_in(params: bytes) -> Sent | None:
-    """What the `_meta` of a prompt says of that; InvalidParamsError if it is not to be read."""
+    """Return the Sent in the `_meta` of a prompt; InvalidParamsError if it cannot be read."""
     try:
         meta = bytes(_with_meta(params).meta)  # without a copy of the prompt
     except UNREADABLE as exc:
@@ -103,38 +140,39 @@ def sent_in(params: bytes) -> Sent | None:
 
 
 def with_sent(params: bytes, sent: Sent) -> bytes:
-    """The params of a prompt that its client knows so."""
+    """Return the params of a prompt with its client's id for it."""
     said = {"id": sent.id} if sent.after is None else {"id": sent.id, "after": sent.after}
     return with_meta(params, SENT, msgspec.json.encode(said))
 
 
 _TOLD = re.compile(rb'"%b":(\d+)\}\}$' % POSITION.encode())
-"""How the params of an update end that carries its position."""
+"""The end of the params of an update that carries its position."""
 
 
 def told_position(params: bytes) -> int | None:
-    """The position in the params of an update; None where there is none."""
+    """Return the position in the params of an update; None if there is none."""
     found = _TOLD.search(params, max(0, len(params) - 64))
     return None if found is None else int(found[1])
 
 
 def is_bare(params: bytes) -> bool:
-    """Whether params of an update tell nothing but its position."""
+    """Return True if the params of an update tell nothing but its position."""
     return len(params) < BARE_BYTES and EMPTY_UPDATE in params
 
 
 def tells_beginning(params: bytes) -> bool:
-    """Whether params of an update tell that the turn of a prompt of this client's own begins."""
+    """Return True if the params of an update tell that the turn of this client's own prompt
+    begins."""
     return len(params) < BARE_BYTES and PROMPT_BEGUN in params
 
 
 def known_prompts_in(params: bytes) -> list[str]:
-    """The prompts that a client knows which goes on: those that it sent and has no answer to."""
+    """Return the prompts that a resuming client knows: it sent them and has no answer."""
     return _ids_in(params, SENT)
 
 
 def answers_in(params: bytes) -> list[str]:
-    """The answers of a client which goes on, of which it does not know what became of them."""
+    """Return the answers of a resuming client whose fate it does not know."""
     return _ids_in(params, ANSWERED)
 
 
@@ -147,10 +185,16 @@ def _ids_in(params: bytes, key: str) -> list[str]:
         raise InvalidParamsError(f"{key}: a list of ids is required", f"_meta.{key}") from None
 
 
-def behind(params: bytes, position: int, known: Sequence[str] = ()) -> bytes:
-    """The params of `session/resume`, going on behind a position, for who knows these prompts."""
+def behind(
+    params: bytes, position: int, known: Sequence[str] = (), lineage: str | None = None
+) -> bytes:
+    """Return the params of `session/resume` behind a position, for a client that knows these
+    prompts."""
     meta = members(params).get("_meta", b"{}")
-    said = {AFTER: b"%d" % position}
+    said: dict[str, bytes | None] = {
+        AFTER: b"%d" % position,
+        LINEAGE: None if lineage is None else msgspec.json.encode(lineage),
+    }
     if known:
         said[SENT] = msgspec.json.encode(known)
     meta = splice(meta if meta.startswith(b"{") else b"{}", said)

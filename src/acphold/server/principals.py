@@ -1,7 +1,8 @@
-"""Who is at the other end of a connection, and what they may: decided here and nowhere else.
+"""The identity at the other end of a connection, and its permissions: decided here and nowhere
+else.
 
-A process of the user who runs us comes by a pipe or the Unix socket, and may do everything. Who
-comes over the network has a token (`journal.access`), which names scopes:
+A process of the user who runs us comes by a pipe or the Unix socket, and may do everything. A
+client from the network has a token (`journal.access`), which names scopes:
 
 | scope | what it permits |
 |---|---|
@@ -10,11 +11,10 @@ comes over the network has a token (`journal.access`), which names scopes:
 | answer | to be asked what the agent asks, and to set modes and options, which answer, too |
 | manage | to begin, copy and delete sessions, and to sign in |
 
-A token may be for one session alone; the others are then as if they were not there. So it is with
-the sessions of other tenants for who has one, but for those that are shared: in these they may
-watch, or prompt and answer as well, where their token permits it. `Principal.scopes_in` is the one
-rule of this; what asks for many rows at once has it as `SessionRow.is_there_for`, of which it is
-made, and its store in its own language.
+A token may be for one session alone; the others then do not exist for it. The same goes for
+sessions of other tenants, except shared ones: in these a tenant may watch, or prompt and answer as
+well, if the token permits it. `Principal.scopes_in` is the one rule for this. Queries over many
+rows use its part `SessionRow.is_there_for`; its store has that in its own language.
 """
 
 from __future__ import annotations
@@ -26,7 +26,6 @@ from msgspec import Struct
 
 from acphold.agents.capabilities import permitted
 from acphold.errors import ForbiddenError, UnknownSessionError
-from acphold.hub.forks import FORK_SESSION
 from acphold.journal import SessionRow
 from acphold.journal.access import SCOPES, Scope
 from acphold.schema import (
@@ -35,12 +34,12 @@ from acphold.schema import (
     INITIALIZE,
     LIST_SESSIONS,
     LOAD_SESSION,
-    NEW_SESSION,
     PROMPT,
     RESUME_SESSION,
     SET_SESSION_CONFIG_OPTION,
     SET_SESSION_MODE,
 )
+from acphold.schema.methods import MAKING
 from acphold.schema.session_ids import session_id_in
 from acphold.schema.splice import members
 
@@ -54,56 +53,69 @@ NEEDED: Final[dict[str, Scope]] = {
     SET_SESSION_MODE.name: "answer",
     SET_SESSION_CONFIG_OPTION.name: "answer",
 }
-"""The scope that a method needs; one that is not here, an agent's own among them, needs manage."""
-
-MAKE: Final = frozenset({NEW_SESSION.name, FORK_SESSION})
-"""What makes a session: it is written down with the id of that one by who has made it."""
+"""The scope that each method needs; any other method, also an agent's own, needs manage."""
 
 SHARED: Final[dict[bool, frozenset[Scope]]] = {
     False: frozenset({"watch"}),
     True: frozenset({"watch", "prompt", "answer"}),
 }
-"""What a session that is shared permits, by whether it is shared to be gone on with."""
+"""The scopes in a shared session; True if it is shared to be continued."""
 
 STARTS = ("mcpServers", "additionalDirectories")
-"""What a client may name when it opens a session that reaches beyond it: programs that are then
-started, and folders whose files are then served."""
+"""Params of an opening that reach beyond the session: programs that are started, and folders whose
+files are served."""
 
 
 Note = Callable[[str, str | None], None]
-"""Writes down what somebody does, and in which session."""
+"""Records an action of a principal, and its session."""
 
 
 def unnoted(deed: str, session_id: str | None) -> None:
-    """What a person does at their own machine is written down nowhere."""
+    """Record nothing: a person's actions at their own machine are not recorded."""
 
 
 class Principal(Struct, frozen=True, kw_only=True):
-    """Somebody who is connected. `name` is for lists and the log.
+    """Somebody who connects: their `name`, for lists and the log, and the sessions they may use.
 
-    `session_id` is the only session that there is for them, None for all. Where they are on another
-    machine, `is_here` is False: neither their files nor their terminals are those of the session.
-    Who `vouches` is a process of ours, which says whom it has let in itself (`server.entrance`).
-    `tenant` is whose sessions there are for them, "" for those that are nobody's; None for all.
-    `note` writes down what they do, `refused` what they asked and may not.
+    One of three says which sessions these are: `tenant`, the user or customer whose sessions they
+    are ("" for those of nobody in particular); `session_id`, for this session alone; or
+    `sees_all=True`, for the sessions of all tenants. With none of them they have to sign in
+    (`Agent.auth`) before they see any.
+
+    `scopes` are their permissions in these sessions, by default all. `expires_at` is when their
+    connections end, in seconds since 1970, as the `exp` of a JWT; None for never. `is_here` is
+    False for somebody on another machine: neither their files nor their terminals are those of the
+    session. `note` is called with each action, `refused` with each refused request: the method, and
+    the session's id or None.
     """
 
     name: str
     scopes: frozenset[Scope] = frozenset(SCOPES)
-    session_id: str | None = None
-    is_here: bool = True
-    vouches: bool = False
     tenant: str | None = None
-    note: Note = unnoted
-    refused: Note = unnoted
+    session_id: str | None = None
+    sees_all: bool = False
+    expires_at: float | None = None
+    is_here: bool = True
+    note: Callable[[str, str | None], None] = unnoted
+    refused: Callable[[str, str | None], None] = unnoted
+    vouches: bool = False  # a process of ours, which says whom it has let in: `server.entrance`
+
+    def __post_init__(self) -> None:
+        if self.sees_all and (self.tenant is not None or self.session_id is not None):
+            raise ValueError("sees_all goes with neither tenant nor session_id")
+
+    @property
+    def is_known(self) -> bool:
+        """True if it is known which sessions they may use."""
+        return self.sees_all or self.tenant is not None or self.session_id is not None
 
     def does(self, method: str, params: bytes) -> None:
-        """They do this, which they may: write it down, unless they only look."""
-        if self.note is not unnoted and method not in MAKE and NEEDED.get(method) != "watch":
+        """Record an action, unless it only looks."""
+        if self.note is not unnoted and method not in MAKING and NEEDED.get(method) != "watch":
             self.note(method, session_id_in(params))
 
     def check(self, method: str, params: bytes) -> None:
-        """Refuse what they may not ask; raises ForbiddenError, UnknownSessionError."""
+        """Refuse a request that they may not make; raises ForbiddenError, UnknownSessionError."""
         if self is THIS_USER or self.vouches or method == INITIALIZE.name:
             return
         try:
@@ -122,20 +134,22 @@ class Principal(Struct, frozen=True, kw_only=True):
             raise
 
     def owns(self, tenant: str) -> bool:
-        """Whether the sessions of a tenant are theirs."""
-        return self.tenant in (None, tenant)
+        """Return True if the sessions of a tenant are theirs."""
+        return self.tenant == tenant or (self.tenant is None and self.is_known)
 
     def scopes_in(self, row: SessionRow) -> frozenset[Scope]:
-        """What they may in a session; nothing in one that is not there for them."""
-        if self.session_id not in (None, row.session_id) or not row.is_there_for(self.tenant):
+        """Return their scopes in a session; none if they may not know of it."""
+        if not self.is_known or self.session_id not in (None, row.session_id):
+            return frozenset()
+        if not row.is_there_for(self.tenant):
             return frozenset()
         if self.owns(row.tenant):
             return self.scopes
         return self.scopes & SHARED[row.shared_with[self.tenant or ""]]
 
     def check_in(self, row: SessionRow, method: str) -> None:
-        """Refuse what they may not ask in a session; ForbiddenError, and UnknownSessionError, the
-        same as for one that there is not."""
+        """Refuse a request that they may not make in a session; raises ForbiddenError, or
+        UnknownSessionError, as for a session that does not exist."""
         scopes = self.scopes_in(row)
         if not scopes:
             self.refused(method, row.session_id)
@@ -144,13 +158,9 @@ class Principal(Struct, frozen=True, kw_only=True):
             self.refused(method, row.session_id)
             raise ForbiddenError(method, scope, is_shared=not self.owns(row.tenant))
 
-    @property
-    def sees_all(self) -> bool:
-        """Whether every session of everybody is there for them."""
-        return self.tenant is None and self.session_id is None
-
     def introduced(self, params: bytes) -> bytes:
-        """Their `initialize`, without what they cannot do for a session of this machine."""
+        """Return their `initialize`, without capabilities that do not fit a session of this
+        machine."""
         answers = "answer" in self.scopes
         return permitted(params, is_here=self.is_here, answers=answers, vouches=self.vouches)
 
@@ -159,12 +169,14 @@ class Principal(Struct, frozen=True, kw_only=True):
             raise ForbiddenError(wanted, scope)
 
 
-THIS_USER: Final = Principal(name="this user")
-"""The editor that started us, or whoever else has the other end of our pipe."""
+THIS_USER: Final = Principal(name="this user", sees_all=True)
+"""The editor that started us, or another program at the end of our pipe."""
 
-NEIGHBOUR: Final = Principal(name="a process of this user", vouches=True)
-"""Whoever came over the Unix socket, and the kernel says is the user we run as. A process of ours
-may say there whom it has let in itself (`server.entrance`)."""
+NEIGHBOUR: Final = Principal(name="a process of this user", vouches=True, sees_all=True)
+"""A peer on the Unix socket; the kernel says that it is of our user. A process of ours may say
+there whom it has let in itself (`server.entrance`)."""
 
-FAR_NEIGHBOUR: Final = Principal(name="a process of another node", is_here=False, vouches=True)
-"""The same on another machine, or by its way, with a token of the nodes."""
+FAR_NEIGHBOUR: Final = Principal(
+    name="a process of another node", is_here=False, vouches=True, sees_all=True
+)
+"""The same on another machine, or reached that way, with a token of the nodes."""

@@ -1,12 +1,13 @@
 """The sessions that a client of this process has open in other processes, their owners.
 
-A session has one owner. A client that opens it in another process is attached there: what it asks
-goes over a line to the owner. When the owner ends, the session is opened again for the client: in
-this process, or in another one that was quicker to take it. The client does nothing for that. So it
-is when another process takes the session from an owner that was stopped.
+A session has one owner. A client that opens it in another process is attached there: its requests
+go over a line to the owner. When the owner ends, the session is opened again for the client: in
+this process, or in another one that was quicker to take it. The client does nothing for that. The
+same happens when another process takes the session from an owner that was stopped.
 
-A line leads to the owner itself: who is asked by a line to open what another process has, refuses,
-and the client's own process looks for the owner. Else a prompt could reach one by two ways.
+A line leads to the owner itself: a process that is asked over a line to open a session of another
+process refuses, and the client's own process looks for the owner. Else a prompt could reach an
+owner by two ways.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
-from contextlib import suppress
 from functools import partial
+from typing import Literal
 from weakref import WeakSet
 
 from acphold.errors import (
@@ -40,6 +41,7 @@ from acphold.hub.frames import Frames
 from acphold.hub.session import DELETED_NOTICE
 from acphold.journal import At, Silent
 from acphold.journal.owners import SILENT_SECONDS
+from acphold.lines.open_sessions import OpenSessions
 from acphold.rpc.eager_tasks import EagerTasks
 from acphold.rpc.request import Request
 from acphold.rpc.wire_errors import incident
@@ -48,24 +50,24 @@ from acphold.schema.splice import splice
 from acphold.server import owner_line
 from acphold.server.neighbours import is_answering
 from acphold.server.owner_line import Opened, OwnerLine, line_to
-from acphold.server.positions import behind
+from acphold.server.positions import behind, told_lineage
 from acphold.transports.addresses import are_here, can_be_tried
 
 log = logging.getLogger(__name__)
 
 ATTEMPTS = 25
-"""How often an owner is looked for that changes while we look: each time it has ended, or another
-was quicker. One that ends while it opens the session costs two of them."""
+"""Tries to find an owner that changes while we look: each time it has ended, or another was
+quicker. One that ends while it opens the session costs two of them."""
 
 SEARCH_SECONDS = SILENT_SECONDS + 15.0
-"""How long an owner is looked for that cannot be reached: by then the journal knows whether it is
-silent, and a try may take some seconds."""
+"""Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
+and a try may take some seconds."""
 
 LOOK_SECONDS = 5.0
-"""How often is looked who owns what is open elsewhere."""
+"""Seconds between looks at the owners of what is open elsewhere."""
 
 WORD_SECONDS = 3.0
-"""How long the client waits without a word from us for an owner that says nothing."""
+"""Seconds the client waits for a silent owner before we tell it so."""
 
 MUTE = "The process that has this session says nothing"
 MUTE_HOW = (
@@ -92,28 +94,49 @@ NOT_OPEN_HOW = (
 )
 
 WAIT_SECONDS = 0.5
-"""How long is waited at a time for an owner that lives and listens nowhere: its socket was removed,
-and it binds that anew, or it is about to end. ATTEMPTS bounds this, too."""
+"""Most seconds of one wait for an owner that runs and listens nowhere: its socket was removed and
+will be bound anew, or it is about to end. ATTEMPTS limits this, too."""
 
 FINAL = frozenset({INVALID_PARAMS, RESOURCE_NOT_FOUND, AUTH_REQUIRED})
-"""The codes of errors that are the same however often one tries."""
+"""The codes of errors that further tries would not change."""
 
 PAUSES = (0.5, 1.0, 2.0, 4.0, 8.0)
-"""Seconds between tries to open a session again, whose client did nothing: no descriptor may be
-free for a moment, a disk be full, another program hold the journal. Its prompts wait with it."""
+"""Seconds between tries to open a session again on our own: for a moment no descriptor may be free,
+a disk full, or the journal held by another program. Its prompts wait meanwhile."""
 
 OpenHere = Callable[[int | None], Awaitable[None]]
 """Opens a session in this process, given the epoch of a lease whose owner is silent. Raises
-HeldElsewhereError, and LeaseLostError, when the client has seen nothing of the session yet."""
+HeldElsewhereError, and LeaseLostError if the client has seen nothing of the session yet."""
 
 OpenThere = Callable[[OwnerLine, int], Awaitable[None]]
 """Opens it at its owner, which has it under this epoch."""
 
 
+def next_step(
+    held: HeldElsewhereError, problem: AcpholdError
+) -> Literal["look again", "take over", "wait"]:
+    """Return what to do about an owner that could not open a session for `problem`.
+
+    An owner that was reached and then lost did nothing, and the session may have another one by
+    now. One that cannot be reached loses the session only if it is known to be silent or to have
+    ended. On this machine an owner without an answer hangs; elsewhere it may be the network's
+    fault, and the journal knows.
+    """
+    if isinstance(problem, OwnerLostError):
+        return "look again"
+    is_mute = isinstance(problem, SilentPeerError)
+    if is_mute and are_here(held.addresses):
+        return "take over"
+    has_ended = isinstance(problem, EndedPeerError) or (
+        held.is_gone and not is_mute and can_be_tried(held.addresses)
+    )
+    return "take over" if held.is_silent or has_ended else "wait"
+
+
 class RemoteSessions:
     """See the module. `reopen` is called for each session whose owner has ended.
 
-    `introduction` is what owners are told of the client: `capabilities.told_owner`.
+    `introduction` is the client's introduction to owners: `capabilities.told_owner`.
     """
 
     def __init__(
@@ -129,30 +152,30 @@ class RemoteSessions:
         self._tasks = EagerTasks()
         self._reopening: dict[str, tuple[asyncio.Task[None], Opened]] = {}
         self._ending: set[asyncio.Task[None]] = set()
-        # Also those that are lost, for as long as a prompt that was sent there is not answered.
+        # Includes lost lines, as long as a prompt that was sent there is not answered.
         self._known: WeakSet[OwnerLine] = WeakSet()
         self._watching: asyncio.Task[None] | None = None
         self._is_over = False
 
     def line(self, session_id: str) -> OwnerLine | None:
-        """The line to the owner of a session that the client has open there."""
+        """Return the line to the owner of a session that the client has open there."""
         for line in self._lines.values():
             if session_id in line.opened:
                 return line
         return None
 
     def cancel_prompts(self, session_id: str, sent_id: str | None = None) -> None:
-        """The client has cancelled its prompts in a session, wherever they are on their way to; or
-        the one that it knows by an id."""
+        """Cancel the client's prompts in a session, wherever they are under way; or the one that it
+        knows by an id."""
         for line in self._known:
             line.prompts.cancel(session_id, sent_id)
 
     # -- opening --------------------------------------------------------------------------
 
     async def open(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
-        """Open a session where it is live; here, when it is live nowhere or its owner is silent.
+        """Open a session where it is live; here, if it is live nowhere or its owner is silent.
 
-        Raises UnreachableOwnerError when its owner lives and cannot be reached from here.
+        Raises UnreachableOwnerError if its owner runs and cannot be reached from here.
         """
         over: int | None = None
         why = "it changes hands all the time"
@@ -161,49 +184,50 @@ class RemoteSessions:
         for _ in range(ATTEMPTS):
             try:
                 await here(over)
-            except HeldElsewhereError as held:
-                if self._client.offer.is_line:
-                    raise
-                try:
-                    line = await self._reach(held)
-                except ConnectionLostError as exc:
-                    # That a node says nothing may be the network's fault: the journal knows.
-                    is_mute = isinstance(exc, SilentPeerError)
-                    if is_mute and are_here(held.addresses):
-                        log.info("session %s is taken over: %s", session_id, exc)
-                        over = held.epoch
-                        continue
-                    has_ended = isinstance(exc, EndedPeerError) or (
-                        held.is_gone and not is_mute and can_be_tried(held.addresses)
-                    )
-                    if held.is_silent or has_ended:
-                        over = held.epoch
-                        continue
-                    why = f"it is open in {held.where}, which cannot be reached from here: {exc}"
-                    is_over = asyncio.get_running_loop().time() > until
-                    if is_over or (held.owner_id and not held.addresses):
-                        break
-                    if not wait:
-                        log.info("session %s: %s", session_id, why)
-                    await asyncio.sleep(wait)
-                    wait = min(WAIT_SECONDS, wait * 2 or 0.01)
-                    continue
-                # It ended, or was found to be silent, before it did anything: looked for anew.
-                with suppress(OwnerLostError):
-                    await there(line, held.epoch)
-                    return
+                self._opened_at(None, session_id)
+                return
             except LeaseLostError as exc:  # while it was opened; the client has seen nothing of it
                 if exc.deleted:
                     raise
                 log.info("%s; its new owner is looked for", exc)
-            else:
-                self._opened_at(None, session_id)
+                continue
+            except HeldElsewhereError as exc:
+                if self._client.offer.is_line:
+                    raise
+                held = exc
+            problem = await self._open_there(held, there)
+            if problem is None:
                 return
+            step = next_step(held, problem)
+            if step == "take over":
+                log.info("session %s is taken over: %s", session_id, problem)
+                over = held.epoch
+            elif step == "wait":
+                why = f"it is open in {held.where}, which cannot be reached from here: {problem}"
+                is_over = asyncio.get_running_loop().time() > until
+                if is_over or (held.owner_id and not held.addresses):
+                    break
+                if not wait:
+                    log.info("session %s: %s", session_id, why)
+                await asyncio.sleep(wait)
+                wait = min(WAIT_SECONDS, wait * 2 or 0.01)
         raise UnreachableOwnerError(session_id, why)
 
+    async def _open_there(self, held: HeldElsewhereError, there: OpenThere) -> AcpholdError | None:
+        """Open a session at its owner; return the owner's problem if that fails."""
+        try:
+            line = await self._reach(held)
+        except ConnectionLostError as exc:
+            return exc
+        try:
+            await there(line, held.epoch)
+        except OwnerLostError as exc:  # it ended, or fell silent
+            return exc
+        return None
+
     async def _reach(self, held: HeldElsewhereError) -> OwnerLine:
-        """A line to the owner. Raises SilentPeerError when it does not answer, ConnectionLostError
-        when it listens nowhere."""
+        """Return a line to the owner. Raises SilentPeerError if it does not answer,
+        ConnectionLostError if it listens nowhere."""
         async with self._reaching:
             line = self._lines.get(held.owner_id)
             if (
@@ -211,7 +235,7 @@ class RemoteSessions:
                 and not line.peer.is_lost
                 and await self._is_silent(held.owner_id, held.session_id, held.addresses)
             ):
-                self._lost(line)  # what else the client has open there is taken over, too
+                self._lost(line)  # the client's other sessions there are taken over, too
                 raise SilentPeerError("the process that has the session does not answer")
             if line is None or line.peer.is_lost:
                 line = await line_to(held, self.introduction, self._client, self._limit, self._lost)
@@ -222,15 +246,15 @@ class RemoteSessions:
             return line
 
     async def _is_silent(self, owner_id: str, session_id: str, addresses: Sequence[str]) -> bool:
-        """Whether the owner of a session neither answers nor has ended."""
+        """Return True if the owner of a session neither answers nor has ended."""
         try:
             return not await is_answering(addresses, owner_line.REACH_SECONDS)
-        except ConnectionLostError:  # it listens nowhere just now, and is asked at its next address
+        except ConnectionLostError:  # it listens nowhere just now; its next address will be asked
             whose = await self._hub.whereabouts.owner(session_id)
             return isinstance(whose, Silent) and whose.owner.id == owner_id
 
     async def open_again(self, session_id: str, here: OpenHere, there: OpenThere) -> None:
-        """As `open`, a session that the client has open: what may pass is waited for."""
+        """Open a session that the client has open, as `open`; wait for problems that may pass."""
         for pause in PAUSES:
             try:
                 return await self.open(session_id, here, there)
@@ -243,13 +267,14 @@ class RemoteSessions:
         await self.open(session_id, here, there)
 
     def open_here(self, conversation: Conversation, attachment: Attachment, setup: Setup) -> None:
-        """The client has the answer that opens a session here; should it go, the client follows."""
+        """Go live here: the client has the answer. If the session moves, the client follows it."""
         if not self._client.offer.is_line:
-            attachment.on_moved = partial(self._follow, conversation.id, setup)
+            lineage = conversation.session.lineage
+            attachment.on_moved = partial(self._follow, conversation.id, setup, lineage)
         conversation.open_to(attachment)
 
-    def _follow(self, session_id: str, setup: Setup, told: int) -> None:
-        opened = Opened(setup, told)
+    def _follow(self, session_id: str, setup: Setup, lineage: str, told: int) -> None:
+        opened = Opened(setup, told, lineage=lineage)
         opened.is_open = True
         self._begin(session_id, opened, self._go_there(session_id, opened))
 
@@ -265,40 +290,37 @@ class RemoteSessions:
     async def forward_opening(
         self, line: OwnerLine, request: Request, session_id: str, opening: Opened
     ) -> None:
-        """Hand on the request that opens a session there."""
+        """Pass the request on that opens a session there."""
 
-        # Before the answer comes the replay, which has positions already.
-        before = line.opened.get(session_id)
-        line.opened[session_id] = opening
+        # The replay comes before the answer, and has positions already.
+        begun = line.opened.begin(session_id, opening)
         after = opening.position
 
-        def opened() -> None:
+        def opened(result: bytes) -> None:
             opening.is_open = True
+            opening.lineage = told_lineage(result)
             self._opened_at(line, session_id)
 
         try:
             await line.forward(request, opened, may_ask_anew=lambda: opening.position == after)
         finally:
-            if not opening.is_open and line.opened.get(session_id) is opening:
-                # It could not be opened: what the client had open there, it has still.
-                if before is None:
-                    del line.opened[session_id]
-                else:
-                    line.opened[session_id] = before
+            begun.failed()  # no effect on a session that was opened
 
     async def resume(self, line: OwnerLine, session_id: str, opened: Opened) -> None:
-        """Open a session there that the client has open already; raises as the owner does."""
+        """Open a session there that the client has open already; raises the owner's errors."""
 
-        def opened_there() -> None:
+        def opened_there(result: bytes) -> None:
             line.opened[session_id] = opened
+            opened.lineage = told_lineage(result)
             self._opened_at(line, session_id)
 
         known = [id_ for each in self._known for id_ in each.prompts.ids(session_id)]
         params = splice(opened.setup.params, {"sessionId": encode(session_id)})
-        await line.call(RESUME_SESSION.name, behind(params, opened.position, known), opened_there)
+        there = behind(params, opened.position or 0, known, opened.lineage)
+        await line.call(RESUME_SESSION.name, there, opened_there)
 
     def _opened_at(self, at: OwnerLine | None, session_id: str) -> None:
-        """It is open there, or here: whoever had it before has it no more."""
+        """Note that it is open there, or here for None, and on no other line."""
         for line in self._lines.values():
             if line is not at:
                 line.opened.pop(session_id, None)
@@ -306,8 +328,8 @@ class RemoteSessions:
     # -- leaving --------------------------------------------------------------------------
 
     async def _look_on(self) -> None:
-        """Find out whether owners are silent, and whether sessions have another owner, which one
-        that was stopped cannot tell."""
+        """Check for silent owners, and for sessions with another owner, which a stopped one cannot
+        report."""
         while True:
             await asyncio.sleep(min(LOOK_SECONDS, owner_line.REACH_SECONDS))
             for owner_id, line in tuple(self._lines.items()):
@@ -320,7 +342,8 @@ class RemoteSessions:
                         await self._look_at(owner_id, line, session_id, opened.epoch)
 
     async def _listen(self, line: OwnerLine, waiting: Sequence[str]) -> None:
-        """Tell a client that waits for an owner when that says nothing, and when it does again."""
+        """Tell a client that waits for an owner when that falls silent, and when it answers
+        again."""
         was_mute, line.is_mute = line.is_mute, not await line.says_something(WORD_SECONDS)
         if line.is_mute != was_mute and not line.peer.is_lost:
             told = notice(MUTE, MUTE_HOW, "warning") if line.is_mute else notice(BACK, BACK_HOW)
@@ -338,7 +361,7 @@ class RemoteSessions:
         return False
 
     async def look_at(self, session_id: str) -> None:
-        """Find out at once whether a session that is open over a line has another owner."""
+        """Check at once if a session that is open over a line has another owner."""
         for owner_id, line in tuple(self._lines.items()):
             if (opened := line.opened.get(session_id)) is not None:
                 await self._look_at(owner_id, line, session_id, opened.epoch)
@@ -355,11 +378,11 @@ class RemoteSessions:
                 self._tell(session_id, DELETED_NOTICE)
         except AcpholdError as exc:
             log.info("who owns session %s is not known: %s", session_id, exc)
-        except Exception:  # nobody awaits this task, which has to go on
+        except Exception:  # nobody awaits this task, and it has to go on
             log.exception("session %s was not looked at", session_id)
 
     def _move(self, owner_id: str, line: OwnerLine, session_id: str) -> None:
-        """The owner that this line leads to has lost the session, though it may have it again."""
+        """Follow a session that the owner at this line has lost, though it may have it again."""
         if self._lines.get(owner_id) is not line or session_id not in line.opened:
             return  # the client has closed it meanwhile, or the line has ended
         log.info("session %s has gone to another owner; it is opened there", session_id)
@@ -373,9 +396,9 @@ class RemoteSessions:
         for owner_id, known in tuple(self._lines.items()):
             if known is line:
                 del self._lines[owner_id]
-        opened, line.opened = line.opened, {}
+        opened, line.opened = line.opened, OpenSessions()
         for session_id, each in opened.items():
-            if each.is_open:  # else its client has been told that it has to ask again
+            if each.is_open:  # else the client has been told to ask again
                 self.reopen(session_id, each)
         self._end(line.peer.aclose())
 
@@ -385,14 +408,14 @@ class RemoteSessions:
         ending.add_done_callback(self._ending.discard)
 
     def reopen(self, session_id: str, opened: Opened) -> None:
-        """Begin to open a session anew that the client had open so."""
+        """Start to open a session again, as the client had it."""
         self._begin(session_id, opened, self._take_back(session_id, opened))
 
     def _begin(self, session_id: str, opened: Opened, work: Coroutine[None, None, None]) -> None:
         if self._is_over:
             work.close()
-            return  # it is not to be open to a client that has gone
-        # At once: what comes for the session from now on waits.
+            return  # a client that has gone gets no session
+        # At once: messages for the session from now on wait for it.
         task = self._tasks.begin(work, "reopen session")
         if task is None:
             return
@@ -405,9 +428,9 @@ class RemoteSessions:
         task.add_done_callback(over)
 
     async def reopen_no_more(self, session_id: str) -> Opened | None:
-        """The client itself opens, closes or deletes the session: what it wants now counts.
+        """Stop opening a session again: the client itself opens, closes or deletes it.
 
-        What was not open again yet, for `reopen` should that come to nothing.
+        Return what was not open again yet, for `reopen` should the client's request fail.
         """
         task, opened = self._reopening.get(session_id, (None, None))
         if task is not None:
@@ -429,9 +452,10 @@ class RemoteSessions:
             except AcpholdError as exc:
                 if exc.code != INVALID_PARAMS:
                     raise
-                # Somebody else had the session meanwhile, and settled it.
+                # Another process had the session meanwhile, and settled it.
                 log.warning("session %s: %s", session_id, exc)
-                opened.position = await self._hub.whereabouts.last_seq(session_id)
+                row = await self._hub.whereabouts.row(session_id)
+                opened.position, opened.lineage = row.last_seq, row.lineage
                 await self._reopen(session_id, opened)
                 self._tell(session_id, notice(LEFT_OUT, GAP_HOW, "warning"))
             if is_away.is_set():
@@ -444,12 +468,12 @@ class RemoteSessions:
             telling.cancel()
 
     def _tell(self, session_id: str, update: bytes) -> None:
-        """Tell the client alone; it is in no journal."""
+        """Send an update to the client alone; it is not journalled."""
         frames = Frames(session_id, self._client.offer)
         self._client.send(frames.live(Segment(0, 0, UPDATE, 0, update)))
 
     async def aclose(self) -> None:
-        """The client has gone."""
+        """End everything: the client has gone."""
         self._is_over = True
         if self._watching is not None:
             self._watching.cancel()
@@ -460,7 +484,7 @@ class RemoteSessions:
     async def leave(self) -> None:
         """Leave every owner."""
         reopening = [task for task, _ in self._reopening.values()]
-        for task in reopening:  # all in one step: none is to attach a client that has gone
+        for task in reopening:  # all in one step: none may attach a client that has gone
             task.cancel()
         if reopening:
             await asyncio.wait(reopening)

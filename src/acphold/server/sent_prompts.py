@@ -1,27 +1,28 @@
 """The prompts that a client has sent to the owner of a session, until they are answered.
 
-A line that ends says nothing of the owner: who has the session, and since when, is in the journal.
+The end of a line says nothing about the owner: the journal knows the session's owner, and since
+when.
 
     known of it        when its owner has the session still, under the same epoch
     -----------------  ----------------------------------------------------------------------
-    is not cancelled   sent again over the new line, under the id that it had: the owner goes
-                       on with it, begins it, or tells how it ended
-    is cancelled       answered as cancelled, and so the owner is told
+    is not cancelled   sent again over the new line, under its id: the owner goes on with it,
+                       begins it, or tells how it ended
+    is cancelled       answered as cancelled, and the owner is told so
 
 An owner that dies takes some of them with it. It puts a prompt of ours into the journal before its
-agent gets it, and tells us the prompt's position: a prompt that arrived so has begun, and is over
-with its owner. One that is not in the journal has reached no agent, and can be sent to the next
-owner as if it had not been sent before.
+agent gets it, and tells us the prompt's position: a prompt that arrived so has begun, and ended
+with its owner. A prompt that is not in the journal has reached no agent, and can be sent to the
+next owner like a new one.
 
-    known of it        when somebody else has the session
+    known of it        when another process has the session
     -----------------  ----------------------------------------------------------------------
-    on its way         nobody else can put it into the journal any more: looked for there, and
-                       sent again if it is not there
+    on its way         the former owner can no longer journal it: looked for in the journal,
+                       and sent again if it is not there
     has arrived        its client is told that the turn was interrupted
     is cancelled       answered as cancelled, whether it has arrived or not
 
-It is the same when another process has taken the session from an owner that was stopped, whether
-we find that out or the owner does, and says so.
+The same goes if another process has taken the session from an owner that was stopped, whether we
+notice that or the owner says so.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from acphold.server.positions import Sent, sent_in, with_sent
 
 
 class Line(Protocol):
-    """What leads to the owner: `server.owner_line.OwnerLine`. `is_over` is set once it has gone."""
+    """The line to the owner: `server.owner_line.OwnerLine`. `is_over` is set once it has gone."""
 
     prompts: SentPrompts
     is_over: asyncio.Event
@@ -48,21 +49,20 @@ class Line(Protocol):
     def ask(self, method: str, params: bytes, reply: Callable[[Answer], None]) -> int: ...
 
     def expect(self, id_: int) -> None:
-        """The answer to this request is due from now on."""
+        """Expect the answer to this request from now on."""
 
     def give_up(self, id_: int) -> None:
-        """Nobody waits for the answer any more: `$/cancel_request`."""
+        """Stop waiting for the answer: `$/cancel_request`."""
 
     def withdraw(self, id_: int) -> None:
-        """Nobody takes the answer any more, and the owner is not told."""
+        """Drop the answer; the owner is not told."""
 
 
 class SentPrompt:
-    """See the module. `prompt` is its content blocks, `after` an entry that was in the journal when
-    it was sent, to an owner with this `epoch`. `again` answers it when the line to that has gone
-    before; `peer` is its client. `refusal` is what a process says that is not the owner any more,
-    and knows it before we do. `before` is the same prompt, as it was sent over a line that was
-    lost."""
+    """See the module. `prompt` is its content blocks; `after` is an entry that was in the journal
+    when it was sent to an owner with this `epoch`. `again` handles it if the line ends before the
+    answer; `peer` is its client. `refusal` is the error of a process that is no longer the owner,
+    and knows it before we do. `before` is the same prompt, sent over a line that was lost."""
 
     __slots__ = (
         *("_again", "_id", "_peer", "after", "epoch", "has_arrived", "id", "is_cancelled"),
@@ -95,7 +95,7 @@ class SentPrompt:
         self._params = request.params
         if before is not None:
             self.id, self.after, self.has_arrived = before.id, before.after, before.has_arrived
-            # Its client may have sent it over an earlier connection, and told behind what.
+            # Its client may have sent it over an earlier connection, and said behind which entry.
             far = None if named is None else named.after
             behind = self.after if far is None else min(self.after, far)
             self._params = with_sent(request.params, Sent(self.id, behind))
@@ -107,12 +107,12 @@ class SentPrompt:
 
     @property
     def sent_id(self) -> str:
-        """By what id its client knows it; "" where that named none."""
+        """The client's own id for it; "" if it gave none."""
         sent = sent_in(self.request.params)
         return "" if sent is None else sent.id
 
     def send(self) -> None:
-        """Hand it on, and its answer back whenever it comes."""
+        """Send it, and its answer back whenever that comes."""
         self.line.prompts.add(self)
         self.request.on_cancel = self._give_up
         try:
@@ -133,64 +133,65 @@ class SentPrompt:
 
     def _give_up(self) -> None:
         self.is_cancelled = True
-        if not self._peer.is_lost:  # of a client that has gone the turn goes on
+        if not self._peer.is_lost:  # the turn of a client that has gone goes on
             self.line.give_up(self._id)
 
     def cancel(self) -> None:
-        """`session/cancel` came: its owner has to answer now."""
+        """Cancel it: the owner has to answer now."""
         self.is_cancelled = True
         self.line.expect(self._id)
 
     def lose(self) -> None:
-        """Its owner has lost the session, and has not ended."""
+        """Take it back: its owner has lost the session, and has not ended."""
         if self.refusal is not None:
-            return  # it has said so itself
+            return  # the owner has said so
         self.line.withdraw(self._id)
         self._answered(OwnerLostError(PROMPT.name))
 
 
 def is_not_owner(answer: Answer) -> TypeGuard[RemoteError]:
-    """Whether the process at the other end says that it is not, or not any more, the owner."""
+    """Return True if the process at the other end says that it is not the owner, or no longer."""
     return isinstance(answer, RemoteError) and answer.code == HELD_ELSEWHERE
 
 
 class SentPrompts:
-    """Those of one client at one owner, in the order in which they were sent."""
+    """The prompts of one client at one owner, in the order in which they were sent."""
 
     def __init__(self) -> None:
         self._open: dict[str, list[SentPrompt]] = {}
         self.looking = asyncio.Lock()
-        """Held while it is found out what became of one."""
+        """Held while the fate of a prompt is looked up."""
 
     def add(self, sent: SentPrompt) -> None:
-        """It is sent."""
+        """Add a prompt that is sent."""
         self._open.setdefault(sent.session_id, []).append(sent)
 
     def remove(self, sent: SentPrompt) -> None:
-        """It is answered, or it is known what became of it when its owner ended."""
+        """Remove a prompt: it is answered, or its fate is known after its owner's end."""
         waiting = self._open[sent.session_id]
         waiting.remove(sent)
         if not waiting:
             del self._open[sent.session_id]
 
     def arrived(self, session_id: str) -> None:
-        """The owner has told the position of a prompt: it takes them in the order of the wire."""
+        """Note that the oldest has arrived: the owner told a prompt's position, and takes them in
+        wire order."""
         for sent in self._open.get(session_id, ()):
             if not sent.has_arrived:
                 sent.has_arrived = True
                 return
 
     def ids(self, session_id: str) -> list[str]:
-        """By what ids the owner knows those in this session."""
+        """Return the owner's ids of those in this session."""
         return [sent.id for sent in self._open.get(session_id, ())]
 
     def lose(self, session_id: str) -> None:
-        """Another process has taken the session: its owner can begin no prompt in it any more."""
+        """Take back those in a session that another process has taken: its owner can begin none."""
         for sent in tuple(self._open.get(session_id, ())):
             sent.lose()
 
     def cancel(self, session_id: str, sent_id: str | None = None) -> None:
-        """The client has cancelled its prompts in this session, or the one that it knows so."""
+        """Cancel the client's prompts in this session, or the one with its own id `sent_id`."""
         for sent in self._open.get(session_id, ()):
             if sent_id in (None, sent.sent_id):
                 sent.cancel()

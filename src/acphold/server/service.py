@@ -1,4 +1,4 @@
-"""One process that serves clients: a journal, a hub, and everybody who is connected to it.
+"""One process that serves clients: a journal, a hub, and all connected clients.
 
 `wrap` and `run` serve the editor that started them, and other processes over a socket; the process
 behind `wrap --background` serves over its socket alone.
@@ -10,13 +10,14 @@ import asyncio
 import logging
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from acphold.errors import AcpholdError, JournalError, RuntimeFolderError
+from acphold.errors import AcpholdError, AuthRequiredError, JournalError, RuntimeFolderError
 from acphold.hub import Hub
 from acphold.hub.alerts import NO_ALERTS, Alerts
 from acphold.journal import Owners, default_location
@@ -28,6 +29,7 @@ from acphold.rpc import (
     connected,
 )
 from acphold.rpc.request import Request
+from acphold.rpc.transport import ExplainingTransport
 from acphold.schema import PROMPT
 from acphold.serve_options import ServeOptions
 from acphold.server.connection import Connection
@@ -45,22 +47,23 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 LAST_ANSWERS_SECONDS = 5.0
-"""What a client that has said all it has to say waits for its answers: one in a shell pipe. A turn
-is not waited for: an editor that leaves ends it."""
+"""Seconds a client that has closed its side waits for its answers, as in a shell pipe. A turn is
+not waited for: an editor that leaves ends it."""
 
 LOOK_SECONDS = 2.0
-"""How often a background process looks whether anybody needs it."""
+"""Seconds between a background process's looks at whether it is needed."""
 
 MakeAgent = Callable[["ListenerToMany", "Journal"], "Agent"]
-"""Makes the agent that answers, given who hears it and where its sessions are kept."""
+"""Makes the agent that answers, given its listener and the journal of its sessions."""
 
 
 class Service(Struct, frozen=True, kw_only=True):
-    """What is served, and how: the agent that `make_agent` makes.
+    """The agent to serve, made by `make_agent`, and how to serve it.
 
-    With a `door`, each connection is let in by that before anything is answered on it. Where it is
-    not to `share`, no other process of this user can join its sessions. `address` is the URL at
-    which those of other nodes can, None for nowhere. `stirred` is called as the hub has it.
+    With a `door`, each connection is let in by that before anything is answered on it. Without
+    `share`, no other process of this user can join its sessions. `address` is the URL at which
+    those of other nodes can, None for nowhere. `stirred` is called as the hub has it. With `stays`,
+    clients have to say so before a session of another agent is continued here.
     """
 
     make_agent: MakeAgent
@@ -70,14 +73,15 @@ class Service(Struct, frozen=True, kw_only=True):
     address: str | None = None
     alerts: Alerts = NO_ALERTS
     stirred: Callable[[], object] = lambda: None
+    stays: bool = False
 
     @property
     def journal(self) -> str:
-        """Where its sessions are kept."""
+        """The place of its sessions."""
         return os.fspath(self.options.journal or default_location())
 
     def _hub(self, journal: Journal) -> Hub:
-        """The hub of this process."""
+        """Return the hub of this process."""
         return Hub(
             journal,
             lambda listener: self.make_agent(listener, journal),
@@ -98,7 +102,8 @@ async def serve(
 
     Other clients of this user may attach to the sessions meanwhile, over a socket. Without a
     journal every request is refused with the reason, and `give_up` is awaited, which ends an agent
-    that was started already; while another program holds it, what needs it is refused.
+    that was started already; while another program holds the journal, only requests that need it
+    are refused.
     """
     try:
         journal = served_journal(service.journal)
@@ -112,15 +117,15 @@ async def serve(
 
 @asynccontextmanager
 async def open_hub(service: Service, journal: Journal) -> AsyncIterator[Hub]:
-    """A hub for the block, to which other processes of this user may come over a socket.
+    """Run a hub for the block, to which other processes of this user may connect over a socket.
 
-    Behind the block its turns, its agent and the journal have ended.
+    After the block its turns, its agent and the journal have ended.
     """
     try:
         hub = service._hub(journal)
         async with hub.open(), _reachable(hub, service, journal):
             yield hub
-            await hub.end_turns()  # others may be here still
+            await hub.end_turns()  # other clients may still be here
     finally:
         await journal.aclose()
 
@@ -134,7 +139,7 @@ async def serve_background(
     linger: float,
     ready: Callable[[], None],
 ) -> None:
-    """Serve whoever connects to the socket at `path`; nobody's leaving ends anything.
+    """Serve every client of the socket at `path`; no client's leaving ends anything.
 
     `held` is the lock of that name (`transports.runtime_folder`), which is taken. `ready` is called
     once clients may come. Ends when `stop` is set, or after `linger` seconds without a client, a
@@ -161,7 +166,7 @@ async def serve_background(
 
 
 async def _idle(hub: Hub, listener: unix.Listener, seconds: float) -> None:
-    """Wait until nobody needs us for so long; then nobody is let in any more."""
+    """Wait until we were not needed for so long; then let nobody in any more."""
     loop = asyncio.get_running_loop()
     since = loop.time()
     while True:
@@ -169,16 +174,16 @@ async def _idle(hub: Hub, listener: unix.Listener, seconds: float) -> None:
         if listener.is_attending or hub.is_busy:
             since = loop.time()
         elif hub.start_failed.is_set() or loop.time() >= since + seconds:
-            # In the step of this look: who is let in is not to be sent away at once.
+            # In the same step as the check: a client just let in must not be sent away at once.
             listener.stop()
             return
 
 
 async def _give_name_up(hub: Hub, listener: unix.Listener, held: int) -> None:
-    """When the agent cannot be started, leave our name to the process of the next editor.
+    """If the agent cannot be started, leave our name to the process of the next editor.
 
-    That one has other surroundings, in which there may be a program or a key that ours lack. Who
-    has come is served on, as by the process of an editor.
+    That process has another environment, perhaps with a program or a key that ours lacks. Clients
+    that are here are served on, as by the process of an editor.
     """
     await hub.start_failed.wait()
     try:
@@ -190,14 +195,59 @@ async def _give_name_up(hub: Hub, listener: unix.Listener, held: int) -> None:
 
 
 def served_journal(location: str) -> Journal:
-    """The journal at `location`; one that another program holds right now is tried again later."""
+    """Return the journal at `location`; if another program holds it, it is tried again later."""
 
     async def read_transcript(path: str, session_id: str) -> None:
-        from acphold.imports import read_beside  # late: next to nobody needs one
+        from acphold.imports import read_beside  # late: rarely needed
 
         await read_beside(path, session_id)
 
     return open_journal(location, at_once=False, read_transcript=read_transcript)
+
+
+EXPIRY_SECONDS = 10.0
+"""Seconds between looks at the time until an access expires: a sleeping machine stops our clock."""
+
+EXPIRED = "your access has expired: connect again with a new one"
+
+
+class Guest:
+    """One client that is served, for code that may have to disconnect it."""
+
+    def __init__(self, connection: Connection, transport: Transport) -> None:
+        self.disconnected = asyncio.Event()
+        self._connection = connection
+        self._transport = transport
+        self._expiry: asyncio.TimerHandle | None = None
+
+    @property
+    def principal(self) -> Principal:
+        """The principal, as far as it is known by now."""
+        return self._connection.principal
+
+    def disconnect(self, reason: str) -> None:
+        """End its connection: its requests are refused with the reason, its turns go on."""
+        if not self.disconnected.is_set():
+            self._connection.refuse(AuthRequiredError(reason))
+            if isinstance(self._transport, ExplainingTransport):
+                self._transport.explain(reason)
+            self.disconnected.set()
+
+    def expire(self) -> None:
+        """Disconnect it once its access has expired, if it ever does."""
+        expires_at = self.principal.expires_at
+        if expires_at is None:
+            return
+        if (left := expires_at - time.time()) <= 0:
+            self.disconnect(EXPIRED)
+        else:
+            loop = asyncio.get_running_loop()
+            self._expiry = loop.call_later(min(left, EXPIRY_SECONDS), self.expire)
+
+    def gone(self) -> None:
+        """Clean up: it has left, or was disconnected."""
+        if self._expiry is not None:
+            self._expiry.cancel()
 
 
 async def attend(
@@ -209,14 +259,16 @@ async def attend(
     principal: Principal = THIS_USER,
     headers: Mapping[str, str] | None = None,
     limit: int | None = None,
+    guests: set[Guest] | None = None,
 ) -> None:
-    """Serve one client until it leaves; what it asked last is answered.
+    """Serve one client until it leaves; its last requests are answered.
 
-    `headers` are those of the request by which it came, if it did so over HTTP. `limit` is the
-    longest message that it may send, in bytes, where that is less than the service takes.
+    `headers` are those of its HTTP request, if it came by one. `limit` is the longest message that
+    it may send, in bytes, if that is less than the service takes. It is one of the `guests`
+    meanwhile, who can be disconnected.
 
-    With `stop` it is the one for whom this process is there: its end, or `stop`, ends all turns.
-    Who ends the task of another one has ended the turns before.
+    With `stop` this process is there for this client: its end, or `stop`, ends all turns. Before a
+    task without `stop` is cancelled, the turns have to be ended.
     """
     connection = Connection(
         hub,
@@ -226,12 +278,17 @@ async def attend(
         principal=principal,
         door=service.door,
         headers=headers,
+        stays=service.stays,
     )
+    guest = Guest(connection, transport)
+    if guests is not None:
+        guests.add(guest)
     try:
         await hub.opening.enter()
         async with connected(connection.peer) as pump:
+            guest.expire()
             try:
-                await _first(pump, stop)
+                await _first(pump, stop, guest.disconnected)
                 if pump.done():
                     answering = asyncio.create_task(
                         connection.peer.finish(LAST_ANSWERS_SECONDS, but=PROMPT.name),
@@ -245,6 +302,9 @@ async def attend(
                 if stop is not None or not pump.done():
                     connection.dismiss()
     finally:
+        guest.gone()
+        if guests is not None:
+            guests.discard(guest)
         await connection.aclose()
 
 
@@ -272,8 +332,8 @@ async def _reachable(hub: Hub, service: Service, journal: Owners) -> AsyncIterat
 def _telling(
     journal: Owners, held: int | None = None, others: Sequence[str] = ()
 ) -> Callable[[str], Awaitable[None]]:
-    """Has the journal tell others at which socket this process is; and the lock of its name, if it
-    has one."""
+    """Return a function that publishes the socket of this process: in the journal, and in the lock
+    of its name if it has one."""
 
     async def tell(path: str) -> None:
         if held is not None:
@@ -291,11 +351,11 @@ async def _tell(journal: Owners, addresses: Sequence[str]) -> None:
 
 
 ENDING = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""What asks a program to end."""
+"""The signals that ask a program to end."""
 
 
 def stop_at_signals(numbers: Sequence[signal.Signals] = ENDING) -> asyncio.Event:
-    """An event that any of these signals sets."""
+    """Return an event that any of these signals sets."""
     stop = asyncio.Event()
     for number in numbers:
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
@@ -308,12 +368,12 @@ async def refuse(
     stop: asyncio.Event,
     give_up: Callable[[], Coroutine[None, None, None]] | None = None,
 ) -> None:
-    """Answer whatever is asked with this error: editors show that, and not a program's stderr.
+    """Answer every request with this error: editors show that, and not a program's stderr.
 
-    So it is without a journal, when nothing of what acphold promises holds.
+    Used without a journal, when acphold can keep none of its promises.
     """
     async with asyncio.TaskGroup() as tasks:
-        if give_up is not None:  # beside it: the client is not to wait for the agent's end
+        if give_up is not None:  # in parallel: the client must not wait for the agent's end
             tasks.create_task(give_up(), name="end agent")
         async with connected(Peer(transport, _Refusal(error), name="client")) as pump:
             await _first(pump, stop)
@@ -330,11 +390,9 @@ class _Refusal:
         return None
 
 
-async def _first(task: asyncio.Task[None], stop: asyncio.Event | None) -> None:
-    """Wait for the end of a task, or of us."""
-    if stop is None:
-        await asyncio.wait({task})
-        return
-    stopped = asyncio.create_task(stop.wait(), name="signal")
-    await asyncio.wait({task, stopped}, return_when=asyncio.FIRST_COMPLETED)
-    stopped.cancel()
+async def _first(task: asyncio.Task[None], *stops: asyncio.Event | None) -> None:
+    """Wait for the end of a task, or for one of these events."""
+    stopped = [asyncio.create_task(stop.wait(), name="stop") for stop in stops if stop is not None]
+    await asyncio.wait({task, *stopped}, return_when=asyncio.FIRST_COMPLETED)
+    for waiting in stopped:
+        waiting.cancel()

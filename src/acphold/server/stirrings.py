@@ -1,8 +1,8 @@
-"""That something is other in the sessions of this process: a turn, a question, a session that left.
+"""A signal that something changed in this process: a turn, a question, a session that left.
 
-It wakes whoever shows what goes on, in whichever thread that is, and says no more: what goes on is
-asked of this process as of any other (`server.neighbours`). However often something stirs, who is
-awake already costs it a look at a flag.
+It wakes whoever shows the activity, in any thread, and says no more: the state is requested from
+this process as from any other (`server.neighbours`). If the listener is awake already, a change
+costs one look at a flag.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 
 
 class Stirrings:
-    """See the module; called when something stirs."""
+    """See the module; called when something changes."""
 
     def __init__(self) -> None:
         self._heard: dict[asyncio.Event, asyncio.AbstractEventLoop] = {}
@@ -26,8 +26,8 @@ class Stirrings:
 
     @contextmanager
     def heard(self) -> Iterator[asyncio.Event]:
-        """For the block, an event of this loop that is set when something stirs; whoever waits for
-        it clears it before looking."""
+        """Yield an event of this loop that is set when something changes; clear it before
+        looking."""
         event = asyncio.Event()
         self._heard[event] = asyncio.get_running_loop()
         try:

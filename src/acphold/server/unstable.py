@@ -1,12 +1,11 @@
-"""The methods that are no part of the protocol yet, for who asks for them with `--unstable`.
+"""Methods that are not yet part of the protocol, for clients served with `--unstable`.
 
-`session/fork` is there without it, too, where the agent offers it itself.
+`session/fork` is there without it, too, if the agent itself offers it.
 
 Source: ACP v1 schema with its unstable parts: `ForkSessionRequest`, `SetSessionTitleRequest`,
 `ArchiveSessionRequest`, `UnarchiveSessionRequest`, `SessionArchiveFilter`, `SessionStatusRequest`;
-RFD session fork.
-Without the option nothing else of it is on the wire: strict clients drop an answer with members
-they do not know.
+RFD session fork. Without the option nothing else of it is on the wire: strict clients drop an
+answer with members they do not know.
 """
 
 from __future__ import annotations
@@ -14,11 +13,12 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from acphold.errors import InvalidParamsError, UnknownSessionError
-from acphold.hub import Client, Hub, Setup
-from acphold.hub.forks import FORK_SESSION
+from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.journal import Archived, At, Silent
 from acphold.rpc.request import Request
-from acphold.schema import CLOSE_SESSION, ResumeSessionRequest, decode, encode
+from acphold.schema import CLOSE_SESSION, decode, encode
+from acphold.schema.methods import ARCHIVE_SESSION, FORK_SESSION
+from acphold.schema.session_requests import ForkSessionRequest
 from acphold.schema.shapes import Extensible
 from acphold.schema.splice import splice
 from acphold.server.checked_params import session_id_of
@@ -27,35 +27,30 @@ from acphold.server.principals import Note
 from acphold.server.remote_sessions import RemoteSessions
 
 SET_TITLE = "session/set_title"
-ARCHIVE = "session/archive"
 UNARCHIVE = "session/unarchive"
 STATUS = "session/status"
 
 AT = "acphold/at"
-"""The `_meta` key of ours in a fork: the number of an entry, to whose turn it goes."""
+"""Our `_meta` key in a fork: the number of an entry, up to whose turn it goes."""
 
 FILTERS: tuple[Archived, ...] = ("exclude", "include", "only")
 
 
 class SetSessionTitleRequest(Extensible, frozen=True):
-    """`session/set_title`."""
+    """The params of `session/set_title`."""
 
     session_id: str
     title: str
 
 
-class ForkSessionRequest(ResumeSessionRequest, frozen=True):
-    """`session/fork`: as `session/resume`, of the session that is forked."""
-
-
 class ArchiveFilter(Extensible, frozen=True):
-    """What `session/list` asks for besides `cwd` and `cursor`."""
+    """Params of `session/list` besides `cwd` and `cursor`."""
 
     archived: str | None = None
 
 
 def archive_filter(params: bytes) -> Archived:
-    """Which sessions `session/list` asks for; InvalidParamsError for what we do not know."""
+    """Return which sessions `session/list` asks for; InvalidParamsError if unknown."""
     asked = decode(ArchiveFilter, params).value.archived or "exclude"
     for known in FILTERS:
         if asked == known:
@@ -64,10 +59,10 @@ def archive_filter(params: bytes) -> Archived:
 
 
 class UnstableMethods:
-    """What one client asks by these methods.
+    """One client's requests of these methods.
 
-    `setup` checks what opens a session, `shown` makes a result fit for this client, `note` writes
-    down what it does.
+    `setup` checks a request to open a session, `opened` makes the answer for this client, `note`
+    records its actions.
     """
 
     def __init__(
@@ -76,19 +71,19 @@ class UnstableMethods:
         client: Client,
         remote: RemoteSessions,
         setup: Callable[[bytes], Setup],
-        shown: Callable[[bytes], bytes],
+        opened: Callable[[bytes, Conversation, Attachment], bytes],
         note: Note,
     ) -> None:
         self._hub = hub
         self._client = client
         self._remote = remote
         self._setup = setup
-        self._shown = shown
+        self._opened = opened
         self._note = note
         self.handlers: dict[str, Callable[[Request], Awaitable[bytes | None]]] = {
-            FORK_SESSION: self.fork,
+            FORK_SESSION.name: self.fork,
             SET_TITLE: self._set_title,
-            ARCHIVE: self._archive,
+            ARCHIVE_SESSION.name: self._archive,
             UNARCHIVE: self._unarchive,
             STATUS: self._status,
         }
@@ -101,7 +96,7 @@ class UnstableMethods:
         return encode({"title": title})
 
     async def _tell_owner(self, session_id: str) -> None:
-        """Tell the process that has a session live, if another one has, that its row changed."""
+        """Tell another process that has a session live that its row changed."""
         await tell_owner(await self._hub.whereabouts.owner(session_id), session_id)
 
     async def _archive(self, request: Request) -> bytes:
@@ -118,7 +113,7 @@ class UnstableMethods:
         return b"{}"
 
     async def _status(self, request: Request) -> bytes:
-        """Whether somebody has it open, in whichever process; nothing is changed by asking."""
+        """Answer if any process has it open; changes nothing."""
         session_id = session_id_of(request.params)
         hub = self._hub
         is_open = hub.holds(session_id)
@@ -130,7 +125,8 @@ class UnstableMethods:
         return encode({"status": "open" if is_open else "saved"})
 
     async def fork(self, request: Request) -> None:
-        """A copy in the journal, and of the agent's own what it forks when the copy is opened."""
+        """Fork a session: copy it in the journal; the agent forks its own when the copy is
+        opened."""
         session_id = session_id_of(request.params)
         asked = decode(ForkSessionRequest, request.params).value
         at = (asked.meta or {}).get(AT)
@@ -142,9 +138,10 @@ class UnstableMethods:
         self._note(request.method, made)
         try:
             conversation, attachment = await self._hub.resume(self._client, made, setup)
-        except BaseException:  # nothing is left of a copy that could not be opened
+        except BaseException:  # delete a copy that could not be opened
             await self._hub.delete(made, self._client)
             raise
         named = {"sessionId": encode(made)}
-        request.answer(self._shown(splice(conversation.opened_result, named)))
+        result = splice(conversation.opened_result, named)
+        request.answer(self._opened(result, conversation, attachment))
         self._remote.open_here(conversation, attachment, setup)

@@ -5,9 +5,9 @@
         turn = await session.prompt("hello")
         assert turn.text == "hello"
 
-Everything is real but the pipe: the same client as that of `acphold.connect`, the same protocol,
-the same journal (in a folder that is deleted afterwards). `client.restart()` shows what outlives
-the process.
+Everything is real but the pipe: the client of `acphold.connect`, the same protocol, the same
+journal (in a folder that is deleted afterwards). `client.restart()` shows what survives the
+process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from acphold.client.advertised import absolute
+from acphold.client.advertised import served
 from acphold.client.duties import Answers
 from acphold.client.uplink import Settings
 from acphold.library.agent import definition_of
@@ -77,34 +77,38 @@ async def connect(
     mcp_timeout: float = 10.0,
     cancel_grace: float = 10.0,
 ) -> AsyncIterator[WatchedAgent]:
-    """A client of `agent` for the block.
+    """Connect a client to `agent` for the block.
 
-    What the agent may ask is answered as in `acphold.connect`, with three differences. Without
+    The agent's requests are answered as in `acphold.connect`, with three differences. Without
     `permission` and `on_permission` everything is allowed. `on_permission` may be the answers, one
-    after the other; behind the last a question stays open; a string is the answer to all. `files`
-    may be texts by absolute path, as of an editor with files that are not saved yet; others are
-    read from the disk then. `client.files` has what became of them.
+    after the other; after the last a question stays open; a string is the answer to all. `files`
+    may be texts by absolute path, like an editor's unsaved files; others are then read from the
+    disk. `client.files` has their later contents. With any `files`, the folder of a session and
+    each of these folders must exist: pytest's `tmp_path` is one.
 
-    With `raise_agent_exceptions`, what the agent's code raises is raised where the test waits for
-    the answer, or at the end of the block if it does not; else it is told as clients are told, and
-    RemoteError. An AcpholdError is for clients, and always told so. No wait takes more than
-    `deadline` seconds. `journal` is a path, by default one in a folder of its own.
+    With `raise_agent_exceptions`, exceptions of the agent's code are raised where the test waits
+    for the answer, or at the end of the block if it does not; otherwise they are reported as to any
+    client, as RemoteError. An AcpholdError is meant for clients, and always reported so. No wait
+    takes more than `deadline` seconds. `journal` is a path, by default one in its own folder.
     """
-    definition_of(agent)  # one without a prompt handler is refused before it is asked
+    definition_of(agent)  # one without a prompt handler is refused at once
     if permission is None and on_permission is None:
         permission = "allow"
     if on_permission is not None and not callable(on_permission):
         on_permission = decides(on_permission)
     texts = dict(files) if isinstance(files, Mapping) else None
-    served: bool | list[str] = files is True
-    if not isinstance(files, bool | Mapping):
-        served = [absolute(path) for path in files]
+    folders: bool | list[str] = files is True
+    if texts is not None:
+        if relative := [path for path in texts if not os.path.isabs(path)]:
+            raise ValueError(f"files: {relative[0]!r} is no absolute path")
+    elif not isinstance(files, bool | Mapping):
+        folders = [served(path) for path in files]
     answers = Answers(
         permission=permission,
         on_permission=on_permission,
         on_form=on_form,
         on_page=on_page,
-        files=served,
+        files=folders,
         terminals=terminals,
         handlers={**({} if texts is None else editor(texts)), **(handlers or {})},
     )
@@ -134,7 +138,7 @@ async def connect(
         )
         try:
             await recording.start()
-            yield WatchedAgent(recording, texts)
+            yield WatchedAgent(recording, texts, serves_files=bool(files))
         finally:
             await recording.stop()
         recording.raise_left()

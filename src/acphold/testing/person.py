@@ -1,4 +1,4 @@
-"""The person behind the client in memory, and the files that they have open."""
+"""The person behind the client in memory, and their open files."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def decides(answers: Sequence[PermissionAnswer]) -> AskPermission:
-    """A person who gives these answers one after the other; a string is the answer to all.
+    """Return a person who gives these answers one after the other; a string is the answer to all.
 
-    Behind the last one a question stays open, as with a person who went for coffee.
+    After the last one a question stays open, as with a person who went for coffee.
     """
     if isinstance(answers, str):
         return lambda question: answers
@@ -35,7 +35,7 @@ def decides(answers: Sequence[PermissionAnswer]) -> AskPermission:
 
 
 def handlers(files: dict[str, str]) -> dict[str, Handler]:
-    """An editor with these files open, by path, not saved yet; others are read from the disk."""
+    """Return an editor with these unsaved files, by path; others are read from the disk."""
 
     def read(params: dict[str, Any]) -> object:
         path = params["path"]

@@ -1,4 +1,4 @@
-"""What a client received, so that a test can look at it."""
+"""Updates received by a client, for a test to examine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Received(Struct, frozen=True):
-    """What a client received of a session, in order; `raws` are the updates as they came."""
+    """A session's received updates, in order; `raws` are their bytes, unchanged."""
 
     updates: tuple[Update, ...]
     raws: tuple[bytes, ...]
@@ -26,17 +26,17 @@ class Received(Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """All that was said."""
+        """All text of the agent's messages."""
         return self._said("agent")
 
     @property
     def thoughts(self) -> str:
-        """All that was thought."""
+        """All text of the agent's thoughts."""
         return self._said("thought")
 
     @property
     def tool_calls(self) -> list[ToolCall]:
-        """Each tool call as it stood at the end."""
+        """Each tool call in its final state."""
         return [item for item in self.state.timeline if isinstance(item, ToolCall)]
 
     @property
@@ -45,7 +45,7 @@ class Received(Struct, frozen=True):
         return fold(Entry(seq, UPDATE, 0, raw) for seq, raw in enumerate(self.raws, 1))
 
     def of(self, kind: str) -> list[dict[str, Any]]:
-        """The updates of a kind (`plan`, `notice`, `tool_call_update` …), as JSON."""
+        """Return the updates of a kind (`plan`, `notice`, `tool_call_update` …), as JSON."""
         found = [msgspec.json.decode(raw, type=dict[str, Any]) for raw in self.raws]
         return [update for update in found if update["sessionUpdate"] == kind]
 

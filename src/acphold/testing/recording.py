@@ -1,4 +1,4 @@
-"""A connection in memory: the client's end of it, the agent behind it, and all that was said."""
+"""A connection in memory: the client's end, the agent behind it, and a record of all messages."""
 
 from __future__ import annotations
 
@@ -33,11 +33,12 @@ T = TypeVar("T")
 
 
 class Recording:
-    """Carries what a client and `agent` say to each other, and keeps what came.
+    """Connects a client and `agent`, and records what arrives.
 
-    `asked` has every request of the agent by method and params, `notified` its notifications that
-    are no updates, `permissions` the requests for permission. No wait takes more than `deadline`
-    seconds. With `raises`, what the agent's code raises is raised where its answer is waited for.
+    `asked` has every request of the agent by method and params, `notified` its notifications other
+    than updates, `permissions` the requests for permission. No wait takes more than `deadline`
+    seconds. With `raises`, exceptions of the agent's code are raised where its answer is waited
+    for.
     """
 
     def __init__(
@@ -70,7 +71,10 @@ class Recording:
         self._kills = 0
 
     def received(self, session_id: str) -> Callable[[int], Received]:
-        """Its updates from a number on, those of this opening; see `WatchedAgent.received`."""
+        """Return a function for its updates from a number on, since it was last opened.
+
+        See `WatchedAgent.received`.
+        """
         told = self._updates.setdefault(session_id, [])
 
         def since(number: int) -> Received:
@@ -80,7 +84,7 @@ class Recording:
         return since
 
     def forget(self, session_id: str) -> None:
-        """Drop the updates of a session: it is opened anew."""
+        """Drop the updates of a session, because it is opened again."""
         self._updates.pop(session_id, None)
 
     async def until(self, found: Callable[[], T | None]) -> T:
@@ -91,11 +95,11 @@ class Recording:
                 await self._news.wait()
             return value
 
-    # -- what the agent says --------------------------------------------------------------
+    # -- from the agent -------------------------------------------------------------------
 
     def _hear_update(self, session_id: str, raw: bytes) -> None:
         if raw == PROMPT_BEGUN:
-            return  # acphold's own word to its client library: the author's agent has not said it
+            return  # acphold's own message to its client library, not the agent's
         self._updates.setdefault(session_id, []).append((raw, typed(raw)))
         self._news.set()
 
@@ -109,15 +113,15 @@ class Recording:
             self.permissions.append(decode(RequestPermissionRequest, params).value)
         self._news.set()
 
-    # -- what its code, or a callback of the test, has raised -----------------------------
+    # -- exceptions of its code, or of a callback of the test ----------------------------
 
     def _note(self, incident: str, raised: BaseException) -> None:
-        if self._raises and isinstance(raised, Exception):  # what else would end the test
+        if self._raises and isinstance(raised, Exception):  # others would end the test
             self._incidents[incident] = raised
 
     @contextmanager
     def raising(self) -> Iterator[None]:
-        """For the block, an error that stands for an exception is that exception."""
+        """Raise the original exception, for the block, instead of the error that reports it."""
         try:
             yield
         except RemoteError as error:
@@ -129,16 +133,16 @@ class Recording:
             raise raised from None
 
     def raise_left(self) -> None:
-        """Raise what was raised where nobody waited: in a hook, or for a notification."""
+        """Raise an exception that nobody waited for: from a hook, or a notification."""
         for raised in self._incidents.values():
             raise raised
 
-    # -- from its start to its end --------------------------------------------------------
+    # -- start and end -------------------------------------------------------------------
 
     async def start(self) -> None:
-        """Start the agent and introduce this client."""
+        """Start the agent and initialize the connection."""
         theirs, ours = memory_pair()
-        token = on_incident.set(self._note)  # for the tasks that begin here
+        token = on_incident.set(self._note)  # for tasks that begin here
         try:
             self._serving = asyncio.create_task(
                 self._agent.serve(theirs, **{**asdict(self._options), "journal": self.journal}),
@@ -152,7 +156,7 @@ class Recording:
             on_incident.reset(token)
 
     async def stop(self) -> None:
-        """Leave, and wait for the agent's end."""
+        """Disconnect, and wait for the agent's end."""
         if self._serving is not None:
             await self.uplink.aclose()
             async with asyncio.timeout(self.deadline):
@@ -175,7 +179,7 @@ class Recording:
 
 
 class _WatchedUplink(Uplink):
-    """Raises what the agent's code has raised in place of an answer."""
+    """Raises exceptions of the agent's code in place of an answer."""
 
     def __init__(
         self,
@@ -200,7 +204,7 @@ class _WatchedUplink(Uplink):
 
 
 class _WatchedDuties(Duties):
-    """Answers what the agent asks, and tells that it was asked."""
+    """Answers the agent's requests, and reports them."""
 
     def __init__(self, answers: Answers, tell: Callable[[str, bytes], None]) -> None:
         super().__init__(answers)

@@ -1,12 +1,12 @@
-"""What every transport promises, for who writes one: run it on yours.
+"""The promises of every transport, for authors of one: run them on yours.
 
     @pytest.mark.parametrize("promise", acphold.testing.TRANSPORT_PROMISES, ids=lambda it: it.name)
     async def test_my_transport(promise: acphold.testing.Promise) -> None:
         await promise.check(make_pair)
 
-`make_pair` returns two connected transports. What is sent through them are lines of JSON, so that
-one that carries messages can be checked as well as one that carries bytes; let it not compress
-them, as they are much alike.
+`make_pair` returns two connected transports. They carry lines of JSON, so that a transport of
+messages can be checked as well as one of bytes; it should not compress them, as they are much
+alike.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ MakePair: TypeAlias = Callable[[], Awaitable[tuple[Transport, Transport]]]
 """Makes two transports that are connected with each other."""
 
 SECONDS: Final = 60.0
-"""What any promise may take; one that hangs is broken."""
+"""Longest time for any promise, in seconds; one that hangs is broken."""
 
 KIBIBYTE: Final = 1024
 MEBIBYTE: Final = 1024 * KIBIBYTE
 
 
 class Promise(Struct, frozen=True):
-    """One thing that a transport promises; `name` says which."""
+    """One promise of a transport; `name` identifies it."""
 
     name: str
     keep: Callable[[Transport, Transport], Awaitable[None]]
 
     async def check(self, make_pair: MakePair) -> None:
-        """See that it is kept; AssertionError where it is not, TimeoutError where nothing comes."""
+        """Check the promise; raises AssertionError if it is broken, TimeoutError if it hangs."""
         async with asyncio.timeout(SECONDS), _pair(make_pair) as (left, right):
             await self.keep(left, right)
 
@@ -56,17 +56,17 @@ async def _pair(make_pair: MakePair) -> AsyncIterator[tuple[Transport, Transport
 
 
 def _line(size: int) -> bytes:
-    """A message of just so many bytes, with its line end."""
+    """Return a message of exactly so many bytes, with its line end."""
     return b'"' + os.urandom(size)[: (size - 3) // 2].hex().encode().ljust(size - 3, b"x") + b'"\n'
 
 
 def _lines(size: int) -> bytes:
-    """Messages of a KiB each, of so many bytes together."""
+    """Return messages of a KiB each, of so many bytes together."""
     return _line(KIBIBYTE) * (size // KIBIBYTE)
 
 
 async def _received(transport: Transport, size: int) -> bytes:
-    """Exactly `size` bytes, however they are cut; fewer at the end."""
+    """Return exactly `size` bytes, however they are cut; fewer at the end."""
     data = b""
     while len(data) < size and (chunk := await transport.receive()):
         data += chunk
@@ -74,7 +74,7 @@ async def _received(transport: Transport, size: int) -> bytes:
 
 
 async def _told(transport: Transport) -> None:
-    """Send until it is told that the other side has gone."""
+    """Send until an error says that the other side has gone."""
     try:
         while True:
             transport.send(_line(KIBIBYTE))
@@ -223,4 +223,4 @@ _PROMISED: Final = (
     ("a flood leaves room for other tasks", _leaves_room),
 )
 TRANSPORT_PROMISES: Final = tuple(starmap(Promise, _PROMISED))
-"""Everything that a transport promises."""
+"""All promises of a transport."""

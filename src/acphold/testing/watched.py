@@ -1,4 +1,4 @@
-"""The library's own client as a test has it: with all that came, and a restart of the agent."""
+"""The library's own client for a test: with a record of everything, and a restart of the agent."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from acphold.client import RemoteAgent, RemoteSession, RemoteTurn
+from acphold.client.advertised import served
 from acphold.errors import UnknownSessionError
 from acphold.testing.received import Received
 
@@ -23,15 +24,18 @@ R = TypeVar("R")
 
 
 class WatchedAgent(RemoteAgent):
-    """The agent under test, as `acphold.connect` gives one, and what was recorded of it.
+    """The agent under test, as from `acphold.connect`, with a record of what came.
 
     Made by `acphold.testing.connect`.
     """
 
-    def __init__(self, recording: Recording, files: Mapping[str, str] | None) -> None:
+    def __init__(
+        self, recording: Recording, files: Mapping[str, str] | None, *, serves_files: bool
+    ) -> None:
         super().__init__(recording.uplink, cwd=str(recording.journal.parent))
         self._recording = recording
         self._files = files
+        self._serves_files = serves_files
 
     @property
     def journal(self) -> Path:
@@ -45,7 +49,7 @@ class WatchedAgent(RemoteAgent):
 
     @property
     def notified(self) -> list[tuple[str, Any]]:
-        """The agent's notifications that are no updates, by method and params."""
+        """The agent's notifications other than updates, by method and params."""
         return self._recording.notified
 
     @property
@@ -55,22 +59,22 @@ class WatchedAgent(RemoteAgent):
 
     @property
     def files(self) -> Mapping[str, str]:
-        """The texts of the files that `connect` was given, by path, as the agent left them."""
+        """The files given to `connect`, by path, with their current texts."""
         return self._files or {}
 
     def received(self, session_id: str, *, since: int = 0) -> Received:
-        """The updates of a session from number `since` on."""
+        """Return the updates of a session from number `since` on."""
         return self._recording.received(session_id)(since)
 
     async def until(self, found: Callable[[], R | None]) -> R:
-        """Wait until `found()` is not None, asked again with everything that comes."""
+        """Wait until `found()` is not None; it is called again for everything that arrives."""
         return await self._recording.until(found)
 
     async def restart(self, *, kill: bool = False) -> None:
-        """End the agent and start it again on the same journal; sessions have to be loaded.
+        """End the agent and start it again on the same journal; sessions have to be loaded again.
 
-        With `kill` it gets no chance to put anything in order, as with SIGKILL: what is found
-        afterwards is what the journal had at this instant.
+        With `kill` it gets no chance to clean up, as with SIGKILL: afterwards there is exactly what
+        the journal had at this instant.
         """
         await self._recording.restart(kill=kill)
         self._uplink = self._recording.uplink
@@ -85,6 +89,8 @@ class WatchedAgent(RemoteAgent):
         additional_directories: Sequence[Folder] = (),
     ) -> WatchedSession:
         """Begin a conversation, by default in the folder that the journal is in."""
+        if self._serves_files and cwd is not None:
+            served(cwd)
         made = await super().new_session(
             cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
         )
@@ -98,7 +104,7 @@ class WatchedAgent(RemoteAgent):
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
     ) -> WatchedSession:
-        """Go on with a conversation, by default in its folder; see `RemoteAgent.load_session`."""
+        """Continue a conversation, by default in its folder; see `RemoteAgent.load_session`."""
         known = await self._listed(session)
         self._recording.forget(known.session_id)
         opened = await super().load_session(
@@ -114,7 +120,7 @@ class WatchedAgent(RemoteAgent):
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
     ) -> WatchedSession:
-        """Go on with a conversation without a replay; otherwise as `load_session`."""
+        """Continue a conversation without a replay; otherwise as `load_session`."""
         known = await self._listed(session)
         self._recording.forget(known.session_id)
         opened = await super().resume_session(
@@ -134,12 +140,12 @@ class WatchedAgent(RemoteAgent):
         return WatchedSession(feed, self._uplink, self._advertised, self._recording)
 
     def _watched(self, session: RemoteSession) -> WatchedSession:
-        assert isinstance(session, WatchedSession)  # `_session` makes them all
+        assert isinstance(session, WatchedSession)  # `_session` makes only these
         return session
 
 
 class WatchedSession(RemoteSession):
-    """A session of the agent under test, and what was recorded of it."""
+    """A session of the agent under test, with a record of it."""
 
     def __init__(
         self,
@@ -153,7 +159,7 @@ class WatchedSession(RemoteSession):
 
     @property
     def received(self) -> Received:
-        """All updates of the session so far, what a load replayed included."""
+        """All updates of the session so far, including a load's replay."""
         return self._recording.received(self.id)(0)
 
     def prompt(self, *content: Content, timeout: float | None = None) -> WatchedTurn:
@@ -163,18 +169,18 @@ class WatchedSession(RemoteSession):
         return WatchedTurn(turn, self._recording, self._recording.received(self.id), since)
 
     async def until(self, holds: Callable[[Received], object]) -> Received:
-        """Wait until what was received fits, looked at with each update."""
+        """Wait until the received updates satisfy `holds`, called for each update."""
         return await self._recording.until(lambda: self.received if holds(self.received) else None)
 
     async def until_said(self, text: str) -> None:
-        """Wait until the agent has said this, in this session at any time."""
+        """Wait until the agent has said this, at any time in this session."""
         await self.until(lambda received: text in received.text)
 
 
 class WatchedTurn(RemoteTurn):
-    """A turn of the agent under test, and what was recorded of it.
+    """A turn of the agent under test, with a record of it.
 
-    What the agent's code has raised is raised at its end.
+    An exception of the agent's code is raised at its end.
     """
 
     def __init__(

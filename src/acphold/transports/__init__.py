@@ -1,4 +1,4 @@
 """Byte streams to the outside: stdio, child processes, sockets, memory. Each is an `rpc.Transport`.
 
-The modules are imported one by one: each brings what it needs of asyncio.
+Import the modules one by one: each imports only the parts of asyncio that it needs.
 """

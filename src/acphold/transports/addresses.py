@@ -1,11 +1,15 @@
 """Addresses of processes that serve sessions, as URLs.
 
-    unix:/path/of/a/socket?on=MARK    a Unix socket, on the machine with this mark
+    unix:/path/of/a/socket?on=MACHINE.FOLDER    a Unix socket, in this folder of this machine
     https://host:port/owners/MARK/NAME    a node: another machine with the same journal, or this one
 
 Who listens on a Unix socket is of the same user, as the kernel says. A node wants a token of the
 nodes, which is read from NODE_TOKEN. The MARK there is of one process: another one that serves
 there later says that it has ended.
+
+Two containers have one kernel and folders of their own, which may have the same path: a socket that
+is found at an owner's path there is somebody else's, mostly our own. So FOLDER says which one is
+meant. An address of an earlier release has none.
 """
 
 from __future__ import annotations
@@ -24,31 +28,30 @@ from acphold.errors import (
 )
 from acphold.rpc import MAX_MESSAGE, Transport
 from acphold.transports import unix
-from acphold.transports.urls import is_url
 
 UNIX = "unix:"
 MARK = "?on="
 
 NODE_TOKEN: Final = "ACPHOLD_NODE_TOKEN"
-"""The variable with the token by which nodes come to each other."""
+"""The variable with the token by which nodes connect to each other."""
 
 OWNERS: Final = "/owners/"
-"""Where a node has its owners of sessions, each by the mark of its process and a name."""
+"""The path on a node of its owners of sessions, each by the mark of its process and a name."""
 
 ENDED: Final = 410
-"""What a node says of an owner of a process that was there before: HTTP, Gone."""
+"""A node's answer for an owner in a process that was there before: HTTP, Gone."""
 
 BOOT: Final = "/proc/sys/kernel/random/boot_id"
-"""What the kernel of no other machine says, nor this one's at another time; random(4)."""
+"""An id that no other machine has, nor this one after a reboot; random(4)."""
 
 
 def is_node() -> bool:
-    """Whether this machine is one of several that share a journal."""
+    """Return True if this machine is one of several that share a journal."""
     return NODE_TOKEN in os.environ
 
 
 @cache
-def _mark() -> str:
+def _machine() -> str:
     try:
         with open(BOOT, "rb") as file:
             return f"{crc32(file.read()):08x}"
@@ -56,40 +59,56 @@ def _mark() -> str:
         return ""
 
 
+def _folder(path: str) -> str:
+    """The folder of a socket, as no other on this machine is called; "" when it is not there."""
+    try:
+        found = os.stat(os.path.dirname(path))
+    except OSError:
+        return ""
+    return f"{found.st_dev:x}-{found.st_ino:x}"
+
+
 def unix_address(path: str) -> str:
     """The address of who listens on the Unix socket `path`."""
-    return f"{UNIX}{path}{MARK}{_mark()}"
+    return f"{UNIX}{path}{MARK}{_machine()}.{_folder(path)}"
 
 
 def _here(addresses: Iterable[str]) -> list[str]:
-    """The paths of the sockets that are on this machine."""
-    cut = [it.removeprefix(UNIX).rpartition(MARK) for it in addresses if it.startswith(UNIX)]
-    return [path for path, _, mark in cut if mark == _mark()]
+    """The paths of the sockets whose folders are those that we see."""
+    found = []
+    for address in addresses:
+        path, _, mark = address.removeprefix(UNIX).rpartition(MARK)
+        machine, _, folder = mark.partition(".")
+        is_ours = address.startswith(UNIX) and machine == _machine()
+        if is_ours and folder in ("", _folder(path)):
+            found.append(path)
+    return found
 
 
 def are_here(addresses: Iterable[str]) -> bool:
     """Whether the process that these lead to is on this machine, where silence is not the
-    network's. One in a container beside us has our kernel, and a socket in folders of its own."""
+    network's."""
     return any(map(os.path.exists, _here(addresses)))
 
 
 def can_be_tried(addresses: Iterable[str]) -> bool:
-    """Whether any of them leads somewhere from here: else that nobody is met there says nothing."""
+    """Return True if any of them can be tried from here; otherwise finding nobody there proves
+    nothing."""
     addresses = tuple(addresses)
-    return bool(_here(addresses)) or (is_node() and any(map(is_url, addresses)))
+    return bool(_here(addresses)) or (is_node() and bool(_nodes(addresses)))
 
 
 def pid_at(addresses: Iterable[str]) -> int | None:
-    """The number of the process that these lead to, as the kernel of this machine says."""
+    """Return the number of the process at these addresses, as the kernel of this machine says."""
     return next(filter(None, map(unix.pid_at, _here(addresses))), None)
 
 
 async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MESSAGE) -> Transport:
-    """A connection to the process that these addresses lead to; the first one that takes us.
+    """Connect to the process at these addresses, at the first one that accepts.
 
-    Raises SilentPeerError when somebody listens and takes no connection within `seconds`,
-    EndedPeerError when somebody else listens there now, else ConnectionLostError. `limit` is the
-    longest message, in bytes.
+    Raises SilentPeerError if a listener accepts no connection within `seconds`, EndedPeerError if
+    another process listens there now, else ConnectionLostError. `limit` is the longest message, in
+    bytes.
     """
     addresses = tuple(addresses)
     why: ConnectionLostError | None = None
@@ -99,7 +118,7 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
         except ConnectionLostError as exc:
             why = why if isinstance(why, SilentPeerError) else exc
     token = os.environ.get(NODE_TOKEN)
-    for url in filter(is_url, addresses if token else ()):
+    for url in _nodes(addresses) if token else ():
         try:
             return await _node(url, token or "", seconds, limit)
         except ConnectionLostError as exc:
@@ -107,8 +126,15 @@ async def connect(addresses: Iterable[str], seconds: float, limit: int = MAX_MES
     raise why or ConnectionLostError("it has no address at which it can be reached from here")
 
 
+def _nodes(addresses: Iterable[str]) -> list[str]:
+    """Return those that lead to a node."""
+    from acphold.transports.urls import is_url  # late: a `wrap` on its own needs no URLs
+
+    return list(filter(is_url, addresses))
+
+
 async def _node(url: str, token: str, seconds: float, limit: int) -> Transport:
-    from acphold.transports import websocket  # late: next to nobody has nodes
+    from acphold.transports import websocket  # late: few have nodes
     from acphold.transports.route import Route
 
     try:

@@ -1,4 +1,4 @@
-"""A program that runs, as a connection: its stdin and stdout, its stderr, and its end.
+"""A running program as a connection: its stdin and stdout, its stderr, and its end.
 
 `processes.program` starts and ends programs; this is the part that needs an event loop.
 """
@@ -26,8 +26,8 @@ log = logging.getLogger(__name__)
 class ChildProcess:
     """A launched program: `transport` is its stdin and stdout; its stderr is always read.
 
-    To be made inside a running event loop, and to be closed in every case: until then a program
-    that has ended stays in the process table, so that its number keeps meaning its own group.
+    Make it inside a running event loop, and close it in every case: until then a program that has
+    ended stays in the process table, so that its number keeps meaning its own group.
     """
 
     def __init__(
@@ -58,15 +58,15 @@ class ChildProcess:
 
     @property
     def returncode(self) -> int | None:
-        """The exit status, -N for signal N; None while it runs or when the system did not tell."""
+        """The exit status, -N for signal N; None while it runs or if the system did not tell."""
         return self._exited.result() if self._exited.done() else None
 
     def stderr_tail(self, lines: int = 10) -> str:
-        """The last `lines` lines that it wrote to stderr, as far as 64 KiB hold them."""
+        """Return the last `lines` lines of its stderr, as far as 64 KiB hold them."""
         return self._stderr.tail(lines)
 
     def last_words(self) -> str:
-        """What it said last on stderr, as far as 50 lines tell it; "" for nothing."""
+        """Return its last words on stderr, out of the last 50 lines; "" for none."""
         return last_words(self._stderr.tail(50))
 
     async def wait(self) -> str:
@@ -74,7 +74,8 @@ class ChildProcess:
         return describe(await asyncio.shield(self._exited))
 
     async def aclose(self, grace: float = GRACE_SECONDS) -> None:
-        """End the program and all that it started; return when they are gone; may be called again.
+        """End the program and everything it started; return when they are gone; may be called
+        again.
 
         EOF on its stdin, up to `grace` seconds, SIGTERM, up to `grace` seconds, SIGKILL; a program
         that ends sooner costs no wait. Cancelling this does not stop the ending.
@@ -93,12 +94,12 @@ class ChildProcess:
                 # In a thread: it waits, and it reads /proc. Once begun it runs to its end.
                 try:
                     await self._loop.run_in_executor(None, self._program.end, grace)
-                except (OSError, RuntimeError):  # no descriptor or no thread to be had
+                except (OSError, RuntimeError):  # out of descriptors or threads
                     self._program.end(0.0)
                 await self._exit_within(grace)
             finally:
                 self._watch.stop()
-                self._note_exit(None)  # whoever still waits for the exit is told
+                self._note_exit(None)  # ends any wait for the exit
                 self._program.reap()
                 self._stderr.close()
                 await self.transport.aclose()
@@ -108,5 +109,5 @@ class ChildProcess:
 
     def _note_exit(self, status: int | None) -> None:
         if not self._exited.done():
-            self._stderr.read_rest()  # its last words, for whoever reports the exit
+            self._stderr.read_rest()  # its last words, to report with the exit
             self._exited.set_result(status)

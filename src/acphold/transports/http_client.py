@@ -1,9 +1,7 @@
-"""HTTP with a server far away, by the way that leads there; imported late, for `httpx2` takes its
-time."""
+"""An HTTP client for a remote server, over its route; imported late, for `httpx2` is slow to
+import."""
 
 from __future__ import annotations
-
-from importlib.util import find_spec
 
 import httpx2
 
@@ -12,21 +10,20 @@ from acphold.transports.route import Route
 
 
 def http_client(route: Route) -> httpx2.AsyncClient:
-    """What asks the server; whoever makes it closes it."""
+    """Return a client for the server; the caller closes it."""
     return httpx2.AsyncClient(
         headers={**route.headers(), "User-Agent": "acphold"},
         cookies=route.cookies,
         verify=route.context() or True,
         proxy=route.proxy(),
-        trust_env=False,  # what it says is in the route; a netrc of the user is for others
-        http2=find_spec("h2") is not None,
+        trust_env=False,  # the route has its values; a netrc of the user is for others
         timeout=httpx2.Timeout(route.seconds, pool=None),
         limits=httpx2.Limits(max_connections=None),
     )
 
 
 async def beginning(answer: httpx2.Response) -> bytes:
-    """As much of an answer as is told of it: its body may have no end."""
+    """Return as much of an answer as is reported of it: its body may have no end."""
     found = b""
     async for chunk in answer.aiter_bytes():
         found += chunk

@@ -1,18 +1,18 @@
-"""The client's end of Streamable HTTP, for where a proxy lets no WebSocket through.
+"""The client's end of Streamable HTTP, used if a proxy lets no WebSocket through.
 
 Source: ACP RFD, Streamable HTTP & WebSocket transport. Messages are posted, one after the other;
-what the server says comes on streams of events: one of the connection, and one of each session. The
-servers that there are do not agree on which of the two has what:
+the server's messages come on streams of events: one of the connection, and one of each session.
+Existing servers do not agree on which of the two carries what:
 
 | when | we |
 |---|---|
-| a session is opened that is known | open its stream before; a server may have none yet (404) |
-| it was opened, or begun | open its stream, if there is none, before anybody hears of that |
-| the answer to that comes | let what is on the session's stream go before |
-| a stream ends | are lost: the next connection goes on behind what came (`client.far_line`) |
+| a request names a session | open its stream first: an unknown session's answer may come there |
+| a session was begun | open its stream before passing the answer on, and read it after that |
+| the answer to a load or a resume comes | first pass on what is on the session's stream |
+| a stream ends | are lost: the next connection resumes behind it (`client.far_line`) |
 
-At `acphold serve` there is no need of streams of sessions: all comes on the one of the connection,
-in its order. Imported late, by who has such an address.
+`acphold serve` needs no streams of sessions: everything comes on the one of the connection, in
+order. Import this module late, only for such an address.
 """
 
 from __future__ import annotations
@@ -27,15 +27,10 @@ from msgspec import MsgspecError, Raw, Struct
 from msgspec.json import Decoder, encode
 
 from acphold.errors import INTERNAL_ERROR, ConnectionLostError, SilentPeerError
-from acphold.schema import (
-    CLOSE_SESSION,
-    DELETE_SESSION,
-    INITIALIZE,
-    LOAD_SESSION,
-    NEW_SESSION,
-    RESUME_SESSION,
-)
+from acphold.schema import INITIALIZE
+from acphold.schema.methods import LEAVING, OPENING, REOPENING
 from acphold.schema.session_ids import session_id_in
+from acphold.schema.slow_json import repaired
 from acphold.transports.http_client import beginning, http_client
 from acphold.transports.messages import MessageTransport
 from acphold.transports.obstacles import why
@@ -48,39 +43,35 @@ CONNECTION_ID: Final = "Acp-Connection-Id"
 SESSION_ID: Final = "Acp-Session-Id"
 
 SILENCE_SECONDS: Final = 60.0
-"""How long a stream may say nothing: servers say every 15 seconds that they are there."""
+"""Seconds a stream may be silent: servers send a sign of life every 15 seconds."""
 
 POST_SECONDS: Final = 30.0
-"""What a server has to take a message, and to end a connection."""
+"""Seconds a server has to accept a message, and to end a connection."""
 
 INITIALIZE_SECONDS: Final = 120.0
-"""What it has to answer the first one: an agent may have to be started for it."""
+"""Seconds it has to answer the first message: an agent may have to be started for it."""
 
 CLOSE_SECONDS: Final = 2.0
 
 NOT_IMPLEMENTED: Final = 501
-"""What a server says to what it takes none of, such as an array; it is there, and well."""
+"""A server's answer to a message that it does not support, such as an array; the server itself is
+well."""
 
 HELD_BYTES: Final = 4 << 20
-"""What may wait here to be received; a stream that has more is not read on."""
+"""Most bytes that may wait here to be received; then no stream is read."""
 
-QUIET_LOOKS: Final = 5
+QUIET_LOOKS: Final = 25
+FIRST_LOOKS: Final = 50
 LOOK_SECONDS: Final = 0.01
-"""After so many looks without an event a replay is over. Not after a time: a process that was held
-up has not read yet what came meanwhile."""
+"""Looks without an event after which a replay is over; FIRST_LOOKS before its first event. Looks,
+not a time: a process that was held up has not read yet what came meanwhile."""
 
-QUIET_AT_MOST: Final = 2.0
-"""For so many seconds the answer is held back for its replay."""
-
-FORK_SESSION: Final = "session/fork"
-
-KNOWN: Final = frozenset({LOAD_SESSION.name, RESUME_SESSION.name})
-BEGUN_BY: Final = frozenset({NEW_SESSION.name, FORK_SESSION})
-ENDED_BY: Final = frozenset({CLOSE_SESSION.name, DELETE_SESSION.name})
+QUIET_AT_MOST: Final = 60.0
+"""Most seconds for which the answer is held back while its replay goes on."""
 
 
 class _Message(Struct, gc=False):
-    """Of a message what says where it belongs."""
+    """The members of a message that tell where it belongs."""
 
     id: Raw = Raw()
     method: str | None = None
@@ -94,22 +85,26 @@ NO_MESSAGE: Final = _Message()
 
 
 def _message(text: str) -> _Message:
-    """What a text says; NO_MESSAGE for what is none: the other side has to say what is wrong."""
+    """Return a text as a message; NO_MESSAGE if it is none: the other side has to report that."""
     try:
-        return _read(text)
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
+        try:
+            return _read(text)
+        except MsgspecError:  # half of a surrogate pair, perhaps, which whoever reads it mends
+            return _read(repaired(text.encode()))
+    except (MsgspecError, UnicodeError, RecursionError):
         return NO_MESSAGE
 
 
 async def connect(route: Route) -> MessageTransport:
-    """A connection that begins with the first message, once the server was found to be there.
+    """Return a connection that begins with the first message, after checking that the server is
+    there.
 
-    Raises ConnectionLostError when nobody is there, SilentPeerError when nobody answers in time,
-    RemoteRefusalError when we are not let in.
+    Raises ConnectionLostError if nothing listens there, SilentPeerError without an answer in time,
+    RemoteRefusalError if we are not let in.
     """
     http = http_client(route)
     try:
-        # Without a connection it is none of theirs (400), but who is let in is known.
+        # Without a connection id the server answers 400, but only after checking if we are let in.
         async with http.stream(
             "GET", route.http_url, headers={"Accept": "text/event-stream"}
         ) as answer:
@@ -136,7 +131,8 @@ class _HttpConnection:
         self._id = ""
         self._has_one_stream = False
         self._streams: dict[str | None, asyncio.Task[None]] = {}
-        self._heard: dict[str, float] = {}
+        self._heard: dict[str, int] = {}
+        self._strange: set[str] = set()
         self._opening: dict[bytes, str | None] = {}
         self._asked_of_us: dict[bytes, str] = {}
         self._messages: deque[str] = deque()
@@ -177,7 +173,7 @@ class _HttpConnection:
         if tasks:
             await asyncio.wait(tasks)
         if self._id:
-            with suppress(httpx2.HTTPError):  # then the server finds out by itself
+            with suppress(httpx2.HTTPError):  # then the server finds out itself
                 await self._http.delete(self._url, headers=self._head(), timeout=CLOSE_SECONDS)
             self._id = ""
         await self._http.aclose()
@@ -185,9 +181,12 @@ class _HttpConnection:
     # -- what we say ---------------------------------------------------------------------------
 
     async def _introduce(self, text: str, message: _Message) -> None:
-        """Begin the connection: the answer comes at once, and with it the connection's name."""
+        """Begin the connection: the answer comes at once, with the connection's name."""
         answer = await self._http.post(
-            self._url, content=text, headers=_JSON, timeout=INITIALIZE_SECONDS
+            self._url,
+            content=text,
+            headers=_JSON | {ONE_STREAM: "true"},
+            timeout=INITIALIZE_SECONDS,
         )
         self._id = answer.headers.get(CONNECTION_ID, "")
         if answer.status_code != 200 or not self._id:
@@ -205,51 +204,59 @@ class _HttpConnection:
         named = session_id
         # One that opens no stream of a session before it is loaded (404), as those on the Python
         # SDK, does not take its name in the header before, either.
-        if message.method in KNOWN and session_id and not await self._listen(session_id):
-            named = None
-        if message.method in KNOWN | BEGUN_BY:
-            known = session_id if message.method in KNOWN else None
+        is_asked = message.method is not None and message.method not in LEAVING
+        if is_asked and session_id and session_id not in self._streams:
+            self._strange.add(session_id)
+            if not await self._listen(session_id) and message.method in REOPENING:
+                named = None
+        if message.method in OPENING:
+            known = session_id if message.method in REOPENING else None
             self._opening[bytes(message.id)] = known
-        if message.method in ENDED_BY and session_id is not None:
+        if message.method in LEAVING and session_id is not None:
             self._heard.pop(session_id, None)  # its stream may end
         answer = await self._http.post(
             self._url, content=text, headers=self._head(named) | _JSON, timeout=POST_SECONDS
         )
         if answer.is_success:
             return
-        # A session of which it opens no stream, it may not know on this connection.
+        # If it opens no stream of a session, it may not know the session on this connection.
         is_strange = named is not None and named not in self._streams and not self._has_one_stream
         is_of_session = answer.status_code == 404 and is_strange
         is_failing = answer.is_server_error and answer.status_code != NOT_IMPLEMENTED
         if (answer.status_code in (401, 404) and not is_of_session) or is_failing:
             raise ConnectionLostError(f"HTTP {answer.status_code}")
-        # It knows us, and does not take this one.
+        # It knows us, but rejects this message.
         self._opening.pop(bytes(message.id), None)
         if message.method is not None and bytes(message.id):
             await self._put(_refusal(message, answer))
         elif message == NO_MESSAGE and _message(answer.text) != NO_MESSAGE:
-            await self._put(answer.text)  # what is wrong with it, as any server says it
+            await self._put(answer.text)  # its own description of the problem
 
     def _head(self, session_id: str | None = None) -> dict[str, str]:
-        return {CONNECTION_ID: self._id} | ({SESSION_ID: session_id} if session_id else {})
+        named = {SESSION_ID: session_id} if session_id and _fits_header(session_id) else {}
+        return {CONNECTION_ID: self._id} | named
 
     # -- what we hear --------------------------------------------------------------------------
 
-    async def _listen(self, session_id: str | None) -> bool:
-        """Have the stream of the connection open, or of a session; whether it is."""
+    async def _listen(self, session_id: str | None, behind: asyncio.Event | None = None) -> bool:
+        """Open the stream of the connection, or of a session; return True if it is open. It is read
+        once `behind` is set, if given."""
         if session_id in self._streams or (session_id is not None and self._has_one_stream):
             return True
+        if session_id is not None and not _fits_header(session_id):
+            return False  # no stream can be asked for by this name
         opened: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(self._hear(session_id, opened), name="event stream")
+        task = asyncio.create_task(self._hear(session_id, opened, behind), name="event stream")
         self._streams[session_id] = task
         if not await opened:
             del self._streams[session_id]
             return False
         return True
 
-    async def _hear(self, session_id: str | None, opened: asyncio.Future[bool]) -> None:
-        """Read a stream until it ends; `opened` is told whether it is there."""
-        loop = asyncio.get_running_loop()
+    async def _hear(
+        self, session_id: str | None, opened: asyncio.Future[bool], behind: asyncio.Event | None
+    ) -> None:
+        """Read a stream until it ends; `opened` gets True if it is there."""
         head = self._head(session_id) | {"Accept": "text/event-stream"}
         try:
             async with self._http.stream(
@@ -258,19 +265,23 @@ class _HttpConnection:
                 opened.set_result(answer.is_success)
                 if not answer.is_success:
                     return
+                if behind is not None:
+                    await behind.wait()
                 if session_id is not None:
-                    self._heard[session_id] = loop.time()
+                    self._heard[session_id] = 0
                 async for event in httpx2.EventSource(answer, max_event_size=self._limit + 1024):
                     if session_id is not None:
-                        self._heard[session_id] = loop.time()
+                        self._heard[session_id] = self._heard.get(session_id, 0) + 1
                     if event.data:
                         await self._take(event.data)
-        except httpx2.HTTPError:  # SSEError among them
+        except httpx2.HTTPError:  # includes SSEError
             pass
         finally:
             if not opened.done():
                 opened.set_result(False)
-            if session_id is None or session_id in self._heard:
+            if session_id in self._strange:  # the session is not open here
+                self._streams.pop(session_id, None)
+            elif session_id is None or session_id in self._heard:
                 self._end()
 
     async def _take(self, text: str) -> None:
@@ -279,26 +290,34 @@ class _HttpConnection:
             known = self._opening.pop(key)
             session_id = known or session_id_in(bytes(message.result))
             if session_id is not None and bytes(message.result):
-                await self._opened(session_id, replays=known is not None)
+                behind = asyncio.Event()
+                await self._opened(session_id, behind, replays=known is not None)
+                await self._put(text)
+                behind.set()
+                return
         elif message.method is not None and bytes(message.id):
             session_id = session_id_in(bytes(message.params))
             if session_id is not None:
                 self._asked_of_us[bytes(message.id)] = session_id
         await self._put(text)
 
-    async def _opened(self, session_id: str, *, replays: bool) -> None:
-        """A session is open there: nothing of it is to be missed, or heard in another order."""
+    async def _opened(self, session_id: str, behind: asyncio.Event, *, replays: bool) -> None:
+        """Note that a session is open there: none of its messages may be missed, or reordered."""
+        self._strange.discard(session_id)
         if self._has_one_stream:
             return
-        await self._listen(session_id)
+        await self._listen(session_id, behind)
         if not replays or session_id not in self._heard:
             return
         now = asyncio.get_running_loop().time
         until, quiet = now() + QUIET_AT_MOST, 0
-        while quiet < QUIET_LOOKS and now() < until:
+        while now() < until and not self._is_over:
             heard = self._heard.get(session_id)
             await asyncio.sleep(LOOK_SECONDS)
-            quiet = quiet + 1 if self._heard.get(session_id) == heard else 0
+            is_read_on = self._held <= HELD_BYTES
+            quiet = quiet + 1 if is_read_on and self._heard.get(session_id) == heard else 0
+            if quiet >= (QUIET_LOOKS if heard else FIRST_LOOKS):
+                return
 
     async def _put(self, text: str) -> None:
         while self._held > HELD_BYTES and not self._is_over:
@@ -316,8 +335,14 @@ class _HttpConnection:
 _JSON: Final = {"Content-Type": "application/json"}
 
 
+def _fits_header(session_id: str) -> bool:
+    """Whether a header of HTTP can have it as it is; with another one, the request would be lost
+    and the connection with it."""
+    return session_id.isascii() and session_id.isprintable() and session_id == session_id.strip()
+
+
 def _refusal(message: _Message, answer: httpx2.Response) -> str:
-    """What a request is answered with that the server does not take: its own words, if any."""
+    """Return the answer to a request that the server rejects: its own words, if any."""
     if bytes(_message(answer.text).id) == bytes(message.id):
         return answer.text
     told = f"the server does not take {message.method}: HTTP {answer.status_code}"

@@ -24,31 +24,38 @@ from acphold.transports.urls import is_url, origin_of
 FILE: Final = "servers.json"
 
 LARGEST: Final = 1 << 20
-"""Bytes of the file; one server takes a hundred."""
+"""Most bytes of the file; one server takes a hundred."""
 
 
 class KnownServer(Struct, frozen=True):
-    """What is known of one."""
+    """The entry of one server."""
 
     token: str
     ca: str | None = None
-    """The file of certificates that its own is trusted by, beside the usual."""
+    """The file of certificates to trust for it, beside the usual."""
 
 
 def ca_for(url: str) -> str | None:
-    """The file of certificates for the server at a URL; None where the usual will do."""
+    """Return the file of certificates for the server at a URL; None if the usual will do."""
     found = _read(_path()).get(origin_of(url))
     return None if found is None else found.ca
 
 
 def token_for(url: str) -> str | None:
-    """The token for the server at a URL; None when we have not paired with it."""
+    """Return the token for the server at a URL; None if we have not paired with it."""
     found = _read(_path()).get(origin_of(url))
     return None if found is None else found.token
 
 
+def local_tokens() -> list[str]:
+    """Return the tokens for servers of this machine, the last one first."""
+    found = reversed(_read(_path()).items())
+    return [it.token for origin, it in found if urlsplit(origin).hostname == "localhost"]
+
+
 def names() -> list[str]:
-    """What the servers that we have paired with are called: `desk.example`, or with the port."""
+    """Return the names of the servers that we have paired with: `desk.example`, or with the
+    port."""
     origins = [*_read(_path())]
     hosts = [urlsplit(origin).hostname or origin for origin in origins]
     return [
@@ -58,8 +65,9 @@ def names() -> list[str]:
 
 
 def url_of(name: str) -> str:
-    """The URL of a server that we have paired with, by its host, with or without the port, or the
-    first word of that; a URL is one already. SettingsError when it is none or several of them."""
+    """Return the URL of a server that we have paired with, by its host, with or without the port,
+    or the first word of that; a URL is returned as it is. SettingsError if none or several
+    match."""
     if is_url(name):
         return name
     origins = [*_read(_path())]
@@ -81,12 +89,12 @@ def url_of(name: str) -> str:
 
 
 def remember(url: str, token: str | None, ca: str | None = None) -> None:
-    """Keep the token for this server and the file that it is trusted by, or forget it; raises
-    SettingsError when it cannot be."""
+    """Keep the token for this server and the file of certificates to trust, or forget it; raises
+    SettingsError if that fails."""
     path = _path()
     try:
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
-        # Two who write at once: the second reads what the first has written.
+        # With two writers at once, the second reads the first one's result.
         lock = os.open(f"{path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(lock, fcntl.LOCK_EX)

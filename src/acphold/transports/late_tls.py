@@ -1,6 +1,6 @@
-"""asyncio without OpenSSL, for as long as nobody speaks TLS through it.
+"""asyncio without OpenSSL, until something uses TLS through it.
 
-asyncio imports `ssl` in case somebody does. In an agent that does not, OpenSSL is a tenth of the
+asyncio imports `ssl` in case something does. In an agent that does not, OpenSSL is a tenth of the
 time to its first answer and a seventh of its memory.
 """
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 def load_asyncio() -> None:
     """Import asyncio; its TLS imports `ssl` when it is first used.
 
-    Nothing is put off where `ssl` or asyncio is imported already, or where there is no `ssl`.
+    Does nothing if `ssl` or asyncio is imported already, or if there is no `ssl`.
     """
     if "asyncio" in sys.modules or "ssl" in sys.modules:
         return
@@ -38,7 +38,7 @@ def load_asyncio() -> None:
 
 
 class _LateSsl:
-    """Stands in asyncio's modules in the place of `ssl`, until anything of it is asked for."""
+    """Stands in for `ssl` in asyncio's modules, until a name in it is used."""
 
     def __init__(self, users: list[ModuleType]) -> None:
         self._users = users
@@ -49,6 +49,6 @@ class _LateSsl:
         for module in self._users:
             vars(module)["ssl"] = ssl
             if module.__name__ == "asyncio.sslproto":
-                # All that it makes of `ssl` while it is imported.
+                # The only thing that it makes of `ssl` while it is imported.
                 vars(module)["SSLAgainErrors"] = (ssl.SSLWantReadError, ssl.SSLSyscallError)
         return getattr(ssl, name)

@@ -15,7 +15,8 @@ CAPACITY = 64 * 1024
 
 
 def memory_pair(capacity: int = CAPACITY) -> tuple[MemoryTransport, MemoryTransport]:
-    """Two connected transports; each direction holds `capacity` bytes, the rest is `buffered`."""
+    """Return two connected transports; each direction holds `capacity` bytes, the rest is
+    `buffered`."""
     there, back = _Pipe(capacity), _Pipe(capacity)
     return MemoryTransport(back, there), MemoryTransport(there, back)
 
@@ -28,8 +29,9 @@ class MemoryTransport:
         self._sink = sink
 
     async def receive(self) -> bytes:
-        """The next bytes, at most READ_SIZE; b"" once the other side has closed, and ever after."""
-        await asyncio.sleep(0)  # a peer that floods us must not stop everybody else
+        """Return the next bytes, at most READ_SIZE; b"" once the other side has closed, and ever
+        after."""
+        await asyncio.sleep(0)  # a flood from one peer must not starve the others
         return await self._source.take(READ_SIZE)
 
     def send(self, data: bytes) -> None:
@@ -48,7 +50,7 @@ class MemoryTransport:
             raise ConnectionLostError("the other side has closed the connection")
 
     async def aclose(self) -> None:
-        """Wait at most FLUSH_SECONDS for what is buffered, then close; may be called again."""
+        """Wait at most FLUSH_SECONDS for the buffered bytes, then close; may be called again."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self._sink.excess_below(1)
@@ -60,7 +62,7 @@ class MemoryTransport:
 
 
 class _Pipe:
-    """One direction: bytes, a bound, and the two ways it ends (no more writer, no more reader)."""
+    """One direction: bytes, a limit, and the two ways it ends (writer gone, reader gone)."""
 
     def __init__(self, capacity: int) -> None:
         self._capacity = capacity
@@ -96,12 +98,12 @@ class _Pipe:
         del self._held[self._capacity :]
 
     def finish(self) -> None:
-        """No more is written; what is held can still be taken."""
+        """Note that nothing more is written; held bytes can still be taken."""
         self.closed = True
         self._changed.set()
 
     def abandon(self) -> None:
-        """Nobody takes any more."""
+        """Note that nothing is taken any more."""
         self._held.clear()
         self.finish()
 

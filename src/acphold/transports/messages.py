@@ -1,16 +1,16 @@
-"""The transport over a connection that carries messages in place of bytes: a WebSocket.
+"""The transport over a connection that carries messages instead of bytes: a WebSocket.
 
-Each text message is one message of JSON-RPC (ACP RFD, Streamable HTTP & WebSocket transport). What
-is read has a line end put behind it, what is sent is cut at its line ends, and beyond this module
-nobody sees a difference to a pipe. A message goes out in the step that sends it, unless the
-connection has to be waited for.
+Each text message is one message of JSON-RPC (ACP RFD, Streamable HTTP & WebSocket transport). Each
+received message gets a line end, and sent bytes are cut at line ends; outside this module it is
+like a pipe. A message goes out in the step that sends it, unless the connection has to be waited
+for.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from typing import Final, Protocol
+from typing import Final, Protocol, runtime_checkable
 
 from acphold.errors import ConnectionLostError
 from acphold.rpc.eager_tasks import EagerTasks
@@ -19,25 +19,34 @@ from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
 log = logging.getLogger(__name__)
 
 AT_ONCE: Final = 16
-"""Messages that are taken before others have their turn on the event loop."""
+"""Messages that are received before the event loop gets a turn."""
 
 
 class MessageConnection(Protocol):
-    """What carries the messages: that of a server, or of a client."""
+    """The connection under the messages: of a server, or of a client."""
 
     async def receive(self) -> str | None:
-        """The next text message; None once the other side has ended or gone, and ever after."""
+        """Return the next text message; None once the other side has ended or gone, and ever
+        after."""
 
     async def send(self, text: str) -> None:
-        """Send one, and wait while the other side takes none; ConnectionLostError once it is
-        gone."""
+        """Send a message, and wait while the other side accepts none; ConnectionLostError once it
+        is gone."""
 
     async def aclose(self) -> None:
         """Close it, within a bound; may be called twice."""
 
 
+@runtime_checkable
+class ExplainingConnection(MessageConnection, Protocol):
+    """A connection whose end can carry a reason."""
+
+    async def explain(self, reason: str) -> None:
+        """Close it with this reason, within a bound."""
+
+
 class MessageTransport:
-    """See the module; it takes the connection, and closes it. To be made inside a running loop."""
+    """See the module; it owns the connection, and closes it. Make it inside a running loop."""
 
     def __init__(self, connection: MessageConnection) -> None:
         self._connection = connection
@@ -45,19 +54,21 @@ class MessageTransport:
         self._changed = asyncio.Event()
         self._taken = 0
         self._is_lost = False
+        self._reason = ""
         self._tasks = EagerTasks()
         self._is_writing = False
         self._writer: asyncio.Task[None] | None = None
 
     async def receive(self) -> bytes:
-        """The next message, with a line end; b"" once the other side has ended, and ever after."""
+        """Return the next message, with a line end; b"" once the other side has ended, and ever
+        after."""
         self._taken += 1
         if self._taken % AT_ONCE == 0:
             await asyncio.sleep(0)
         text = await self._connection.receive()
         if text is None:
             return b""
-        # A line break can only stand between two tokens of JSON: inside of a string it is none.
+        # In valid JSON a line break only stands between two tokens, never inside a string.
         return text.encode().replace(b"\n", b" ") + b"\n"
 
     def send(self, data: bytes) -> None:
@@ -80,32 +91,39 @@ class MessageTransport:
         if self._is_lost:
             raise ConnectionLostError("the other side has closed the connection")
 
+    def explain(self, reason: str) -> None:
+        """Have `aclose` tell this reason, if the connection can."""
+        self._reason = reason
+
     async def aclose(self) -> None:
         """Flush for at most FLUSH_SECONDS, then close; may be called again."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self._queue_below(1)
         except TimeoutError:
-            pass  # nobody reads it: it is lost
+            pass  # the other side does not read: the rest is lost
         finally:
             self._lose()
             if self._writer is not None:
                 self._writer.cancel()
                 await asyncio.wait([self._writer])
             self._tasks.close()
-            await self._connection.aclose()
+            if self._reason and isinstance(self._connection, ExplainingConnection):
+                await self._connection.explain(self._reason)
+            else:
+                await self._connection.aclose()
 
     async def _write(self) -> None:
         """Send what is queued, message by message, until nothing is or the other side has gone."""
         try:
             while (end := self._queue.find(b"\n")) >= 0:
-                # It counts as buffered until it was taken.
+                # It counts as buffered until it was sent.
                 await self._connection.send(self._queue[:end].decode(errors="replace"))
                 del self._queue[: end + 1]
                 self._changed.set()
         except ConnectionLostError:
             self._lose()
-        except Exception:  # of a connection that is not ours: whoever sends is not to pay for it
+        except Exception:  # the connection is not ours: its failure must not reach the sender
             log.exception("a connection takes no messages, and is given up")
             self._lose()
         finally:

@@ -1,4 +1,4 @@
-"""What stands in the way of a connection to a server far away, in words that say what to do."""
+"""The obstacles to a connection to a remote server, in words that say what to do."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from acphold.errors import RemoteRefusalError
 from acphold.transports.urls import REALM
 
 TOKEN_VARIABLE: Final = "ACPHOLD_TOKEN"
-"""A token for the server that a command names, in the place of the one that was paired for."""
+"""A token for the server that a command names, instead of the one from pairing."""
 
 REFUSALS: Final = {
     403: "it does not permit us that",
     404: "it has no agent at that address; the path of its URL names one, as /acp/NAME does",
     421: "it does not go by that name; `acphold serve --url` there gives it one",
 }
-"""What servers say for good beside 401, and what it means; all else may be said by what is between
-us, and pass."""
+"""Final refusals of servers beside 401, and their meaning; any other status may come from a proxy
+between us, and pass."""
 
 NOT_PAIRED: Final = (
     "this machine has not paired with it; do that once, with the address that `acphold serve` "
@@ -44,18 +44,18 @@ WRONG_TOKEN: Final = (
 
 SAID_BYTES: Final = 4096
 SAID_CHARACTERS: Final = 200
-"""How much is read, and told, of what a server says of a refusal."""
+"""Most bytes read, and characters shown, of a server's explanation of a refusal."""
 
 
 def why(error: BaseException) -> str:
-    """The obstacle that an error of a WebSocket or of HTTP came from."""
+    """Return the obstacle behind an error of a WebSocket or of HTTP."""
     for cause in _causes(error):
         if isinstance(cause, ssl.SSLCertVerificationError):
             return (
                 f"its certificate is not trusted ({cause.verify_message}); `--ca FILE` "
                 "trusts what FILE has"
             )
-        # Of a name with several addresses asyncio puts all that it tried into one text.
+        # If a name has several addresses, asyncio puts all its tries into one text.
         if isinstance(cause, ConnectionRefusedError) or f"[Errno {errno.ECONNREFUSED}]" in str(
             cause
         ):
@@ -68,9 +68,9 @@ def why(error: BaseException) -> str:
 def refusal(
     asked: str, status: int, headers: Mapping[str, str], body: bytes, *, has_token: bool
 ) -> RemoteRefusalError | None:
-    """What it means that the server asked at this URL answers so; None where that may pass.
+    """Return the meaning of this answer of the server at this URL; None if the problem may pass.
 
-    Nothing of ours but `acphold serve` pairs, and it says its name as the realm (RFC 9110, 11.5).
+    Only `acphold serve` pairs, and it names itself as the realm (RFC 9110, 11.5).
     """
     pairs = REALM in headers.get("www-authenticate", "")
     if status == 401 and pairs:
@@ -86,7 +86,7 @@ def refusal(
 
 
 def said_in(headers: Mapping[str, str], body: bytes) -> str:
-    """What a server says of a refusal, on one line; "" for nothing that a person would read."""
+    """Return a server's explanation of a refusal, on one line; "" if there is none for people."""
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     text: object = ""
     if kind == "text/plain":
@@ -106,7 +106,7 @@ def said_in(headers: Mapping[str, str], body: bytes) -> str:
 
 
 def _causes(error: BaseException) -> Iterator[BaseException]:
-    """It, and what it was raised for, each with the members of a group."""
+    """Yield it, and its causes, each with the members of a group."""
     found: BaseException | None = error
     while found is not None:
         yield found

@@ -1,14 +1,14 @@
 """The transport over two file descriptors: pipes, sockets, terminals and files.
 
-Reading and writing do not wait for each other, but how one side ends tells on the other. So the
+Reading and writing do not wait for each other, but the end of one side affects the other. So the
 reading side has a state, until its descriptor ends or is closed:
 
 | state | what is received | becomes |
 |---|---|---|
-| OPEN | what the other side writes | LOST when it reads us no more, HUNG_UP when we write no more |
+| OPEN | what the other side writes | LOST if it no longer reads us, HUNG_UP if we stop writing |
 | LOST | what has arrived; more is not waited for | HUNG_UP |
-| HUNG_UP | what somebody waits for | CUT when something came that nobody waited for |
-| CUT | nothing more; what comes is thrown away | |
+| HUNG_UP | what `receive` waits for | CUT if something came without a waiting `receive` |
+| CUT | nothing more; later bytes are thrown away | |
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     Writable: TypeAlias = Callable[[bytes | bytearray | memoryview], int]
 
 READ_SIZE = 64 * 1024
-"""Bytes asked of one read: what a Linux pipe holds. With 256 KiB, glibc maps and unmaps a buffer
-for each short message, which then costs ten times as much."""
+"""Bytes of one read: what a Linux pipe holds. With 256 KiB, glibc maps and unmaps a buffer for each
+short message, which then costs ten times as much."""
 
 LOW_WATER = 64 * 1024
 """Bytes queued below which `drain` returns."""
 
 FLUSH_SECONDS = 1.0
-"""How long closing waits for the other side to take what is queued."""
+"""Seconds that closing waits for the other side to take what is queued."""
 
 TURN_BYTES = 256 * 1024
 READ_COST = 16 * 1024
@@ -57,16 +57,16 @@ class Reading(enum.Enum):
 class PipeTransport:
     """Bytes in from `read_fd`, bytes out to `write_fd`; owns and closes both.
 
-    To be made inside a running event loop. One task at a time may wait in `receive`.
+    Make it inside a running event loop. Only one task at a time may wait in `receive`.
     """
 
     def __init__(self, read_fd: int, write_fd: int, arrived: bytes = b"") -> None:
-        """`arrived` is what somebody has read from `read_fd` before."""
+        """`arrived` are bytes that were read from `read_fd` before."""
         self._loop = asyncio.get_running_loop()
         self._input: Descriptor | None = Descriptor(read_fd)
         self._output: Descriptor | None = Descriptor(write_fd)
         self.is_read = True
-        """Whether anybody can still read what is sent."""
+        """True while sent bytes can still be read."""
         self._read = self._input.read
         self._write = self._output.write
         self._spent = 0
@@ -79,13 +79,14 @@ class PipeTransport:
         self._progress = asyncio.Event()
 
     async def receive(self) -> bytes:
-        """The next bytes, at most READ_SIZE; b"" once the other side has ended, and ever after."""
+        """Return the next bytes, at most READ_SIZE; b"" once the other side has ended, and ever
+        after."""
         if self._spent > TURN_BYTES:
             self._spent = 0
-            await asyncio.sleep(0)  # a peer that floods us must not stop everybody else
+            await asyncio.sleep(0)  # a flood from one peer must not starve the others
         if self._arrived is None:
             self._arrived = b"" if self._reading is Reading.CUT else self._take()
-            if self._arrived is None:  # wait until something has, or the input is closed
+            if self._arrived is None:  # wait until there is something, or the input is closed
                 if self._reading is Reading.LOST:
                     self._close_input()
                 if self._reader is not None and not self._reader.done():
@@ -99,11 +100,12 @@ class PipeTransport:
         return data or b""
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """Offer what is read while somebody waits in `receive` to `take` first."""
+        """Offer each read to `take` first while a task waits in `receive`."""
         self._offer = take
 
     def send(self, data: bytes) -> None:
-        """Write what the system takes now and queue the rest; dropped once nobody can read it."""
+        """Write what the system takes now and queue the rest; dropped once it cannot be read any
+        more."""
         if self._output is None:
             return
         if self._queue:
@@ -126,7 +128,8 @@ class PipeTransport:
         return len(self._queue)
 
     async def drain(self) -> None:
-        """Wait until less than LOW_WATER is queued; ConnectionLostError if nobody can read it."""
+        """Wait until less than LOW_WATER is queued; ConnectionLostError if it cannot be read any
+        more."""
         await self._queue_below(LOW_WATER)
         if self._output is None:
             raise ConnectionLostError("the other side has closed the connection")
@@ -134,14 +137,14 @@ class PipeTransport:
     async def hang_up(self, seconds: float = FLUSH_SECONDS) -> None:
         """Flush for at most `seconds` and close the writing side: the other side reads its end.
 
-        What it still says can be received; what nobody is waiting for is thrown away, and the rest
-        with it, so that a full pipe does not keep the other side from ending.
+        The other side's last bytes can still be received. If none are waited for they are thrown
+        away, and all later ones, so that a full pipe does not keep the other side from ending.
         """
         try:
             async with asyncio.timeout(seconds):
                 await self._queue_below(1)
         except TimeoutError:
-            self._queue.clear()  # nobody reads it: it is lost
+            self._queue.clear()  # the other side does not read: the rest is lost
         finally:
             self._close_output()
             if self._reading is not Reading.CUT:
@@ -157,14 +160,14 @@ class PipeTransport:
             self._close_input()
 
     def _take(self) -> bytes | None:
-        """Read once; b"" at the end, None when there is nothing yet."""
+        """Read once; b"" at the end, None if there is nothing yet."""
         if self._input is None:
             return b""
         try:
             data = self._read(READ_SIZE)
         except BlockingIOError:
             return None
-        except OSError:  # a reset socket, a terminal that was hung up
+        except OSError:  # a reset socket, or a terminal that was hung up
             data = b""
         self._spent += len(data) + READ_COST
         if not data:
@@ -172,9 +175,9 @@ class PipeTransport:
         return data
 
     def _lose_output(self) -> None:
-        """Nobody reads us any more: what has arrived can be received, but more is not waited for.
+        """Note that we are no longer read: received bytes stay, but more are not waited for.
 
-        Whoever closes only one of two pipes would otherwise never be noticed to have left.
+        Otherwise a peer that closes only one of two pipes would never be noticed to have left.
         """
         self._close_output()
         self._reading = Reading.LOST
@@ -192,13 +195,13 @@ class PipeTransport:
 
     def _on_readable(self, source: Descriptor) -> None:
         if self._reader is not None and not self._reader.done():
-            # Read here, not in the task: the loop asks the system again before the task runs, and
-            # would wake it twice. Should the task be cancelled now, the next `receive` has it.
+            # Read here, not in the task: the loop polls again before the task runs, and would wake
+            # it twice. If the task is cancelled now, the next `receive` gets the data.
             data = self._take()
             try:
                 if not data or self._offer(data):
-                    return  # the end is told where it is found
-            except Exception as exc:  # of whoever reads here
+                    return  # the end is reported by `_take`
+            except Exception as exc:  # an error of the reader
                 if not self._reader.done():
                     self._reader.set_exception(exc)
                 return
@@ -208,8 +211,9 @@ class PipeTransport:
             if self._take():
                 self._reading = Reading.CUT
         else:
-            # Nobody receives: leave it to the system, the pipe fills and the other side waits.
-            # Doing it only now spares two system calls for each message that is awaited.
+            # Nothing waits: leave the bytes to the system, so that the pipe fills and the other
+            # side waits. Unwatching only now saves two system calls for each message that is
+            # awaited.
             self._unwatch(source)
 
     def _unwatch(self, source: Descriptor) -> None:
@@ -228,11 +232,11 @@ class PipeTransport:
         del self._queue[:sent]
         if not self._queue:
             self._loop.remove_writer(sink.fd)
-        if len(self._queue) < LOW_WATER:  # hundreds may wait: each is woken where it can go on
+        if len(self._queue) < LOW_WATER:  # hundreds may wait: wake each when it can go on
             self._progress.set()
 
     async def _queue_below(self, limit: int) -> None:
-        """Wait until fewer than `limit` bytes are queued, or nobody can read them any more."""
+        """Wait until fewer than `limit` bytes are queued, or they cannot be read any more."""
         while len(self._queue) >= limit:
             self._progress.clear()
             await self._progress.wait()
@@ -258,16 +262,16 @@ class PipeTransport:
 
 
 def refuse(data: bytes) -> bool:
-    """Nothing is taken but by `receive`."""
+    """Take nothing: leave it to `receive`."""
     return False
 
 
 class Descriptor:
     """A descriptor we own; `read` and `write` raise BlockingIOError instead of waiting.
 
-    O_NONBLOCK belongs to the open file description, which we may share with the shell or the
-    editor that started us; left behind, it makes their reads and writes fail. So sockets get
-    MSG_DONTWAIT instead, files need nothing, and on anything else the flag is put back by `close`.
+    O_NONBLOCK belongs to the open file description, which we may share with the shell or the editor
+    that started us; left behind, it makes their reads and writes fail. So sockets get MSG_DONTWAIT
+    instead, files need nothing, and on anything else the flag is put back by `close`.
     """
 
     __slots__ = ("_restore", "_socket", "fd", "is_file", "read", "write")
@@ -290,7 +294,7 @@ class Descriptor:
             self._restore = True
 
     def close(self) -> None:
-        """Give the descriptor back to the system; to be called once."""
+        """Give the descriptor back to the system; call it only once."""
         if self._socket is not None:
             self._socket.close()
             return

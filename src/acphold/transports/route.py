@@ -1,4 +1,4 @@
-"""The way to a server far away: its address, what we show there, and what is kept for it."""
+"""The route to a remote server: its address, our token and certificates, and its cookies."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from urllib.request import Request, getproxies, proxy_bypass
 
 from acphold.errors import AcpholdError, ConnectionLostError, SettingsError
 from acphold.transports.obstacles import refusal
-from acphold.transports.urls import endpoint_of, is_loopback, origin_of
+from acphold.transports.urls import endpoint_of, is_loopback, origin_of, require_secrecy
 
 
 class Route:
     """See the module. `seconds` is the time for the server to answer, `limit` the longest message,
     in bytes; `trusted` is a file of certificates, beside the usual; `token` may be changed.
 
-    Cookies are kept from one connection to the next: they may lead back to where our session is
-    (ACP RFD, Streamable HTTP & WebSocket transport).
+    Cookies are kept from one connection to the next: they may lead back to the machine with our
+    session (ACP RFD, Streamable HTTP & WebSocket transport).
     """
 
     def __init__(
@@ -37,14 +37,27 @@ class Route:
         self.origin = origin_of(url)
         self.seconds = seconds
         self.limit = limit
+        self._token: str | None = None
         self.token = token
         self.cookies = CookieJar()
         self._socket_url = endpoint_of(url)
         self._trusted = trusted
 
     @property
+    def token(self) -> str | None:
+        """The token that lets us in. Setting it raises SettingsError if others could read it on the
+        way."""
+        return self._token
+
+    @token.setter
+    def token(self, token: str | None) -> None:
+        if token is not None:
+            require_secrecy(self.origin)
+        self._token = token
+
+    @property
     def socket_url(self) -> str:
-        """Where the WebSocket is."""
+        """The URL of the WebSocket."""
         return self._socket_url
 
     @property
@@ -53,13 +66,14 @@ class Route:
         return self._socket_url.replace("ws", "http", 1)
 
     def headers(self) -> dict[str, str]:
-        """By which the server knows us."""
+        """Return the headers that identify us to the server."""
         return {} if self.token is None else {"Authorization": f"Bearer {self.token}"}
 
     def context(self) -> ssl.SSLContext | None:
-        """How TLS is spoken with it; None where it is not. SettingsError for a file that is none.
+        """Return the TLS context for it; None without TLS. SettingsError if the file has no
+        certificates.
 
-        What `SSL_CERT_FILE` names takes the place of the machine's certificates, as OpenSSL has it.
+        A file in `SSL_CERT_FILE` replaces the machine's certificates, as OpenSSL has it.
         """
         if not self._socket_url.startswith("wss"):
             return None
@@ -73,10 +87,10 @@ class Route:
         return context
 
     def proxy(self) -> str | None:
-        """The proxy that the environment names for it; None for none. SettingsError for one that
-        is not to be used.
+        """Return the proxy that the environment names for it; None for none. SettingsError if it
+        cannot be used.
 
-        This machine is never behind one: what a proxy calls `localhost` is its own.
+        This machine is never behind one: a proxy's `localhost` is its own.
         """
         parts = urlsplit(self.http_url)
         if is_loopback(parts.hostname or "") or proxy_bypass(parts.netloc):
@@ -93,7 +107,7 @@ class Route:
     def refused(
         self, status: int, headers: Mapping[str, str], body: bytes, asked: str = ""
     ) -> AcpholdError:
-        """What it means that a request is answered so; it was for `asked`, or to connect."""
+        """Return the error for a refused request; it was for `asked`, or to connect."""
         where = (asked or self.http_url).partition("?")[0]
         refused = refusal(where, status, headers, body, has_token=self.token is not None)
         return refused or ConnectionLostError(f"{self.origin} cannot be reached: HTTP {status}")
@@ -101,13 +115,13 @@ class Route:
     # -- cookies of a connection that is no HTTP any more --------------------------------------
 
     def cookie(self) -> str | None:
-        """What is to be sent as `Cookie`."""
+        """Return the value of `Cookie` to send."""
         asked = Request(self.http_url)
         self.cookies.add_cookie_header(asked)
         return asked.get_header("Cookie")
 
     def keep(self, given: list[str]) -> None:
-        """Keep what came as `Set-Cookie`."""
+        """Keep the values of `Set-Cookie`."""
         headers = Message()
         for each in given:
             headers["Set-Cookie"] = each

@@ -3,7 +3,7 @@
 Each process that serves sessions listens on a socket of its own there. Its name begins with the
 number of the process; or it is made from what the process was started with, so that it can be
 found. Only this user may enter the folder. Nothing here needs asyncio: the pipe in front of a
-background process is to be there at once.
+background process has to start at once.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from acphold.errors import RuntimeFolderError
 SUFFIX = ".sock"
 
 BACKGROUND = "owner-"
-"""How the name of a socket begins that is found by what its process was started with."""
+"""The beginning of the names of background sockets, which are found by their process's start."""
 
 LONGEST_PATH = 100
-"""Bytes of a socket's path; systems take 104 to 108 with their closing zero (POSIX, sys/un.h)."""
+"""Most bytes of a socket's path; systems take 104 to 108 with their closing zero (POSIX,
+sys/un.h)."""
 
 
 LOGINS = "/run/user"
-"""Where systemd makes a runtime folder for each user who has logged in."""
+"""The place where systemd makes a runtime folder for each user who has logged in."""
 
 TEMPORARY = "/tmp"
 
 
 def runtime_folder() -> str:
-    """The folder, made if need be; raises RuntimeFolderError when it cannot be trusted.
+    """Return the folder, made if need be; raises RuntimeFolderError if it cannot be trusted.
 
     `$XDG_RUNTIME_DIR/acphold` (XDG Base Directory Specification), or the folder that systemd makes
-    for it where only the variable is missing, as in a cron job. Where there is neither, one in the
-    user's folder for state: in the temporary folder another user could take the name first. That
-    is left for who has no home folder to write to, or one whose path is too long.
+    for it if only the variable is missing, as in a cron job. Without either, one in the user's
+    folder for state: in the temporary folder another user could take the name first. That is the
+    last resort for users without a writable home folder, or whose path is too long.
     """
     user = os.getuid()
     for base in (os.environ.get("XDG_RUNTIME_DIR", ""), os.path.join(LOGINS, str(user))):
@@ -55,7 +56,8 @@ def runtime_folder() -> str:
 
 
 def state_folder() -> str:
-    """The user's folder for state: logs, what was typed, and sockets if they have no other place.
+    """Return the user's folder for state: logs, typed input, and sockets if they have no other
+    place.
 
     Source: XDG Base Directory Specification.
     """
@@ -66,14 +68,14 @@ def state_folder() -> str:
 
 
 def _machine() -> str:
-    """What tells this machine's sockets from those of others with the same home folder."""
-    if sys.platform == "darwin":  # it changes its name with the network
+    """Return a mark for this machine's sockets, as others may share the home folder."""
+    if sys.platform == "darwin":  # its name changes with the network
         return ""
     return f"-{crc32(os.fsencode(os.uname().nodename)):08x}"
 
 
 def _trusted(folder: str) -> str:
-    """The folder, made if need be, if it is ours alone; raises RuntimeFolderError."""
+    """Return the folder, made if need be, if it is ours alone; raises RuntimeFolderError."""
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
@@ -98,30 +100,30 @@ def _is_ours(folder: str) -> bool:
 
 
 def own_socket() -> str:
-    """A path for the socket of this process, which nobody else uses."""
+    """Return a path for the socket of this process, which no other process uses."""
     return os.path.join(runtime_folder(), f"{os.getpid()}-{os.urandom(4).hex()}{SUFFIX}")
 
 
 def background_socket(key: str) -> str:
-    """The path for the socket of the process in the background that is known by this key."""
+    """Return the path for the socket of the background process with this key."""
     return os.path.join(runtime_folder(), f"{BACKGROUND}{key}{SUFFIX}")
 
 
 def is_background(path: str) -> bool:
-    """Whether a socket is that of a process in the background."""
+    """Return True if a socket is that of a background process."""
     return os.path.basename(path).startswith(BACKGROUND)
 
 
 def lock_file(path: str) -> str:
-    """The file that is locked for a socket's name: not in the folder of the socket, which goes at
-    the last logout, and its name would be free."""
+    """Return the file that is locked for a socket's name. It is not in the socket's folder: that
+    goes at the last logout, and the name would be free."""
     return os.path.join(state_folder(), f"{os.path.basename(path)}{_machine()}.lock")
 
 
 def lock(path: str) -> int | None:
     """Lock a socket's name until this process ends, or the descriptor is closed.
 
-    That is what is returned; None when another process has it. Raises OSError.
+    Return the descriptor; None if another process has the lock. Raises OSError.
     """
     import fcntl
 
@@ -136,7 +138,7 @@ def lock(path: str) -> int | None:
 
 
 def is_held(path: str) -> bool:
-    """Whether a process has locked this socket's name, and so runs."""
+    """Return True if a process has locked this socket's name, and so runs."""
     if not os.path.exists(lock_file(path)):
         return False
     if (descriptor := lock(path)) is None:
@@ -152,7 +154,7 @@ def note_place(descriptor: int, path: str) -> None:
 
 
 def noted_place(path: str) -> str:
-    """Where the socket of this name is noted to be; "" when nobody has noted that."""
+    """Return the noted place of the socket with this name; "" if none was noted."""
     try:
         with open(lock_file(path), "rb") as file:
             noted = os.fsdecode(file.read(LONGEST_PATH + 1))
@@ -162,13 +164,14 @@ def noted_place(path: str) -> str:
 
 
 def sockets() -> list[str]:
-    """The paths of all sockets in the folder; some may be left over by processes that are gone."""
+    """Return the paths of all sockets in the folder; some may be left over by processes that are
+    gone."""
     folder = runtime_folder()
     return [os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(SUFFIX)]
 
 
 def sweep() -> None:
-    """Remove the sockets of processes that have gone without a word."""
+    """Remove the sockets of processes that have ended without doing so."""
     for path in sockets():
         pid = os.path.basename(path).partition("-")[0]
         if pid.isdecimal() and not is_running(int(pid)):
@@ -179,7 +182,7 @@ def sweep() -> None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether there is a process of this number."""
+    """Return True if there is a process with this number."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -1,7 +1,7 @@
-"""What an agent writes to stderr: read at once, and passed on without ever waiting.
+"""The stderr of an agent: read at once, and passed on without ever waiting.
 
 Its end is kept for error messages; all of it goes to a log file, if there is one, and to our own
-stderr as far as somebody reads that.
+stderr as far as that is read.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from acphold.processes.output import OutputReader
 log = logging.getLogger(__name__)
 
 TAIL_BYTES = 64 * 1024
-"""How much of the end of stderr is kept for error messages."""
+"""Bytes of the end of stderr that are kept for error messages."""
 
 
 class Stderr:
-    """Reads `fd` and owns it; to be made inside a running event loop.
+    """Reads `fd` and owns it; make it inside a running event loop.
 
     All of it goes to the file `log_path`; as much of it as fits at once goes to `relay_fd`, which
     is our own stderr and may be read slowly or not at all.
@@ -33,8 +33,8 @@ class Stderr:
         self._tail = bytearray()
         self._log_fd: int | None = None
         if log_path is not None:
-            # For our eyes only. A pipe that nobody reads would make us wait, when it is opened and
-            # when it is full.
+            # Readable by us only. O_NONBLOCK: a pipe that nobody reads would make us wait, when it
+            # is opened and when it is full.
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK | os.O_NOCTTY
             try:
                 self._log_fd = os.open(log_path, flags, 0o600)
@@ -44,7 +44,7 @@ class Stderr:
         self._reader = OutputReader(asyncio.get_running_loop(), fd, self._take)
 
     def tail(self, lines: int) -> str:
-        """The last `lines` lines as text; bytes that are not UTF-8 are replaced."""
+        """Return the last `lines` lines as text; bytes that are not UTF-8 are replaced."""
         return "\n".join(self._tail.decode(errors="replace").splitlines()[-lines:])
 
     def read_rest(self) -> None:
@@ -52,7 +52,7 @@ class Stderr:
         self._reader.read_rest()
 
     def close(self) -> None:
-        """Read no more; may be called again."""
+        """Stop reading; may be called again."""
         self._reader.close()
         self._close_log()
 

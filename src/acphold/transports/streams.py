@@ -1,5 +1,5 @@
-"""The transport over a pair of asyncio streams: what `asyncio.open_connection` gives, and what
-`asyncio.start_server` hands to its callback."""
+"""The transport over a pair of asyncio streams: from `asyncio.open_connection`, or from the
+callback of `asyncio.start_server`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acphold.transports.pipes import FLUSH_SECONDS, READ_SIZE
 
 
 class StreamTransport:
-    """See the module; it takes both streams, and closes them."""
+    """See the module; it owns both streams, and closes them."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -19,13 +19,14 @@ class StreamTransport:
         self._closing: asyncio.Task[None] | None = None
 
     async def receive(self) -> bytes:
-        """The next bytes, at most READ_SIZE; b"" once the other side has ended, and ever after."""
-        await asyncio.sleep(0)  # a peer that floods us must not stop everybody else
+        """Return the next bytes, at most READ_SIZE; b"" once the other side has ended, and ever
+        after."""
+        await asyncio.sleep(0)  # a flood from one peer must not starve the others
         if self._closing is not None:
             return b""
         try:
             return await self._reader.read(READ_SIZE)
-        except OSError:  # reset, or given up by the network: it has gone
+        except OSError:  # reset, or given up by the network
             return b""
 
     def send(self, data: bytes) -> None:
@@ -51,15 +52,15 @@ class StreamTransport:
         """Flush for at most FLUSH_SECONDS, then close both streams; may be called again."""
         if self._closing is None:
             self._writer.close()
-            # In a task: a wait for it that is cancelled would be the end of every later one.
+            # In a task: cancelling a direct wait for it would end every later one, too.
             self._closing = asyncio.create_task(self._closed(), name="close streams")
         try:
             await asyncio.wait([self._closing], timeout=FLUSH_SECONDS)
         finally:
-            if not self._closing.done():  # nobody reads it: it is lost
+            if not self._closing.done():  # the other side does not read: the rest is lost
                 self._writer.transport.abort()
         await asyncio.wait([self._closing])
 
     async def _closed(self) -> None:
-        with suppress(OSError):  # it went without taking all
+        with suppress(OSError):  # it went without taking everything
             await self._writer.wait_closed()

@@ -1,10 +1,10 @@
 """The transport between processes of one user on one machine: a Unix socket.
 
-Who is at the other end is the kernel's word: a process of another user is refused, whatever the
-modes of files say.
+The kernel tells the user at the other end: a process of another user is refused, whatever the modes
+of files say.
 
 A program that stands between an editor and a process may hand over its own stdin and stdout: then
-what is served is the editor itself, and no byte passes through a third process. It sends both
+the editor itself is served, and no byte passes through a third process. The program sends both
 descriptors (unix(7), SCM_RIGHTS) with one byte, HANDED_OVER, and waits for the end of the
 connection; if that ends at its side first, the editor is gone.
 """
@@ -31,35 +31,35 @@ from acphold.transports.runtime_folder import runtime_folder, sweep
 log = logging.getLogger(__name__)
 
 HANDED_OVER = b"\0"
-"""What comes with the descriptors; no message of ACP begins so."""
+"""The byte sent with the descriptors; no message of ACP begins so."""
 
 TAKEN = b"\1"
-"""What the program that handed them over is told at once: told nothing, it does not wait."""
+"""Sent at once to the program that handed them over; without it, the program does not wait."""
 
 ENDED_WELL = b"\0"
-"""What the program that handed them over is told when the editor has left."""
+"""Sent to the program that handed them over when the editor has left."""
 
 BACKLOG = 64
-"""Connections that may wait to be taken."""
+"""Connections that may wait to be accepted."""
 
 REBIND_SECONDS = 1.0
-"""How often is looked whether the socket still has its name: systemd removes a user's runtime
+"""Seconds between checks that the socket still has its name: systemd removes a user's runtime
 folder at the last logout, and makes it anew at the next login."""
 
 Moved = Callable[[str], Awaitable[None]]
-"""Told of each path that a listener has."""
+"""Called with each path that a listener gets."""
 
 PAUSE_SECONDS = 1.0
-"""How long nobody is let in when the system has no descriptor left for us."""
+"""Seconds without accepting after the system was out of descriptors."""
 
 ROOM_SECONDS = 0.02
-"""How long to wait when the backlog is full, before it is tried again."""
+"""Seconds to wait before trying again if the backlog is full."""
 
 
 class Credentials(Struct, frozen=True):
-    """Who is at the other end; `pid` is None where the system does not tell.
+    """The process at the other end; `pid` is None if the system does not tell.
 
-    Nor does it tell the number of a process that has none here: one of another container.
+    Nor does it tell the number of a process that has none here, of another container.
     """
 
     uid: int
@@ -67,10 +67,10 @@ class Credentials(Struct, frozen=True):
 
 
 def credentials(connection: socket.socket) -> Credentials:
-    """What the kernel says of the other end.
+    """Return what the kernel says about the other end.
 
     Linux: unix(7), SO_PEERCRED; macOS: sys/un.h, LOCAL_PEERCRED and LOCAL_PEERPID. Raises OSError
-    when it does not tell.
+    if it does not tell.
     """
     if sys.platform == "linux":
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
@@ -82,10 +82,11 @@ def credentials(connection: socket.socket) -> Credentials:
 
 
 def pid_at(path: str) -> int | None:
-    """The process of this user that listens at `path`, as the kernel says; None for no such one.
+    """Return the process of this user that listens at `path`, as the kernel says; None if there is
+    none.
 
-    Before anybody signals a number, or tells a person to, it is looked at here: what a process has
-    told of itself, or the journal of an owner, may be somebody else's number by now, or here.
+    Check a number here before signalling it, or telling a person to: a number from a process
+    itself, or from the journal, may belong to another process by now, or on this machine.
     """
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
         asking.setblocking(False)
@@ -98,16 +99,16 @@ def pid_at(path: str) -> int | None:
 
 
 def socket_transport(connection: socket.socket, arrived: bytes = b"") -> PipeTransport:
-    """The transport over a connected socket, which it takes and closes; raises OSError."""
+    """Return the transport over a connected socket, which it takes and closes; raises OSError."""
     writes = os.dup(connection.fileno())
     return PipeTransport(connection.detach(), writes, arrived)
 
 
 async def connect(path: str, seconds: float) -> PipeTransport:
-    """A connection to the process that listens at `path`.
+    """Connect to the process that listens at `path`.
 
-    Raises ConnectionLostError when nobody listens there, or a process of another user, or when the
-    system gives us no connection; SilentPeerError when it takes none within `seconds`.
+    Raises ConnectionLostError if nothing listens there, or another user's process does, or if the
+    system gives us no connection; SilentPeerError if it accepts none within `seconds`.
     """
     try:
         connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | _CLOEXEC)
@@ -144,9 +145,9 @@ Attend = Callable[[PipeTransport], Awaitable[None]]
 async def listening(path: str, attend: Attend, moved: Moved) -> AsyncIterator[Listener]:
     """Listen at `path` for the block; each connection is a task that ends with it.
 
-    What lies at `path` is replaced: whoever chooses the path sees to it that it is nobody's. If
-    its folder goes, the socket gets the same name in the folder that there is for it then. `moved`
-    is told of each path, the first one included. Raises OSError.
+    A file at `path` is replaced: the caller has to make sure that it is nobody's. If its folder
+    goes, the socket gets the same name in the present runtime folder. `moved` is called with each
+    path, including the first. Raises OSError.
     """
     listener = Listener(path, attend, moved)
     listener.bind()
@@ -169,7 +170,7 @@ class Listener:
         self._attend = attend
         self._moved = moved
         self._socket: socket.socket | None = None
-        self._name: tuple[int, int] | None = None  # which file our name is
+        self._name: tuple[int, int] | None = None  # the file that our name is
         self._has_stopped = False
         self._connections: set[asyncio.Task[None]] = set()
 
@@ -191,7 +192,7 @@ class Listener:
         asyncio.get_running_loop().add_reader(listener, self._accept, listener)
 
     async def move(self, path: str) -> None:
-        """Listen at `path` instead; the name there was may be another one's now. Raises OSError."""
+        """Listen at `path` instead; the old name may be another process's now. Raises OSError."""
         old, name, self._path = self._path, self._name, path
         self.bind()
         if name is not None and _identity(old) == name:
@@ -199,7 +200,7 @@ class Listener:
         await self._moved(path)
 
     async def keep_name(self) -> None:
-        """Bind anew whenever the name is gone."""
+        """Bind again whenever the name is gone."""
         while True:
             await asyncio.sleep(REBIND_SECONDS)
             try:
@@ -208,7 +209,7 @@ class Listener:
                 log.warning("no socket at %s: %s", self._path, exc)
 
     async def keep_name_once(self) -> None:
-        """Bind anew if the name is gone; raises OSError, RuntimeFolderError."""
+        """Bind again if the name is gone; raises OSError, RuntimeFolderError."""
         if not self._has_stopped and _identity(self._path) != self._name:
             self._path = os.path.join(runtime_folder(), os.path.basename(self._path))
             self.bind()
@@ -220,7 +221,7 @@ class Listener:
         except OSError as exc:
             if exc.errno not in (errno.EAGAIN, errno.ECONNABORTED):
                 log.warning("a connection was not taken: %s", exc)
-                # No descriptor is free: the one who waits would be reported again at once.
+                # No descriptor is free: the waiting connection would be reported again at once.
                 loop = asyncio.get_running_loop()
                 loop.remove_reader(listener)
                 loop.call_later(PAUSE_SECONDS, self._resume, listener)
@@ -256,11 +257,11 @@ class Listener:
             if streams is None:
                 await self._attended(transport)
                 return
-            with suppress(OSError):  # it has gone already, which is told below
+            with suppress(OSError):  # it has gone already; `watch` notices
                 connection.send(TAKEN)
 
             async def watch() -> None:
-                # The program that handed over its streams is ended: its editor is gone.
+                # The program that handed over its streams has ended: its editor is gone.
                 await _readable(connection)
                 await transport.aclose()
 
@@ -289,20 +290,20 @@ class Listener:
 
     @property
     def is_attending(self) -> bool:
-        """Whether somebody is connected, also if nothing was said yet."""
+        """True if any client is connected, even if it has sent nothing yet."""
         return bool(self._connections)
 
     def stop(self) -> None:
-        """Take no more connections, and remove the name; those there are go on."""
+        """Accept no more connections, and remove the name; existing ones go on."""
         self._has_stopped = True
         self._close()
         name, self._name = self._name, None
-        if name is not None and _identity(self._path) == name:  # not that of who came after us
+        if name is not None and _identity(self._path) == name:  # not that of our successor
             with suppress(OSError):
                 os.unlink(self._path)
 
     async def aclose(self) -> None:
-        """Stop, and end the connections there are."""
+        """Stop, and end the existing connections."""
         self.stop()
         connections = tuple(self._connections)
         for task in connections:
@@ -320,9 +321,10 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 async def _first_words(connection: socket.socket) -> tuple[bytes, tuple[int, int] | None]:
-    """The first bytes that come, b"" at the end; and stdin and stdout if they are handed over.
+    """Return the first bytes that come, b"" at the end; and stdin and stdout if they are handed
+    over.
 
-    Raises OSError when they were, and the system had no descriptors for them.
+    Raises OSError if they were, and the system had no descriptors for them.
     """
     await _readable(connection)
     try:

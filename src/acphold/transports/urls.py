@@ -1,4 +1,4 @@
-"""Addresses of servers far away, as URLs: `https://host:port/acp/claude`."""
+"""Addresses of remote servers, as URLs: `https://host:port/acp/claude`."""
 
 from __future__ import annotations
 
@@ -6,30 +6,32 @@ from ipaddress import ip_address
 from typing import Final
 from urllib.parse import SplitResult, parse_qsl, quote, urlencode, urlsplit
 
+from acphold.errors import SettingsError
+
 SECURE: Final = {"http": False, "https": True, "ws": False, "wss": True}
 
 TRANSPORTS: Final = ("websocket", "http")
 
 ONE_STREAM: Final = "acphold-one-stream"
-"""The header by which acphold says, in the answer to `initialize` over HTTP, that a client needs no
-stream but the connection's; servers of others have only some of it there."""
+"""The header by which acphold says, in `initialize` over HTTP and in its answer, that only the
+connection's stream is needed; other servers send only some messages there."""
 
 ENDPOINT: Final = "/acp"
-"""Where a server speaks ACP, with `/NAME` behind it for one of several agents."""
+"""The path where a server speaks ACP, with `/NAME` behind it for one of several agents."""
 
 
 REALM: Final = "acphold serve"
-"""By which `acphold serve` says what it is as it refuses a token: one can pair with it."""
+"""The name that `acphold serve` gives when it refuses a token: one can pair with it."""
 
 
 def is_url(text: str) -> bool:
-    """Whether this names a server, and no command or machine."""
+    """Return True if this names a server, and no command or machine."""
     scheme, mark, _ = text.partition("://")
     return bool(mark) and scheme.lower() in SECURE
 
 
 def origin_of(url: str) -> str:
-    """`https://host:port`, by which a server is known; ValueError where a URL names none."""
+    """Return `https://host:port`, the name of a server; ValueError if a URL names none."""
     parts, is_secure = _parts(url)
     host = f"[{parts.hostname}]" if ":" in (parts.hostname or "") else parts.hostname
     usual = 443 if is_secure else 80
@@ -38,15 +40,16 @@ def origin_of(url: str) -> str:
 
 
 def endpoint_of(url: str) -> str:
-    """The WebSocket's own URL: that of the default agent where the path names none; ValueError."""
+    """Return the WebSocket's own URL: that of the default agent if the path names none;
+    ValueError."""
     parts, is_secure = _parts(url)
     path = parts.path if parts.path.strip("/") else ENDPOINT
     return SplitResult("wss" if is_secure else "ws", parts.netloc, path, parts.query, "").geturl()
 
 
 def transport_of(url: str) -> tuple[str, str | None]:
-    """A URL without its `?transport=http` or `?transport=websocket`, and which of them it has, by
-    which a person says what may else be found out; ValueError for another one."""
+    """Return a URL without its `?transport=http` or `?transport=websocket`, and which of them it
+    has; otherwise the transport is found out. ValueError for another one."""
     parts = urlsplit(url)
     pairs = parse_qsl(parts.query, keep_blank_values=True)
     named = [value for name, value in pairs if name == "transport"]
@@ -59,28 +62,41 @@ def transport_of(url: str) -> tuple[str, str | None]:
 
 
 def at_agent(url: str, name: str) -> str:
-    """The URL of the agent of this name, on the server at a URL; ValueError."""
+    """Return the URL of the agent of this name, on the server at a URL; ValueError."""
     parts, _ = _parts(url)
     path = f"{ENDPOINT}/{quote(name, safe='')}"
     return SplitResult(parts.scheme, parts.netloc, path, parts.query, "").geturl()
 
 
 def names_no_agent(url: str) -> bool:
-    """Whether a URL leads to a server, and to no agent of it alone; ValueError."""
+    """Return True if a URL leads to a server, and to no single agent of it; ValueError."""
     parts, _ = _parts(url)
     return parts.path.rstrip("/") in ("", ENDPOINT)
 
 
 def is_loopback(host: str) -> bool:
-    """Whether this is the machine itself."""
+    """Return True if this is the machine itself."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost" or host.endswith(".localhost")
 
 
+def require_secrecy(url: str) -> None:
+    """Refuse to send a code or a token where others can read it; SettingsError."""
+    parts, is_secure = _parts(url)
+    host = parts.hostname or ""
+    if not is_secure and not is_loopback(host):
+        port = parts.port or 80
+        raise SettingsError(
+            f"{origin_of(url)} is not encrypted, and everybody on the way could read the token: "
+            f"use its https address, or bring the port over with `ssh -L {port}:localhost:{port} "
+            f"{host}` and connect to http://localhost:{port}"
+        )
+
+
 def code_in(url: str) -> str | None:
-    """The code to pair with that stands in the fragment, `#pair=CODE`; None for none."""
+    """Return the pairing code in the fragment, `#pair=CODE`; None for none."""
     name, _, code = urlsplit(url).fragment.partition("=")
     return code if name == "pair" and code else None
 

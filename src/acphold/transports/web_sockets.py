@@ -1,5 +1,5 @@
-"""The WebSockets of others as connections that carry messages: those of `websockets`, on either
-side, and those of Starlette, which FastAPI has, too."""
+"""Foreign WebSockets as connections that carry messages: those of `websockets`, on either side, and
+those of Starlette, which FastAPI has, too."""
 
 from __future__ import annotations
 
@@ -13,7 +13,15 @@ from acphold.errors import ConnectionLostError
 from acphold.transports.messages import MessageTransport
 
 CLOSE_SECONDS: Final = 2.0
-"""How long one that is closed may take to say so."""
+"""Seconds that a closing one has to confirm it."""
+
+POLICY: Final = 1008
+"""The close code for a client that is not allowed here; RFC 6455, 7.4.1."""
+
+
+def as_close_reason(reason: str) -> str:
+    """Return the reason, within the 123 bytes of a close frame (RFC 6455, 5.5)."""
+    return reason.encode()[:123].decode(errors="ignore")
 
 
 @runtime_checkable
@@ -27,7 +35,7 @@ class PlainSocket(Protocol):
     def send(self) -> Callable[[str], Awaitable[None]]: ...
 
     @property
-    def close(self) -> Callable[[], Awaitable[None]]: ...
+    def close(self) -> Callable[..., Awaitable[None]]: ...
 
     @property
     def transport(self) -> asyncio.Transport: ...
@@ -43,12 +51,12 @@ class AcceptedSocket(Protocol):
     def send_text(self) -> Callable[[str], Awaitable[None]]: ...
 
     @property
-    def close(self) -> Callable[[], Awaitable[None]]: ...
+    def close(self) -> Callable[..., Awaitable[None]]: ...
 
 
 def over_websocket(socket: PlainSocket | AcceptedSocket) -> MessageTransport:
-    """A transport over a WebSocket of `websockets`, or over one of Starlette or FastAPI that was
-    accepted; it takes the socket, and closes it. What is binary in it is passed over.
+    """Return a transport over a WebSocket of `websockets`, or over an accepted one of Starlette or
+    FastAPI. It owns the socket, and closes it. Binary messages are skipped.
 
     Experimental: the remote transport is a draft of the protocol.
     """
@@ -67,7 +75,7 @@ class _Plain:
     async def receive(self) -> str | None:
         try:
             while isinstance(message := await self._socket.recv(), bytes):
-                pass  # the RFD passes over what is binary
+                pass  # the RFD skips binary messages
         except self._closed:
             return None
         return message
@@ -79,19 +87,25 @@ class _Plain:
             raise ConnectionLostError("the WebSocket is closed") from exc
 
     async def aclose(self) -> None:
+        await self._close()
+
+    async def explain(self, reason: str) -> None:
+        await self._close(POLICY, as_close_reason(reason))
+
+    async def _close(self, *why: int | str) -> None:
         try:
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._socket.close()
-        except TimeoutError:  # its own bound begins once it has said that it closes
+                await self._socket.close(*why)
+        except TimeoutError:  # its own timeout starts only after it has sent its close
             self._socket.transport.abort()
 
 
 class _Accepted:
     def __init__(self, socket: AcceptedSocket) -> None:
-        # Who has one has that module, too; it is no dependency of ours.
+        # An application with such a socket has that module, too; it is no dependency of ours.
         gone: type[Exception] = import_module("starlette.websockets").WebSocketDisconnect
         self._socket = socket
-        # Starlette says with the second that it has been closed already.
+        # Starlette raises RuntimeError if it has been closed already.
         self._gone = (gone, RuntimeError)
         self._is_open = True
 
@@ -114,7 +128,13 @@ class _Accepted:
             raise ConnectionLostError("the client has gone") from exc
 
     async def aclose(self) -> None:
+        await self._close()
+
+    async def explain(self, reason: str) -> None:
+        await self._close(POLICY, as_close_reason(reason))
+
+    async def _close(self, *why: int | str) -> None:
         if self._is_open:
             self._is_open = False
             with suppress(*self._gone):
-                await self._socket.close()
+                await self._socket.close(*why)

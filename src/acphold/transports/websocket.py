@@ -1,6 +1,6 @@
-"""The client's end of a WebSocket, over `websockets`: a connection to a server far away.
+"""The client's end of a WebSocket, over `websockets`: a connection to a remote server.
 
-Imported late, by who has such an address.
+Import it late, only for such an address.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from acphold.transports.route import Route
 from acphold.transports.web_sockets import over_websocket
 
 HEARTBEAT_SECONDS: Final = 20.0
-"""How often the other side is asked whether it is there; proxies end what is idle for a minute."""
+"""Seconds between pings; proxies end connections that are idle for a minute."""
 
 KNOWN_TO_US: Final = (401, 421)
-"""What only the server itself says: it would say the same to HTTP."""
+"""Statuses that only the server itself sends: HTTP would get the same."""
 
 CLOSE_SECONDS: Final = 2.0
-"""How long closing waits for the other side's word."""
+"""Seconds that closing waits for the other side's confirmation."""
 
 
 class NoUpgradeError(Exception):
-    """What is there, or between us, lets no WebSocket through; `error` says how it is refused,
-    `status` what was said of it, of HTTP, where something was."""
+    """The server, or something between us, lets no WebSocket through; `error` is the refusal,
+    `status` its HTTP status, 0 if there was none."""
 
     def __init__(self, error: AcpholdError, status: int = 0) -> None:
         super().__init__(str(error))
@@ -42,11 +42,10 @@ class NoUpgradeError(Exception):
 
 
 async def connect(route: Route) -> MessageTransport:
-    """A connection to a server.
+    """Connect to a server.
 
-    Raises ConnectionLostError when nobody is there, SilentPeerError when nobody answers in time,
-    RemoteRefusalError when we are not let in, NoUpgradeError when it may be that HTTP is let
-    through.
+    Raises ConnectionLostError if nothing listens there, SilentPeerError without an answer in time,
+    RemoteRefusalError if we are not let in, NoUpgradeError if HTTP may get through.
     """
     headers = route.headers()
     if (cookie := route.cookie()) is not None:
@@ -83,5 +82,5 @@ async def connect(route: Route) -> MessageTransport:
 
 
 def _headers(found: Headers) -> dict[str, str]:
-    """By their names in small letters; of one that comes twice, the last."""
+    """Return the headers by lower-case name; of repeated ones, the last."""
     return {name.lower(): value for name, value in found.raw_items()}

@@ -1,4 +1,4 @@
-"""The same sessions from another machine: an ASGI application, and what serves it."""
+"""Sessions over the network: an ASGI application and the server that runs it."""
 
 from __future__ import annotations
 

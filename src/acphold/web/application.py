@@ -1,20 +1,22 @@
-"""The ASGI application: `/acp` for clients, `/pair` for new devices, `/health` for who watches.
+"""The ASGI application: `/acp` for clients, `/pair` for new devices, `/health` for monitoring.
 
     /acp, /acp/NAME   ACP over a WebSocket or Streamable HTTP, in front of the default agent, or the
                       one of that name (ACP RFD, Streamable HTTP & WebSocket transport)
     POST /codes       {"scopes", "user"} → {"code", "seconds"}: a code to pair a device with; needs
-                      manage. The device is of who asks; who sees all may name another `user`
-    POST /pair        {"code", "name"} → {"token", "scopes"}, and a cookie for a page of ours
-    GET /sessions …   the list, its entries, and what is found in them: see `web.journal_pages`;
-                      the list as it changes: see `web.list_feed`
-    GET /inbox …      what waits for a person in all sessions, and what was decided: see there
-    GET /             the page for a browser, and what it is made of: see `web.page_files`
-    GET /usage        what agents reported, and a session as a file: see `web.reports`
-    /notices …        which browsers are told of what waits: see `web.notices`
-    GET /metrics      figures for who watches over the server: see `web.metrics`
+                      manage. The device is the requester's own; a token that sees all may
+                      name another `user`
+    POST /pair        {"code", "name"} → {"token", "scopes"}; for a browser /browser: see
+                      `web.devices`
+    GET /sessions …   the list, its entries, and search: see `web.journal_pages`; the list as
+                      it changes: see `web.list_feed`
+    GET /inbox …      pending questions of all sessions, and past decisions: see there
+    GET /             the page for a browser, and its files: see `web.page_files`
+    GET /usage        usage reported by agents, and a session as a file: see `web.reports`
+    /notices …        the browsers notified of pending questions: see `web.notices`
+    GET /metrics      metrics for monitoring: see `web.metrics`
     /owners/MARK/NAME sessions that are live here for another node, over a WebSocket; needs a token
                       of the nodes
-    GET /health       {"status": "ok"}; this and the page alone need no token
+    GET /health       {"status": "ok"}; only this and the page need no token
 
 Each request passes the gate (`web.gate`) first.
 """
@@ -25,12 +27,12 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Final
+from typing import Annotated
 
 from msgspec import Meta, MsgspecError, Struct
 from msgspec.json import Decoder
 
-from acphold.journal.access import NODE, SCOPES, token_id
+from acphold.journal.access import NODE, SCOPES
 from acphold.journal.access import Scope as Access
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
@@ -38,45 +40,31 @@ from acphold.transports.addresses import ENDED, OWNERS
 from acphold.transports.messages import MessageTransport
 from acphold.transports.urls import ENDPOINT
 from acphold.web import pairing_codes
+from acphold.web.devices import LARGEST_PAIRING, NAME_LENGTH, Devices
 from acphold.web.endpoints import Attending, Endpoints
 from acphold.web.exchange import Exchange
-from acphold.web.gate import COOKIE, SUBPROTOCOL, Admitted, Gate, RefusedError
+from acphold.web.gate import SUBPROTOCOL, Admitted, Gate, RefusedError
 from acphold.web.http_clients import CONNECTION_ID, HttpClients
 from acphold.web.journal_pages import INBOX, SEARCH, SESSIONS, JournalPages
 from acphold.web.list_feed import FEED, ListFeed
+from acphold.web.long_texts import in_pieces, takes_long_messages
 from acphold.web.metrics import METRICS, Metrics
 from acphold.web.notices import NOTICES, Notices
 from acphold.web.page_files import PageFiles
 from acphold.web.pairing_codes import Pairing, Worth
 from acphold.web.reports import Reports
-from acphold.web.sockets import AsgiSocket, Receive, Scope, Send
+from acphold.web.sockets import AsgiSocket, Receive, Scope, Send, whole
 
 log = logging.getLogger(__name__)
 
 Application = Callable[[Scope, Receive, Send], Awaitable[None]]
 
-LARGEST_PAIRING: Final = 4096
-"""Bytes of a request to pair."""
-
-COOKIE_SECONDS: Final = 400 * 86_400
-"""How long a browser keeps its token: none takes more. Revoked, it opens nothing all the same."""
-
-NAME_LENGTH: Final = 60
-"""Characters of the name of a device."""
-
 
 class CodeRequest(Struct, frozen=True):
-    """What a code is to be worth; all for nothing."""
+    """The token a pairing code is asked for; all fields are optional."""
 
     scopes: tuple[Access, ...] = ()
     user: Annotated[str, Meta(min_length=1, max_length=NAME_LENGTH)] | None = None
-
-
-class PairRequest(Struct, frozen=True):
-    """What a new device sends."""
-
-    code: str
-    name: str = ""
 
 
 def application(
@@ -91,7 +79,8 @@ def application(
     reports: Reports,
     notices: Notices | None = None,
 ) -> Application:
-    """What an ASGI server serves, or another application mounts; ASGI 3.0."""
+    """Return the ASGI 3.0 application, for an ASGI server or to mount in another application."""
+    devices = Devices(gate, pairing)
 
     async def serve(scope: Scope, receive: Receive, send: Send) -> None:
         exchange = Exchange(scope, *metrics.counted(receive, send))
@@ -124,7 +113,17 @@ def application(
                     await notices.answer(exchange, await _admitted(gate, exchange))
                     return
                 await _request(
-                    endpoints, gate, pairing, http, pages, feed, metrics, page, reports, exchange
+                    endpoints,
+                    gate,
+                    pairing,
+                    devices,
+                    http,
+                    pages,
+                    feed,
+                    metrics,
+                    page,
+                    reports,
+                    exchange,
                 )
         except RefusedError as exc:
             metrics.refused[exc.status] += 1
@@ -136,7 +135,7 @@ def application(
 
 
 async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
-    """The agent that a path names for somebody; RefusedError."""
+    """Return the agent at `path` for this principal; raises RefusedError."""
     head, _, name = path[len(ENDPOINT) :].partition("/")
     found = None
     if path.startswith(ENDPOINT) and not head:
@@ -147,7 +146,7 @@ async def _agent_at(endpoints: Endpoints, path: str, who: Principal) -> str:
 
 
 def _owner_at(endpoints: Endpoints, exchange: Exchange, admitted: Admitted) -> str:
-    """The agent whose sessions another node has come for; RefusedError."""
+    """Return the agent whose sessions another node connects for; raises RefusedError."""
     if NODE not in admitted.principal.scopes:
         raise RefusedError(403, "this is for nodes: `acphold token create --node`")
     mark, _, name = exchange.path.removeprefix(OWNERS).partition("/")
@@ -159,7 +158,7 @@ def _owner_at(endpoints: Endpoints, exchange: Exchange, admitted: Admitted) -> s
 
 
 class _Nodes:
-    """What serves the processes of other nodes."""
+    """Serves connections from other nodes."""
 
     def __init__(self, endpoints: Endpoints) -> None:
         self._endpoints = endpoints
@@ -174,7 +173,7 @@ class _Nodes:
 async def attend_websocket(
     agents: Attending, gate: Gate, exchange: Exchange, name: str, admitted: Admitted
 ) -> None:
-    """Serve one client of an agent, from its upgrade to its end."""
+    """Serve one client of an agent, from its upgrade until it leaves."""
     subprotocols: list[str] = exchange.scope.get("subprotocols", [])
     await exchange.receive()  # websocket.connect
     await exchange.send(
@@ -184,9 +183,10 @@ async def attend_websocket(
             "headers": [(CONNECTION_ID.encode(), str(uuid.uuid4()).encode())],
         }
     )
-    socket = AsgiSocket(exchange.receive, exchange.send)
+    cut = whole if takes_long_messages(exchange.headers) else in_pieces
+    socket = AsgiSocket(exchange.receive, exchange.send, cut)
     direct = None if exchange.connection is None else exchange.connection.direct
-    transport = MessageTransport(socket) if direct is None else direct()
+    transport = MessageTransport(socket) if direct is None else direct(cut)
     attending = asyncio.create_task(
         agents.attend(name, transport, admitted.principal, exchange.headers), name="attend"
     )
@@ -209,6 +209,7 @@ async def _request(
     endpoints: Endpoints,
     gate: Gate,
     pairing: Pairing,
+    devices: Devices,
     http: HttpClients,
     pages: JournalPages,
     feed: ListFeed,
@@ -217,15 +218,15 @@ async def _request(
     reports: Reports,
     exchange: Exchange,
 ) -> None:
-    """One request that is no upgrade."""
+    """Answer one request that is not an upgrade."""
     gate.check_place(exchange.headers)
     match exchange.method, exchange.path:
         case "GET" | "HEAD", "/health":
             await exchange.answer(200, {"status": "ok"})
         case _, path if page.has(path):
             await page.answer(exchange)
-        case "POST", "/pair":
-            await _pair(gate, pairing, exchange)
+        case _, path if devices.has(path):
+            await devices.answer(exchange)
         case "POST", "/codes":
             await _new_code(gate, pairing, exchange)
         case _, path if path.startswith(ENDPOINT):
@@ -275,33 +276,3 @@ async def _new_code(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
     tenant = who.tenant if asked.user is None else asked.user
     code = pairing.new_code(Worth(scopes, admitted.token, tenant))
     await exchange.answer(200, {"code": code, "seconds": int(pairing_codes.SECONDS)})
-
-
-async def _pair(gate: Gate, pairing: Pairing, exchange: Exchange) -> None:
-    # A form of another page cannot send this type without being asked for leave first.
-    if not exchange.is_json:
-        raise RefusedError(415, "application/json is wanted")
-    body = await exchange.body(LARGEST_PAIRING)
-    try:
-        asked = Decoder(PairRequest).decode(body)
-    except (MsgspecError, UnicodeDecodeError, RecursionError):
-        raise RefusedError(400, 'a code is wanted, as {"code": "…", "name": "…"}') from None
-    worth = pairing.redeem(asked.code, exchange.peer)
-    asker = await gate.good(worth.asker) if worth is not None and worth.asker is not None else None
-    if worth is None or (worth.asker is not None and asker is None):
-        told = "this code is wrong, used, or too old; `acphold serve` has another"
-        raise RefusedError(403, told, attempt="a wrong code")
-    name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH] or "a device"
-    # What it is given lasts no longer than what it is given by.
-    ends = None if asker is None else asker.expires_at
-    token = await gate.grant(name, worth.scopes, ends, worth.tenant)
-    came, id_ = exchange.came, token_id(token)
-    address = gate.address(exchange.headers, came)
-    gate.audit.note("pair", None, name=name, token=id_, address=address, transport=came.transport)
-    secure = "; Secure" if exchange.scope.get("scheme") == "https" else ""
-    # Without an age a phone would forget it as soon as its browser is ended.
-    cookie = (
-        f"{COOKIE}={token}; HttpOnly; SameSite=Strict; Path=/; Max-Age={COOKIE_SECONDS}{secure}"
-    )
-    granted = {"token": token, "scopes": worth.scopes}
-    await exchange.answer(200, granted, [(b"set-cookie", cookie.encode())])

@@ -1,8 +1,8 @@
-"""Wrong guesses, of tokens and of codes: so many a minute of one address, and of all together.
+"""Limits on wrong tokens: so many a minute per address, and for all together.
 
-What is guessed is long enough to be safe from any number that could be tried; this keeps who
-guesses from costing others anything. One address that stands for many who come (this machine, a
-proxy) counts with all together alone: else a stranger there would lock the owner out.
+Tokens are too long to guess; this only keeps guessing from costing others anything. An address
+shared by many clients (this machine, a proxy) counts only toward the limit for all: otherwise a
+stranger behind it could lock the owner out.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ from typing import Final
 SECONDS: Final = 60.0
 
 OF_ONE: Final = 20
-"""Wrong guesses a minute of one address."""
+"""Wrong guesses a minute from one address."""
 
 OF_ALL: Final = 1000
-"""Wrong guesses a minute of all."""
+"""Wrong guesses a minute from all addresses."""
 
 
 class Attempts:
-    """Those of one kind; `now` is a clock in seconds."""
+    """Counts wrong guesses of one kind; `now` is a clock in seconds."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._wrong: deque[tuple[float, str]] = deque()
 
     def are_too_many(self, peer: str) -> bool:
-        """Whether nothing more is listened to that comes from there; "" is one of many."""
+        """Return True if this address is over a limit; "" is an address shared by many."""
         now = self._now()
         while self._wrong and now >= self._wrong[0][0] + SECONDS:
             self._wrong.popleft()
@@ -37,6 +37,6 @@ class Attempts:
         return bool(peer) and sum(each == peer for _, each in self._wrong) >= OF_ONE
 
     def add(self, peer: str) -> None:
-        """One more was wrong."""
+        """Count one wrong guess."""
         if len(self._wrong) < OF_ALL:
             self._wrong.append((self._now(), peer))

@@ -1,10 +1,10 @@
-"""What those who come by `acphold serve` do, on its way to the journal: see `journal.access.Deed`.
+"""The audit log of `acphold serve`, on its way to the journal: see `journal.access.Deed`.
 
-Nobody waits for it: a turn is not to begin later because somebody writes down who began it. While
-the journal cannot be written it is kept here, so much of it.
+Nothing waits for it: writing down who began a turn must not delay the turn. While the journal
+cannot be written, up to WAITING deeds are kept here.
 
-Who was refused is written down as well, and does not fill it: the same attempt is written when it
-is made first and then once a minute, with how often it was; of different ones so many a minute.
+Refusals are logged too, but cannot flood the log: a repeated attempt is written the first time and
+then once a minute with a count; the number of different ones a minute is limited.
 """
 
 from __future__ import annotations
@@ -17,33 +17,42 @@ from contextlib import asynccontextmanager
 from typing import Final, NamedTuple
 
 from acphold.errors import JournalError
+from acphold.history.raw_update import storable
 from acphold.history.times import now_ms
 from acphold.journal.access import Access, Deed
 
 log = logging.getLogger(__name__)
 
 WAITING: Final = 10_000
-"""Deeds that wait for the journal; beyond them the oldest go."""
+"""Deeds waiting for the journal; beyond that the oldest are dropped."""
 
 GATHER_SECONDS: Final = 0.5
-"""How long what was done waits for more of it: to write each by itself would cost every prompt a
-transaction, and the thread of the journal beside it."""
+"""Seconds to collect deeds for one write.
+
+Writing each by itself would cost every prompt a transaction, and time on the journal's thread.
+"""
 
 AGAIN_SECONDS: Final = 1.0
-"""When a journal that could not be written is tried again."""
+"""Seconds until a failed write to the journal is retried."""
 
 LONGEST: Final = 100
-"""Characters of a method's name: that of an extension is the client's own."""
+"""Longest method name kept, in characters: the name of an extension is up to the client."""
 
 REFUSED_SECONDS: Final = 60.0
-"""How long the same attempt is counted before it is written down again."""
+"""Seconds for which repeats of an attempt are counted before it is logged again."""
 
 REFUSED: Final = 20
-"""Attempts that are told apart in that time; those beyond are counted together."""
+"""Different attempts logged in that time; more are counted together."""
+
+
+def _kept(said: str) -> str:
+    """So much of what a client has said as is kept. It can be kept: a deed that no journal takes
+    would hold back all that are done behind it."""
+    return storable(said[:LONGEST]).replace("\0", "\ufffd")
 
 
 class Attempt(NamedTuple):
-    """What somebody was refused; as `journal.access.Deed` has it."""
+    """A refused attempt; fields as in `journal.access.Deed`."""
 
     wanted: str
     name: str
@@ -56,7 +65,7 @@ OTHERS: Final = Attempt("others", "", "", "", "")
 
 
 class Audit:
-    """See the module."""
+    """The queue of deeds; see the module."""
 
     def __init__(self, access: Access) -> None:
         self._access = access
@@ -75,14 +84,14 @@ class Audit:
         address: str,
         transport: str,
     ) -> None:
-        """Somebody does this, now."""
+        """Log what somebody does, with the current time."""
         self._waiting.append(
             Deed(
                 at=now_ms(),
-                deed=deed[:LONGEST],
+                deed=_kept(deed),
                 name=name,
                 token=token,
-                session_id=session_id and session_id[:LONGEST],
+                session_id=session_id and _kept(session_id),
                 address=address,
                 transport=transport,
             )
@@ -99,7 +108,7 @@ class Audit:
         address: str,
         transport: str,
     ) -> None:
-        """Somebody was refused this, or because of this, now."""
+        """Log that somebody was refused this, or refused because of it, with the current time."""
         attempt = Attempt(wanted[:LONGEST], name, token, address, transport)
         if attempt not in self._refused and len(self._refused) >= REFUSED:
             attempt = OTHERS
@@ -111,7 +120,7 @@ class Audit:
             self._note_refusal(attempt, "refused", session_id)
 
     def _sum_up(self) -> None:
-        """Write down how often it was that was written down as refused."""
+        """Log how often each attempt was repeated."""
         refused, self._refused, self._summing = self._refused, {}, None
         for attempt, count in refused.items():
             if count > 1:
@@ -130,7 +139,7 @@ class Audit:
 
     @asynccontextmanager
     async def kept(self) -> AsyncIterator[None]:
-        """Write down for the block what is noted, and at its end what is left."""
+        """Write deeds in the background for the block, and the rest at its end."""
         keeping = asyncio.create_task(self._keep(), name="audit")
         try:
             yield
@@ -152,7 +161,7 @@ class Audit:
                 self._changed.set()
 
     async def _write(self) -> bool:
-        """Whether all is written."""
+        """Write the waiting deeds; return True if all are written."""
         batch = [*self._waiting]
         if batch:
             try:

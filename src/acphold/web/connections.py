@@ -1,15 +1,15 @@
-"""The connections that reach the server, and what bounds them before anything in them is believed.
+"""Connections to the server, and the limits on them before anybody has shown a token.
 
-Whoever reaches the port can open connections, send slowly, and read nothing. So:
+Anybody who reaches the port can open connections, send slowly, and read nothing. So:
 
-- One on which nobody is known has its place for as long as nobody else wants it. Beyond
-  `Bounds.unknown` of them the oldest has to go, of the address that has the most: who has a token
-  shows it at once, and gets in beside ten thousand who do not.
-- One on which somebody is known counts for its token, and there are so many for each.
-- What has begun to come, and what is being sent, goes on at RATE at least, after PATIENCE.
-- All that is kept in memory for them is bounded together; who has the most of it has to go.
+- An unauthenticated connection keeps its place until another one needs it. Beyond `Bounds.unknown`
+  of them the oldest is dropped, of the address that has the most: a client with a token shows it at
+  once, and so gets in beside ten thousand without one.
+- An authenticated connection counts for its token; their number per token is limited.
+- A request that has begun, and data being sent, must progress at RATE at least, after PATIENCE.
+- The memory for all of them is limited together; the connection holding most of it is dropped.
 
-An ASGI server that is not ours (one that the application is mounted in) has bounds of its own.
+An ASGI server other than ours (the application mounted in it) has its own limits.
 """
 
 from __future__ import annotations
@@ -24,43 +24,43 @@ from msgspec import Struct
 
 from acphold.errors import AcpholdError
 from acphold.rpc import Transport
+from acphold.web.sockets import Cut
 
 log = logging.getLogger(__name__)
 
 STATE: Final = "acphold.connection"
-"""The key in the `state` of an ASGI scope with the `Connection` that a request came on."""
+"""The key in the `state` of an ASGI scope for the request's `Connection`."""
 
 UNKNOWN: Final = 256
-"""Connections on which nobody is known."""
+"""Most unauthenticated connections."""
 
 KNOWN: Final = 1024
-"""Connections on which somebody is known."""
+"""Most authenticated connections."""
 
 RESERVED: Final = 256
-"""File descriptors that are left for journals, agents, and what has been accepted right now."""
+"""File descriptors left for journals, agents and connections just accepted."""
 
 PATIENCE: Final = 10.0
-"""Seconds that the first bytes of a request may take; and that nobody reads what is sent."""
+"""Seconds allowed for the first bytes of a request, and for a peer that reads nothing."""
 
 RATE: Final = 1024
-"""Bytes a second that a request and what is sent go on at, at least: a tenth of a bad phone's."""
+"""Slowest allowed rate for requests and answers, in bytes a second: a tenth of a bad phone's."""
 
 HELD_BYTES: Final = 256 << 20
-"""Bytes that are kept for all connections together: messages that are not whole, and what was not
-read."""
+"""Bytes buffered for all connections together: incomplete messages, and unread answers."""
 
 LAST_SECONDS: Final = 10.0
-"""How long what was said last may take on a connection that is being closed."""
+"""Seconds that the last data may take on a connection that is closing."""
 
 PARTING_SECONDS: Final = 0.3
-"""The same for one that is sent away."""
+"""The same for a connection that is sent away."""
 
 LOOK_SECONDS: Final = 1.0
-"""How often is looked who is too slow."""
+"""Seconds between two checks for slow connections."""
 
 
 class Bounds(Struct, frozen=True, kw_only=True):
-    """How many connections there may be: on which nobody is known, somebody, and of one token."""
+    """Most connections: unauthenticated, authenticated, and per token."""
 
     unknown: int
     known: int
@@ -68,7 +68,7 @@ class Bounds(Struct, frozen=True, kw_only=True):
 
 
 def bounds(descriptors: int) -> Bounds:
-    """What a process may have that may open so many files."""
+    """Return the limits for a process that may open `descriptors` files."""
     free = max(descriptors - RESERVED, 32)
     unknown = min(UNKNOWN, free // 4)
     known = min(KNOWN, free - unknown)
@@ -76,11 +76,11 @@ def bounds(descriptors: int) -> Bounds:
 
 
 class TooManyError(AcpholdError):
-    """A token has too many connections, or all have together."""
+    """A token has too many connections, or all tokens together have."""
 
 
 class Connection:
-    """One connection. `peer` is the address it comes from, "" for one that may stand for many."""
+    """One connection. `peer` is its address, "" for one shared by many clients."""
 
     __slots__ = (
         "_book",
@@ -102,11 +102,11 @@ class Connection:
         self.peer = peer
         self.token: str | None = None
         self.unsent: Callable[[], int] = transport.get_write_buffer_size
-        """Bytes that wait to be sent."""
-        self.direct: Callable[[], Transport] | None = None
-        """Makes the transport of messages, where it is a WebSocket that was accepted."""
+        """Bytes waiting to be sent."""
+        self.direct: Callable[[Cut], Transport] | None = None
+        """Makes the transport of messages, if this is an accepted WebSocket."""
         self.write_more: Callable[[bytes], bool] | None = None
-        """Writes more of an answer that is being streamed; False where that would have to wait."""
+        """Writes more of a streamed answer; False if that would have to wait."""
         self._book = book
         self._held = 0
         self._receiving_since: float | None = book.now()
@@ -114,51 +114,51 @@ class Connection:
         self._left = 0
         self._closing_since: float | None = None
 
-    # -- what is received --------------------------------------------------------------------
+    # -- receiving --------------------------------------------------------------------------
 
     def expect(self) -> None:
-        """A request has begun to come, unless it had before."""
+        """Note that a request has begun to arrive, unless one had before."""
         if self._receiving_since is None:
             self._receiving_since = self._book.now()
 
     def hold(self, number: int) -> None:
-        """So many bytes more have come, of what is not whole or not answered."""
+        """Count bytes received of an incomplete or unanswered request."""
         self._held += number
         self._book.hold(number)
 
     def whole(self) -> None:
-        """What was expected has come."""
+        """Note that the expected request is complete."""
         self._receiving_since = None
 
     def let_go(self) -> None:
-        """What was held was taken."""
+        """Stop counting the bytes held."""
         self._book.hold(-self._held)
         self._held = 0
 
-    # -- what is sent ------------------------------------------------------------------------
+    # -- sending ----------------------------------------------------------------------------
 
     def stuck(self) -> None:
-        """More is to be sent than the other side reads right now."""
+        """Note that the peer reads more slowly than we send."""
         self._sending_since = self._book.now()
         self._left = self.transport.get_write_buffer_size()
 
     def moves(self) -> None:
-        """It was read."""
+        """Note that the peer has caught up with what we send."""
         self._sending_since = None
 
-    # -- who, and how long -------------------------------------------------------------------
+    # -- identity and age -------------------------------------------------------------------
 
     def known_as(self, token: str) -> None:
-        """Somebody has shown this token; raises TooManyError."""
+        """Count this connection for a token; raises TooManyError."""
         self._book.known_as(self, token)
 
     @property
     def size(self) -> int:
-        """Bytes that are kept for it."""
+        """Bytes buffered for this connection."""
         return self._held + self.unsent()
 
     def is_too_slow(self, now: float) -> bool:
-        """Whether it has had its time."""
+        """Return True if the connection has used up its time."""
         if self.transport.is_closing():
             self._closing_since = self._closing_since or now
             return now > self._closing_since + LAST_SECONDS
@@ -172,21 +172,21 @@ class Connection:
         return now > self._sending_since + PATIENCE
 
     def abort(self) -> None:
-        """End it at once, with what was not sent."""
+        """Close the connection at once and drop unsent data."""
         self.lost()
         self.transport.abort()
 
     def lost(self) -> None:
-        """It has ended; may be said again."""
+        """Forget the connection, which has ended; may be called again."""
         self.let_go()
         self.direct = self.write_more = None
         self._book.lost(self)
 
 
 class Connections:
-    """All of one server. `is_proxied` says that one address stands for many who come.
+    """All connections of one server. `is_proxied`: all clients share a proxy's address.
 
-    To be made inside a running loop.
+    Construct inside a running loop.
     """
 
     def __init__(self, bounds: Bounds, *, is_proxied: bool = False) -> None:
@@ -200,16 +200,16 @@ class Connections:
 
     @property
     def unknown(self) -> int:
-        """How many there are on which nobody is known."""
+        """Number of unauthenticated connections."""
         return sum(map(len, self._unknown.values()))
 
     @property
     def known(self) -> int:
-        """How many there are on which somebody is known."""
+        """Number of authenticated connections."""
         return sum(map(len, self._known.values()))
 
     def arrived(self, transport: asyncio.Transport) -> Connection:
-        """A new one; another one may have to go for it."""
+        """Return a new connection; another one may be dropped for it."""
         if self.unknown >= self._bounds.unknown:
             most = max(self._unknown.values(), key=len)
             next(iter(most)).abort()
@@ -218,7 +218,7 @@ class Connections:
         return connection
 
     def known_as(self, connection: Connection, token: str) -> None:
-        """Somebody has shown this token on it; raises TooManyError."""
+        """Count the connection for this token; raises TooManyError."""
         if connection.token == token:
             return
         if connection.token is None and self.known >= self._bounds.known:
@@ -230,7 +230,7 @@ class Connections:
         self._known.setdefault(token, {})[connection] = None
 
     def lost(self, connection: Connection) -> None:
-        """It has ended, or is found elsewhere from now on; may be said again."""
+        """Forget a connection that has ended or moved; may be called again."""
         all_, key = (
             (self._unknown, connection.peer)
             if connection.token is None
@@ -242,18 +242,18 @@ class Connections:
             all_.pop(key, None)
 
     def send_away(self, token: str) -> None:
-        """End all of this token, in a moment: what they are told is to be sent."""
+        """Close all connections of this token shortly, leaving time to send the reason."""
         for connection in tuple(self._known.get(token, ())):
             self._loop.call_later(PARTING_SECONDS, connection.abort)
 
     def hold(self, number: int) -> None:
-        """So many bytes more are kept; less for a negative number."""
+        """Count buffered bytes; a negative number frees some."""
         self._held += number
         if number > 0 and self._held > HELD_BYTES:
             self._make_room()
 
     async def look(self) -> None:
-        """End those that are too slow; to be asked every LOOK_SECONDS."""
+        """Close the connections that are too slow; call every LOOK_SECONDS."""
         now = self.now()
         for connection in self._all():
             if connection.is_too_slow(now):
@@ -280,6 +280,6 @@ class Connections:
         address = ipaddress.ip_address(name[0].partition("%")[0])
         if address.is_loopback:
             return ""
-        # Whoever has one address of this kind has all of its network.
+        # Whoever has one IPv6 address usually has its whole /64.
         is_wide = address.version == 6
         return str(ipaddress.ip_network((address, 64), strict=False) if is_wide else address)

@@ -1,7 +1,7 @@
-"""The agents that are served, each with a hub of its own that is opened by its first client.
+"""The served agents: each has its own hub, opened by its first client.
 
-Two hubs of one process are to each other what two processes are: each owns sessions for itself, has
-its socket, and finds the other's sessions through the journal.
+Two hubs of one process are to each other like two processes: each owns its sessions, has its
+socket, and finds the other's sessions through the journal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from acphold.errors import AcpholdError, UnknownSessionError
 from acphold.hub import Hub
 from acphold.hub.session_list import only_of_all, page_of_all
-from acphold.journal import Journal, ListFilter, SessionRow
+from acphold.journal import At, Journal, ListFilter, SessionRow, Silent
 from acphold.rpc import Transport
 from acphold.server.all_agents import attend_all, begun
 from acphold.server.checked_params import checked_list
@@ -41,34 +41,38 @@ from acphold.transports.urls import origin_of
 log = logging.getLogger(__name__)
 
 LARGEST: Final = 16 << 20
-"""Bytes of a message that comes over the network. To read one takes the loop, and all who are on
-it, a time that grows with its length."""
+"""Largest message from the network, in bytes.
+
+Parsing blocks the event loop, and so every client, for a time that grows with the length.
+"""
 
 LINGER_SECONDS: Final = 600.0
-"""How long an agent runs on that nobody needs: see `Endpoints`."""
+"""Seconds that an idle agent is kept running: see `Endpoints`."""
 
 
 class Attending(Protocol):
-    """What serves the clients that come over the network, each in front of the agent it names."""
+    """Serves clients from the network, each in front of the agent it names."""
 
     def limit(self, name: str) -> int:
-        """The longest message to this agent, in bytes."""
+        """Return the longest message to this agent, in bytes."""
 
     async def attend(
         self, name: str, transport: Transport, principal: Principal, headers: Mapping[str, str]
     ) -> None:
-        """Serve one client until it leaves; `headers` are those of the request by which it came."""
+        """Serve one client until it leaves; `headers` are those of its first request."""
 
 
 class Endpoints:
-    """See the module; an async context manager. `default` is the agent of a client that names none,
-    `journal` the default agent's, and `called` says by what name the agent of a session is served.
+    """The served agents; an async context manager.
 
-    `node` is how other nodes reach this process, None where they do not; by `mark` they tell it
-    from one that was there before.
+    `default` is the agent of a client that names none, `journal` the default agent's, and `called`
+    returns the name under which a session's agent is served.
 
-    An agent ends that for `linger` seconds has had no client, no turn and no open question; its
-    sessions stay, and who comes next has it started again. At the end of the block all have ended.
+    `node` is the address for other nodes, None if there are none; `mark` tells them this process
+    from an earlier one at the same address.
+
+    An agent ends after `linger` seconds with no client, turn or pending question; its sessions
+    stay, and the next client starts it again. At the end of the block all have ended.
     """
 
     def __init__(
@@ -112,9 +116,9 @@ class Endpoints:
             await asyncio.wait(self._tasks)
 
     async def name_of(self, path: str, only: str | None) -> str | None:
-        """The agent that a path below the endpoint names; "" is the default one. None for none.
+        """Return the agent that a path below the endpoint names, or None; "" is the default one.
 
-        For whom there is one session `only`, there is its agent only, whichever "" else is.
+        A client limited to the session `only` gets that session's agent, and "" means it too.
         """
         if only is None or len(self._services) == 1:
             name: str | None = path or self._default
@@ -123,7 +127,7 @@ class Endpoints:
         return name if path in ("", name) else None
 
     def limit(self, name: str) -> int:
-        """The longest message to this agent, in bytes."""
+        """Return the longest message to this agent, in bytes."""
         return min(self._services[name].options.max_message, LARGEST)
 
     async def attend(
@@ -133,9 +137,9 @@ class Endpoints:
         principal: Principal,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Serve one client of this agent, or of all if it asks for that, until it leaves.
+        """Serve one client of this agent, or of all agents if it asks for that, until it leaves.
 
-        Who has one session has one agent, and is told of no other.
+        A client limited to one session gets that session's agent and hears of no other.
         """
         transport, asks = await begun(transport, self.limit(name))
         if asks and principal.session_id is None and name in self.names:
@@ -146,15 +150,15 @@ class Endpoints:
     async def attend_one(self, name: str, transport: Transport, principal: Principal) -> None:
         """Serve a client of all agents at this one, until it leaves."""
         service = self._services[name]
-        # Who asks for all agents knows us, and so what else we have that is no part of ACP yet.
-        with_all = replace(service, options=replace(service.options, unstable=True))
+        # A client that asks for all agents knows acphold, and so also our extensions of ACP.
+        with_all = replace(service, options=replace(service.options, unstable=True), stays=True)
         await self._attend(with_all, name, transport, principal)
 
     async def _attend(
         self, service: Service, name: str, transport: Transport, principal: Principal
     ) -> None:
-        """Serve one client of this agent until it leaves; nobody's leaving ends anything."""
-        self._coming[name] += 1  # a hub that has let somebody in does not end before they leave
+        """Serve one client of this agent until it leaves; its leaving ends nothing else."""
+        self._coming[name] += 1  # counted so that the hub stays open until this client leaves
         try:
             try:
                 hub = await asyncio.shield(self._hub(name))
@@ -167,8 +171,10 @@ class Endpoints:
             self._coming[name] -= 1
 
     async def attend_node(self, name: str, transport: Transport) -> None:
-        """Serve a process of another node, which has come for sessions that are live here, until it
-        leaves; for that nothing is started."""
+        """Serve a process of another node, connected for sessions live here, until it leaves.
+
+        This starts no agent.
+        """
         self._coming[name] += 1
         try:
             if (hub := self._hubs.get(name)) is not None:
@@ -180,12 +186,12 @@ class Endpoints:
 
     @property
     def names(self) -> Sequence[str]:
-        """The agents that keep their sessions in the one journal, the default one first."""
+        """The agents that share the one journal, the default one first."""
         place = self._services[self._default].journal
         return [name for name, service in self._services.items() if service.journal == place]
 
     async def agent_of(self, session_id: str) -> str | None:
-        """The agent that this is a session of; None where it is not served here, or not known."""
+        """Return the agent of this session; None if it is unknown or not served here."""
         try:
             row = await self._journal.session(session_id)
         except UnknownSessionError:
@@ -193,8 +199,19 @@ class Endpoints:
         name = self._name_of(row)
         return name if name in self.names else None
 
+    async def held_with(self, session_id: str, principal: Principal) -> str | None:
+        """See `server.all_agents.Agents`."""
+        try:
+            row = await self._journal.session(session_id)
+        except UnknownSessionError:
+            return None
+        owner = await self._journal.owner(session_id)
+        if isinstance(owner, At | Silent) or "prompt" not in principal.scopes_in(row):
+            return None
+        return row.agent
+
     async def page(self, principal: Principal, params: bytes) -> bytes:
-        """The result of `session/list`, of all agents: the journal's sessions, started or not."""
+        """Return the result of `session/list` over all agents, running or not."""
         asked = checked_list(params)
         if principal.session_id is not None:
             return await only_of_all(
@@ -206,11 +223,11 @@ class Endpoints:
         return await page_of_all(self._journal, filter, asked.cursor, self._name_of, marked=True)
 
     def _name_of(self, row: SessionRow) -> str:
-        """By what name the agent of a session is served; its key if it is not."""
+        """Return the name under which a session's agent is served; its key if it is not served."""
         called = self._called(row)
         if called in self._services:
             return called
-        # One that runs has said itself under what its sessions are kept.
+        # A running agent has reported the key its sessions are kept under.
         running = (name for name, hub in self._hubs.items() if hub.agent.key == row.agent)
         return next(running, row.agent)
 
@@ -221,7 +238,7 @@ class Endpoints:
 
     @property
     def _hubs(self) -> dict[str, Hub]:
-        """Those that are open."""
+        """The open hubs, by name."""
         return {
             name: opening.result()
             for name, opening in self._open.items()
@@ -231,7 +248,7 @@ class Endpoints:
     # -- hubs -----------------------------------------------------------------------------
 
     def _hub(self, name: str) -> asyncio.Future[Hub]:
-        """That of this agent; whoever comes first has it opened."""
+        """Return this agent's hub; the first caller has it opened."""
         found = self._open.get(name)
         if found is None or (found.done() and found.exception() is not None):
             found = self._open[name] = asyncio.get_running_loop().create_future()
@@ -241,7 +258,7 @@ class Endpoints:
         return found
 
     async def _keep(self, name: str, opened: asyncio.Future[Hub]) -> None:
-        """Open the hub, and keep it while it is needed: what opens it has to close it."""
+        """Open the hub and keep it open while needed. One task does both, as a context requires."""
         service = self._services[name]
         try:
             async with open_hub(service, served_journal(service.journal)) as hub:
@@ -259,7 +276,7 @@ class Endpoints:
                 opened.set_exception(exc)
 
     async def _needed(self, name: str, hub: Hub) -> None:
-        """Wait until nobody needs the hub; then who comes is given another one."""
+        """Wait until nobody needs the hub; later clients then get a new one."""
         loop = asyncio.get_running_loop()
         since = loop.time()
         while loop.time() < since + self._linger:

@@ -19,9 +19,9 @@ log = logging.getLogger(__name__)
 
 
 class Exchange:
-    """See the module. `headers` are by their names in small letters, the last of each.
+    """One request. `headers` have lower-case names; the last one of each name counts.
 
-    `connection` is the one that it came on, None behind a server that is not ours.
+    `connection` is the one it came on, None behind a server that is not ours.
     """
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -40,28 +40,28 @@ class Exchange:
 
     @property
     def peer(self) -> str:
-        """The address that it comes from, "" for one that may stand for many."""
+        """The client's address, "" if many clients share it."""
         return "" if self.connection is None else self.connection.peer
 
     @property
     def came(self) -> Came:
-        """Where from it comes, as the one who handed it to us, and by what way."""
+        """The address of the direct peer, and the kind of request."""
         client = self.scope.get("client")
         is_socket = self.scope["type"] == "websocket"
         return Came(str(client[0]) if client else "", "websocket" if is_socket else "http")
 
     @property
     def method(self) -> str:
-        """Of HTTP; "" for a WebSocket."""
+        """The HTTP method; "" for a WebSocket."""
         return str(self.scope.get("method", ""))
 
     @property
     def is_json(self) -> bool:
-        """Whether that is what its body is said to be."""
+        """True if the content type is JSON."""
         return self.headers.get("content-type", "").partition(";")[0].strip() == "application/json"
 
     async def body(self, limit: int) -> bytes:
-        """All of it; raises RefusedError for more than `limit` bytes."""
+        """Return the whole body; raises RefusedError above `limit` bytes."""
         body = bytearray()
         while True:
             message = await self.receive()
@@ -81,7 +81,7 @@ class Exchange:
         *,
         raw: bytes | None = None,
     ) -> None:
-        """Answer with `body` as JSON, or `raw` as it is; with nothing for neither."""
+        """Answer with `body` as JSON, with `raw` unchanged, or with an empty body."""
         text = b"" if raw is None and body is None else raw if raw is not None else encode(body)
         head = [(b"x-content-type-options", b"nosniff"), *headers]
         if not any(name == b"cache-control" for name, _ in headers):
@@ -92,24 +92,24 @@ class Exchange:
             head.append((b"content-length", b"%d" % len(text)))
         kind = self._kind
         if kind not in ("http.response", *(self.scope.get("extensions") or ())):
-            # That server can refuse a WebSocket with nothing but 403.
+            # An ASGI server can refuse a WebSocket only with 403.
             await self.send({"type": "websocket.close", "code": POLICY})
             return
-        # What has no body still says how long the one is that a GET would bring; RFC 9110, 9.3.2.
+        # An empty answer to HEAD still has the length of the GET's body; RFC 9110, 9.3.2.
         sent = b"" if self.method == "HEAD" or status == 304 else text
         await self.send({"type": f"{kind}.start", "status": status, "headers": head})
         await self.send({"type": f"{kind}.body", "body": sent})
 
     async def refuse(self, why: RefusedError) -> None:
-        """Answer that it is refused, with what may be told of it."""
+        """Answer with a refusal, and with as much of the reason as may be told."""
         challenge = f'Bearer realm="{why.realm}"' if why.realm else "Bearer"
         head = [(b"www-authenticate", challenge.encode())] if why.status == 401 else []
         await self.answer(why.status, {"error": str(why)}, head)
 
     async def stream(self, events: AsyncIterator[bytes]) -> None:
-        """Answer with events until they end, or the client goes, or sends what nobody asked for.
+        """Answer with events until they end, the client goes, or it sends unexpected data.
 
-        The answer is ended also where this is cancelled: who reads it is to see that.
+        The answer is also ended when this is cancelled, so that its reader sees the end.
         """
         streaming = asyncio.create_task(self._stream(events), name="event stream")
         gone = asyncio.create_task(self._gone(), name="watch client")
@@ -122,13 +122,13 @@ class Exchange:
             await asyncio.wait(tasks)
             self._tasks.close()
             for task in tasks:
-                if not task.cancelled() and (exc := task.exception()):  # its head is sent already
+                if not task.cancelled() and (exc := task.exception()):  # the head is sent already
                     log.info("%s: the stream has ended: %s", self.path, exc)
             if self._is_under_way:
                 await self._end_early()
 
     def say_at_once(self, events: bytes) -> bool:
-        """Send events of a stream in this step; False where they would have to wait."""
+        """Send events of a stream in this step; False if they would have to wait."""
         if self.connection is not None:
             write = self.connection.write_more
             return write is not None and write(events)
@@ -150,10 +150,10 @@ class Exchange:
         ]
         await self.send({"type": "http.response.start", "status": 200, "headers": head})
         self._is_under_way = True
-        # So that proxies, and clients that wait for the first byte, know that it is there.
+        # So that proxies, and clients that wait for the first byte, see the stream open.
         await self._more(b":\n\n")
         async for event in events:
-            if self._sending is not None:  # those came before
+            if self._sending is not None:  # earlier events first
                 await asyncio.wait([self._sending])
             await self._more(event)
         await self._complete()
@@ -163,7 +163,7 @@ class Exchange:
         self._is_under_way = False
 
     async def _end_early(self) -> None:
-        """End an answer behind what was said last; nobody waits long for who does not read it."""
+        """End an answer after the last event sent, without waiting long for a slow reader."""
         try:
             async with asyncio.timeout(FLUSH_SECONDS):
                 await self._complete()
@@ -173,7 +173,7 @@ class Exchange:
             self.connection.abort()
             with suppress(TimeoutError):
                 async with asyncio.timeout(FLUSH_SECONDS):
-                    await self._gone()  # else its server takes this for a mistake of ours
+                    await self._gone()  # otherwise its server logs an error of ours
 
     async def _more(self, body: bytes) -> None:
         await self.send({"type": "http.response.body", "body": body, "more_body": True})

@@ -1,13 +1,18 @@
-"""Who is let in: the address a request was sent to, the page it comes from, and its token.
+"""Admission: checks the address a request was sent to, the page it comes from, and its token.
 
-Other users of the machine and every page in a browser reach a port on loopback as well, so nothing
-is answered on the strength of where it comes from:
+Other users of the machine and every page in a browser can also reach a port on loopback, so a
+loopback address proves nothing:
 
-- `Host` has to be a name that this server goes by: else a page whose name was made to lead here
-  (DNS rebinding) would be of our origin;
-- `Origin`, which browsers alone send, has to be our own (cross-site WebSocket hijacking);
-- a token has to be there, as `Authorization: Bearer`, as a cookie, or, for a page of another
-  program that cannot send either, among the subprotocols of a WebSocket.
+- `Host` must be a name of this server: otherwise a page whose name was made to resolve to us (DNS
+  rebinding) would share our origin;
+- `Origin`, which only browsers send, must be our own (cross-site WebSocket hijacking);
+- a token is required, as `Authorization: Bearer` or, for pages of other programs that cannot send
+  that header, among the subprotocols of a WebSocket.
+
+Our own page has no token, but the two halves of a browser session (`journal.access`): its own half,
+in `Acphold-Page` or among the subprotocols, and the cookie. Cookies ignore ports: any other server
+on this host receives ours and can set others beside it. So a cookie alone opens nothing and
+identifies nobody; the page's half does, and one of the cookies has to belong to it.
 """
 
 from __future__ import annotations
@@ -18,7 +23,6 @@ import logging
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from functools import partial
-from http.cookies import CookieError, SimpleCookie
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -27,7 +31,16 @@ from msgspec.structs import replace
 
 from acphold.errors import AcpholdError, JournalError
 from acphold.history.times import now_ms
-from acphold.journal.access import Access, AccessToken, Scope, Share, new_token, token_id
+from acphold.journal.access import (
+    BROWSER,
+    Access,
+    AccessToken,
+    Scope,
+    Share,
+    new_browser,
+    new_token,
+    token_id,
+)
 from acphold.server.principals import Principal
 from acphold.transports.urls import REALM
 from acphold.web.attempts import Attempts
@@ -37,30 +50,43 @@ from acphold.web.sockets import GOING_AWAY, POLICY
 
 log = logging.getLogger(__name__)
 
-COOKIE: Final = "acphold"
+PAGE: Final = "acphold-page"
+"""The header with the page's half of a browser's session."""
+
+PAGE_SUBPROTOCOL: Final = "acphold-page."
+"""Prefix of the subprotocol with the page's half: a page cannot set headers on a WebSocket."""
+
+COOKIES: Final = 16
+"""Most cookies of our name that are tried: other servers on this host may set more of them."""
 
 SUBPROTOCOL: Final = "acphold"
-"""What is agreed on with a client that offers it, beside TOKEN_SUBPROTOCOL."""
+"""The subprotocol agreed on with a client that offers it beside TOKEN_SUBPROTOCOL."""
 
 TOKEN_SUBPROTOCOL: Final = "acphold-token."
-"""How the subprotocol begins that holds a token."""
+"""Prefix of the subprotocol that holds a token."""
 
 TOKENS_SECONDS: Final = 0.5
-"""How old the list of tokens may be by which somebody is let in, or stays connected."""
+"""Greatest age in seconds of the token list used to admit somebody or keep them connected."""
 
 NOTE_MS: Final = 60_000
-"""How often is noted that a token is used."""
+"""Milliseconds between two notes that a token is in use."""
+
+FOREIGN_COOKIE: Final = (
+    "another page of this host has put a cookie in the place of this page's; pair this device again"
+)
 
 Headers = dict[str, str]
-"""The headers of a request, by their names in small letters."""
+"""The headers of a request, with lower-case names."""
 
 
 class RefusedError(AcpholdError):
-    """A request is not answered; `status` is the one of HTTP. Says no more than a stranger may
-    know. `realm` is what a token is wanted for, where one is.
+    """A request is refused with HTTP status `status`.
 
-    `attempt` is what is written down of one that should not have been made, "" for a mere mistake;
-    `token` is the one by which it was made, where that was shown.
+    The message says no more than a stranger may know. `realm` names what a token is required for,
+    if one is.
+
+    `attempt` is the reason for the audit log, "" for a mere mistake; `token` is the token used, if
+    one was shown.
     """
 
     def __init__(
@@ -80,7 +106,7 @@ class RefusedError(AcpholdError):
 
 
 class OtherOriginError(RefusedError):
-    """A page of somebody else asks."""
+    """The request comes from a page of another origin."""
 
     def __init__(self) -> None:
         told = "a page of another origin may not ask this"
@@ -88,7 +114,7 @@ class OtherOriginError(RefusedError):
 
 
 class Came(Struct, frozen=True):
-    """Where from a request comes, and by what way: `websocket` or `http`."""
+    """The address a request comes from, and its transport: `websocket` or `http`."""
 
     address: str = ""
     transport: str = ""
@@ -97,22 +123,46 @@ class Came(Struct, frozen=True):
 UNKNOWN: Final = Came()
 
 
+class Shown(Struct, frozen=True):
+    """Credentials of a request: a token, or a page's half, its `origin` and its cookies."""
+
+    text: str = ""
+    origin: str = ""
+    cookies: tuple[str, ...] = ()
+
+    def is_of(self, token: AccessToken) -> bool:
+        """Return True if these credentials are complete for this token."""
+        return self.is_known_to(token) and (not self.origin or self.cookie_of(token) is not None)
+
+    def is_known_to(self, token: AccessToken) -> bool:
+        """Return True if the token, or the page's half, matches, whatever the cookies are."""
+        if self.origin:
+            return token.is_page_of(self.text, self.origin)
+        return token.is_of(self.text)
+
+    def cookie_of(self, token: AccessToken) -> str | None:
+        """Return the cookie that belongs to the page's half."""
+        return next((it for it in self.cookies if token.is_cookie_of(it)), None)
+
+
 class Admitted(Struct, frozen=True):
-    """Somebody who was let in, and by which token."""
+    """An admitted client and its token."""
 
     principal: Principal
     token: str
+    cookie: str = ""
+    """The browser's cookie."""
 
 
 Close = Callable[[int], object]
-"""Closes a connection; told why, as a WebSocket says it (RFC 6455, 7.4.1)."""
+"""Closes a connection with a WebSocket close code (RFC 6455, 7.4.1)."""
 
 
 class Gate:
-    """See the module. `origins` are those that this server goes by, as `https://host:port`.
+    """Admits requests; see the module. `origins` are this server's own, as `https://host:port`.
 
-    `connections` are those of our own server. `proxies` are the addresses of those in front, whose
-    word it is where a request comes from. To be made inside a running loop.
+    `connections` are those of our own server. `proxies` are the addresses of the proxies in front,
+    trusted to say where a request comes from. Construct inside a running loop.
     """
 
     realm = REALM
@@ -142,7 +192,7 @@ class Gate:
         self._shares: frozenset[Share] = frozenset()
 
     def check_place(self, headers: Headers) -> None:
-        """Refuse a request that was sent to another name, or by another page; RefusedError."""
+        """Refuse a request sent to another name or by another page; raises RefusedError."""
         if headers.get("host", "").lower() not in self._hosts:
             told = "this server does not go by that name; see `acphold serve`"
             raise RefusedError(421, told, attempt="sent to a name that is not ours")
@@ -157,23 +207,21 @@ class Gate:
         connection: Connection | None = None,
         came: Came = UNKNOWN,
     ) -> Admitted:
-        """Who sent these headers, on this connection of our server; raises RefusedError, one and
-        the same for each wrong token."""
+        """Return the client that sent these headers, on this connection of our server.
+
+        Raises RefusedError, the same one for every wrong token.
+        """
         self.check_place(headers)
-        given = _token_in(headers, subprotocols)
+        shown = self.shown(headers, subprotocols)
         peer = "" if connection is None else connection.peer
-        token = await self._token(given, peer)
+        token = await self._token(shown, peer)
         if token is None:
             if self._wrong.are_too_many(peer):
                 told = "too many wrong tokens; try again in a minute"
                 raise RefusedError(429, told, attempt="too many wrong tokens")
-            if given:
+            if shown.text:
                 self._wrong.add(peer)
-            over = self._tokens.get(token_id(given))
-            if over is not None and not over.is_of(given):
-                over = None
-            attempt = "a token that is over" if over else "a wrong token" if given else "no token"
-            raise RefusedError(401, self.wanted, self.realm, attempt=attempt, token=over)
+            raise self._unknown(shown)
         try:
             if connection is not None:
                 connection.known_as(token.id)
@@ -183,23 +231,59 @@ class Gate:
         await self._note_use(token)
         who = Principal(
             name=token.name,
-            scopes=frozenset(token.scopes),
+            scopes=frozenset(token.scopes) - {BROWSER},
             session_id=token.session_id,
             tenant=token.tenant,
+            sees_all=token.tenant is None and token.session_id is None,
             is_here=False,
             note=partial(self.audit.note, **self._who(token, headers, came)),
             refused=partial(self.audit.refuse, **self._who(token, headers, came)),
         )
-        return Admitted(who, token.id)
+        return Admitted(who, token.id, shown.cookie_of(token) or "")
+
+    def _unknown(self, shown: Shown) -> RefusedError:
+        """Return the refusal for these credentials; it tells a guesser nothing."""
+        known = self._tokens.get(token_id(shown.text))
+        if known is None or not shown.is_known_to(known):
+            attempt = "a wrong token" if shown.text else "no token"
+            return RefusedError(401, self.wanted, self.realm, attempt=attempt)
+        if known.is_good(now_ms()):
+            attempt = "a cookie of another page"
+            return RefusedError(401, FOREIGN_COOKIE, self.realm, attempt=attempt, token=known)
+        attempt = "a token that is over"
+        return RefusedError(401, self.wanted, self.realm, attempt=attempt, token=known)
+
+    def shown(self, headers: Headers, subprotocols: Iterable[str] = ()) -> Shown:
+        """Return the credentials in these headers."""
+        scheme, _, credentials = headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return Shown(credentials.strip())
+        page = headers.get(PAGE, "")
+        for offered in subprotocols:
+            if offered.startswith(TOKEN_SUBPROTOCOL):
+                return Shown(offered.removeprefix(TOKEN_SUBPROTOCOL))
+            if offered.startswith(PAGE_SUBPROTOCOL):
+                page = offered.removeprefix(PAGE_SUBPROTOCOL)
+        origin = self.origin_of(headers)
+        if not page or origin is None or not _is_of_our_page(headers, origin):
+            return Shown()
+        cookies = [each.strip().partition("=") for each in headers.get("cookie", "").split(";")]
+        ours = [value for name, _, value in cookies if name == cookie_name(origin)]
+        return Shown(page, origin, tuple(ours[:COOKIES]))
+
+    def origin_of(self, headers: Headers) -> str | None:
+        """Return the origin of ours that a request was sent to."""
+        host = headers.get("host", "").lower()
+        return next((it for it in self._origins if urlsplit(it).netloc == host), None)
 
     def note_refusal(self, refused: RefusedError, headers: Headers, came: Came) -> None:
-        """Write down whose request it was that was refused, if it should not have been made."""
+        """Log a refused request and its sender, unless it was a mere mistake."""
         if refused.attempt:
             who = self._who(refused.token, headers, came)
             self.audit.refuse(refused.attempt, None, **who)
 
     def _who(self, token: AccessToken | None, headers: Headers, came: Came) -> dict[str, str]:
-        """Somebody as the audit log has them."""
+        """Return the fields that identify somebody in the audit log."""
         return {
             "name": "" if token is None else token.name,
             "token": "" if token is None else token.id,
@@ -208,9 +292,9 @@ class Gate:
         }
 
     def address(self, headers: Headers, came: Came) -> str:
-        """Where a request comes from: of what a proxy of ours has handed on, what that one says."""
+        """Return the client's address; behind our proxies, the one they report."""
         if came.address in self._proxies:
-            with suppress(ValueError):  # what stands before that anybody may have written
+            with suppress(ValueError):  # anybody may have written the earlier parts
                 forwarded = headers.get("x-forwarded-for", "").rpartition(",")[2].strip()
                 return str(ipaddress.ip_address(forwarded))
         return came.address
@@ -222,27 +306,58 @@ class Gate:
         expires_at: int | None = None,
         tenant: str | None = None,
     ) -> str:
-        """A new token."""
+        """Create and return a token."""
         text, token = new_token(name, scopes, now_ms(), expires_at=expires_at, tenant=tenant)
         await self._access.keep_access_token(token)
         return text
 
+    async def grant_browser(
+        self,
+        name: str,
+        scopes: tuple[Scope, ...],
+        origin: str,
+        expires_at: int | None = None,
+        tenant: str | None = None,
+    ) -> tuple[str, str]:
+        """Create a browser session; return the page's half and the cookie."""
+        page, cookie, token = new_browser(
+            name, scopes, now_ms(), origin, expires_at=expires_at, tenant=tenant
+        )
+        await self._access.keep_access_token(token)
+        return page, cookie
+
+    async def sign_out(
+        self, headers: Headers, connection: Connection | None = None
+    ) -> AccessToken | None:
+        """End the session that this page's half belongs to, whatever its cookie is."""
+        shown = self.shown(headers)
+        if not shown.origin:
+            return None
+        peer = "" if connection is None else connection.peer
+        token = await self._noted(token_id(shown.text), peer)
+        if token is None or not shown.is_known_to(token):
+            self._wrong.add(peer)
+            return None
+        if not token.is_good(now_ms()):
+            return None
+        await self._access.keep_access_token(replace(token, revoked_at=now_ms()))
+        return token
+
     async def good(self, id_: str) -> AccessToken | None:
-        """The token of this id, as it is now; None where it opens nothing any more."""
+        """Return the current token with this id; None if it is no longer valid."""
         return (await self.good_among([id_])).get(id_)
 
     async def good_among(self, ids: Iterable[str]) -> dict[str, AccessToken]:
-        """Those of these that open something, by their ids, as they are now."""
+        """Return the valid tokens among these ids, by id."""
         await self._look()
         found = [token for id_ in ids if (token := self._tokens.get(id_)) is not None]
         now = now_ms()
         return {token.id: token for token in found if token.is_good(now)}
 
     def connected(self, admitted: Admitted, close: Close) -> object:
-        """Note a connection that lasts: `close` is called when its token opens nothing any more,
-        and when this server ends.
+        """Register a lasting connection; return the key for `disconnected`.
 
-        Returns what `disconnected` takes.
+        `close` is called when its token becomes invalid, and when this server ends.
         """
         if self._is_stopped:
             close(GOING_AWAY)
@@ -251,20 +366,20 @@ class Gate:
         return key
 
     def disconnected(self, key: object) -> None:
-        """It has ended."""
+        """Forget a connection that has ended."""
         self._connected.pop(key, None)
 
     def stop(self) -> None:
-        """Close what lasts, and what of that kind still comes: a server that ends waits for it."""
+        """Close lasting connections and refuse new ones: the server waits for them when it ends."""
         self._is_stopped = True
         for _, close in tuple(self._connected.values()):
             close(GOING_AWAY)
 
     async def look(self) -> None:
-        """Close the connections whose tokens were revoked, or are over; asked every TOKENS_SECONDS.
+        """Close connections whose tokens were revoked or have expired; called every TOKENS_SECONDS.
 
-        So are those of a tenant with whom less is shared than before: they come back to what is
-        left. While the journal cannot be read, who is connected stays.
+        Connections of a tenant with whom less is shared than before are closed too: they reconnect
+        to what is left. While the journal cannot be read, connected clients stay.
         """
         if not self._connected:
             return
@@ -286,26 +401,30 @@ class Gate:
             if not is_good and self._connections is not None:
                 self._connections.send_away(token_id_)
 
-    async def _token(self, given: str, peer: str) -> AccessToken | None:
-        """The token that was given; None for a wrong one. RefusedError while none can be read.
+    async def _token(self, shown: Shown, peer: str) -> AccessToken | None:
+        """Return the token that these credentials show; None for a wrong one."""
+        token = await self._noted(token_id(shown.text), peer)
+        is_right = token is not None and shown.is_of(token) and token.is_good(now_ms())
+        return token if is_right else None
 
-        One that was good a moment ago is good; one that is not known may just have been made. Who
-        has guessed too often has the journal read for nothing but the first reason.
+    async def _noted(self, id_: str, peer: str) -> AccessToken | None:
+        """Return the token with this id, valid or not; raises RefusedError while none can be read.
+
+        A token that was known a moment ago still is; an unknown one may just have been made. For an
+        address with too many wrong guesses, the journal is not read again to find an unknown one.
         """
         is_old = self._now() >= self._read_at + TOKENS_SECONDS
-        if is_old or (token_id(given) not in self._tokens and not self._wrong.are_too_many(peer)):
+        if is_old or (id_ not in self._tokens and not self._wrong.are_too_many(peer)):
             try:
                 await self._look()
             except JournalError as exc:
                 log.warning("tokens cannot be looked at: %s", exc)
                 told = "who you are cannot be looked up just now; try again"
                 raise RefusedError(503, told) from None
-        token = self._tokens.get(token_id(given))
-        is_right = token is not None and token.is_of(given) and token.is_good(now_ms())
-        return token if is_right else None
+        return self._tokens.get(id_)
 
     async def _look(self) -> None:
-        """Read the tokens; those who ask at the same time are told by one reading."""
+        """Read the tokens; concurrent callers share one read."""
         asked = self._now()
         async with self._reading:
             if self._read_at < asked:
@@ -319,21 +438,38 @@ class Gate:
             return
         try:
             await self._access.keep_access_token(replace(token, used_at=now))
-        except JournalError as exc:  # it is for people alone
+        except JournalError as exc:  # the note is only informative
             log.info("the use of a token was not noted: %s", exc)
 
 
-def _token_in(headers: Headers, subprotocols: Iterable[str]) -> str:
-    scheme, _, credentials = headers.get("authorization", "").partition(" ")
-    if scheme.lower() == "bearer":
-        return credentials.strip()
-    for offered in subprotocols:
-        if offered.startswith(TOKEN_SUBPROTOCOL):
-            return offered.removeprefix(TOKEN_SUBPROTOCOL)
-    if headers.get("sec-fetch-site", "none") not in ("none", "same-origin"):
-        return ""  # a cookie is sent for pages of every other port of this host, too
-    try:
-        cookie = SimpleCookie(headers.get("cookie", "")).get(COOKIE)
-    except CookieError:
-        return ""
-    return "" if cookie is None else cookie.value
+def cookie_name(origin: str) -> str:
+    """Return the cookie's name for an origin of ours: servers at other ports use others."""
+    parts = urlsplit(origin)
+    port = parts.port or (443 if parts.scheme == "https" else 80)
+    # With __Host- neither a plain HTTP page nor another host can set it.
+    return f"{'__Host-' if parts.scheme == 'https' else ''}acphold-{port}"
+
+
+def _is_of_our_page(headers: Headers, origin: str) -> bool:
+    """Return True if the browser says that our page sent the request.
+
+    By `Origin`, which is ours if present (`Gate.check_place`), otherwise by the headers it adds to
+    a request without one (W3C, Fetch Metadata).
+    """
+    site = headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    return "origin" in headers or not _is_trustworthy(origin)
+
+
+def _is_trustworthy(origin: str) -> bool:
+    """Return True if browsers treat this origin as secure (W3C, Secure Contexts).
+
+    In requests to other origins, such as plain HTTP through a proxy, they send no fetch metadata.
+    """
+    parts = urlsplit(origin)
+    if parts.scheme == "https" or parts.hostname == "localhost":
+        return True
+    with suppress(ValueError):
+        return ipaddress.ip_address(parts.hostname or "").is_loopback
+    return False

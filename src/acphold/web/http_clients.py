@@ -1,10 +1,10 @@
-"""The clients that come over Streamable HTTP, from their `initialize` to their end.
+"""Clients over Streamable HTTP, from `initialize` to the end of their connection.
 
     POST     one message: 200 with the answer for `initialize`, 202 for all others
     GET      a stream of events, of the connection, or of the session that a header names
     DELETE   the end of the connection
 
-Source: ACP RFD, Streamable HTTP & WebSocket transport; where it is liberal is in `web.streams`.
+Source: ACP RFD, Streamable HTTP & WebSocket transport; for where we are liberal see `web.streams`.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from acphold.errors import INVALID_REQUEST, PARSE_ERROR
 from acphold.rpc.protocol import Protocol
 from acphold.rpc.wire_errors import wire_error
 from acphold.schema import INITIALIZE
+from acphold.schema.slow_json import repaired
 from acphold.transports.urls import ONE_STREAM
 from acphold.web.endpoints import Attending
 from acphold.web.exchange import Exchange
@@ -33,14 +34,14 @@ SESSION_ID: Final = "acp-session-id"
 LAST_EVENT_ID: Final = "last-event-id"
 
 CONNECTIONS: Final = 64
-"""Connections of one token."""
+"""Most connections of one token."""
 
 LOOK_SECONDS: Final = 10.0
-"""How often is looked which connections nobody uses any more."""
+"""Seconds between two checks for unused connections."""
 
 
 class HttpClients:
-    """See the module; an async context manager. At its end all connections end."""
+    """Serves HTTP clients; an async context manager. At its end all connections end."""
 
     def __init__(self, agents: Attending, gate: Gate) -> None:
         self._agents = agents
@@ -86,7 +87,11 @@ class HttpClients:
             await exchange.answer(501, raw=Protocol.error(b"null", error))
             return
         try:
-            message = read(line)
+            try:
+                message = read(line)
+            except MsgspecError:  # half of a surrogate pair, perhaps
+                line = repaired(line)
+                message = read(line)
         except (MsgspecError, UnicodeDecodeError, RecursionError) as exc:
             error = wire_error(PARSE_ERROR, str(exc))
             await exchange.answer(400, raw=Protocol.error(b"null", error))
@@ -128,7 +133,7 @@ class HttpClients:
         await exchange.stream(events)
 
     def _transport(self, exchange: Exchange, admitted: Admitted) -> HttpTransport:
-        """That of the connection that a request names; RefusedError."""
+        """Return the transport of the connection that a request names; raises RefusedError."""
         id_ = exchange.headers.get(CONNECTION_ID)
         if id_ is None:
             raise RefusedError(400, f"{CONNECTION_ID} is missing; initialize first")
@@ -139,14 +144,14 @@ class HttpClients:
 
     @property
     def connections(self) -> int:
-        """How many are open."""
+        """Number of open connections."""
         return len(self._transports)
 
     def _connected(self, name: str, admitted: Admitted, headers: Headers) -> HttpTransport:
         of_token = [it for it in self._transports.values() if it.token == admitted.token]
         if len(of_token) >= CONNECTIONS:
             raise RefusedError(429, "too many connections of this token")
-        transport = HttpTransport(admitted.token)
+        transport = HttpTransport(admitted.token, has_one_stream=ONE_STREAM in headers)
         self._transports[transport.id] = transport
         task = asyncio.create_task(self._attend(name, transport, admitted, headers), name="attend")
         self._tasks.add(task)
@@ -168,7 +173,7 @@ class HttpClients:
             transport.end()
 
     async def _look(self) -> None:
-        """End the connections whose clients have gone without a word."""
+        """End connections whose clients have left without a word."""
         loop = asyncio.get_running_loop()
         while True:
             await asyncio.sleep(LOOK_SECONDS)

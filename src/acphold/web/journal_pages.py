@@ -1,16 +1,17 @@
-"""What is read of the journal without a connection: for small screens, and whoever has a browser.
+"""The journal over plain HTTP, without an ACP connection: for small screens and browsers.
 
     GET /sessions             {"sessions": [ROW…], "nextCursor"}, the newest first
     GET /sessions/ID          ROW
-    GET /sessions/ID/entries  {"entries": [ENTRY…], "before"}, the newest first
+    GET /sessions/ID/entries  {"entries": [ENTRY…], "before", "lineage"}, the newest first
     GET /search               {"hits": [HIT…], "nextCursor"}
-    GET /inbox                {"questions": [QUESTION…]}, open ones, what has waited longest first
+    GET /inbox                {"questions": [QUESTION…]}, open ones, the oldest first
     GET /inbox/history        {"decisions": [DECISION…], "nextCursor"}, the newest first
 
-ROW, ENTRY and HIT are what `acphold list`, `show` and `search` print with --json, QUESTION and
-DECISION what `acphold inbox` prints. All of it needs the scope watch; what is not there for
-somebody (`server.principals`) is not there here. A question is answered over ACP alone (`/acp`),
-with the scope answer.
+ROW, ENTRY and HIT are as `acphold list`, `show` and `search` print them with --json, QUESTION and
+DECISION as `acphold inbox` does. All of it needs the scope watch; sessions that a principal may not
+see (`server.principals`) are left out. With `lineage`, entries of another lineage are refused with
+409 (see `acphold.journal.lineage`). Questions are only answered over ACP (`/acp`), with the scope
+answer.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from msgspec.json import encode
 from acphold.errors import (
     CursorError,
     ForbiddenError,
+    IllegibleNameError,
     JournalError,
     RewrittenError,
     UnknownSessionError,
@@ -61,31 +63,31 @@ SEARCH: Final = "/search"
 INBOX: Final = "/inbox"
 DECISIONS: Final = "/inbox/history"
 ENTRIES: Final = "/entries"
-"""How the address of a session's entries ends."""
+"""The end of the address of a session's entries."""
 
 ROWS: Final = 50
 MOST_ROWS: Final = 500
-"""Sessions, entries or hits of a page: where nothing is said, and at most."""
+"""Most sessions, entries or hits of a page; the first is the default."""
 
 MOST_HITS: Final = 1000
-"""Hits of one search, on all of its pages."""
+"""Most hits of one search, over all of its pages."""
 
 LOOKED_THROUGH: Final = 5000
-"""Sessions that are looked through for the words of one page; the next page goes on there."""
+"""Most sessions searched for the words of one page; the next page goes on there."""
 
 LAST_SEQ: Final = (1 << 32) - 1
-"""The highest number of an entry."""
+"""Highest entry number."""
 
 LAST_MOMENT: Final = 1 << 53
-"""The highest time that a cursor may have, in ms."""
+"""Highest time in a cursor, in ms."""
 
 FOR_GOOD: Final = "private, max-age=31536000, immutable"
 ASK_AGAIN: Final = "private, no-cache"
-"""Cache-Control of what is settled, and of what may be another thing next time."""
+"""Cache-Control of final answers, and of those that may change."""
 
 
 class JournalPages:
-    """See the module."""
+    """Answers requests for pages of the journal; see the module."""
 
     def __init__(self, reader: JournalReader) -> None:
         self._reader = reader
@@ -99,7 +101,7 @@ class JournalPages:
         head = [
             (b"cache-control", keeping.encode()),
             (b"etag", tag.encode()),
-            (b"vary", b"Authorization, Cookie"),
+            (b"vary", b"Authorization, Cookie, Acphold-Page"),
         ]
         known = {
             each.strip().removeprefix("W/")
@@ -111,7 +113,7 @@ class JournalPages:
             await exchange.answer(200, headers=head, raw=body)
 
     async def _body(self, exchange: Exchange, principal: Principal) -> tuple[bytes, str]:
-        """What is answered, and how long it may be kept."""
+        """Return the body of the answer and its Cache-Control."""
         path, query = exchange.path, exchange.scope.get("query_string", b"")
         try:
             if path == SESSIONS:
@@ -135,6 +137,8 @@ class JournalPages:
             raise RefusedError(400, str(exc)) from None
         except RewrittenError as exc:
             raise RefusedError(409, str(exc)) from None
+        except IllegibleNameError as exc:
+            raise RefusedError(400, str(exc)) from None
         except JournalError as exc:
             raise RefusedError(503, str(exc)) from None
         raise RefusedError(404, "there is nothing at this address")
@@ -184,20 +188,27 @@ class JournalPages:
     async def _entries(
         self, session_id: str, query: bytes, principal: Principal
     ) -> tuple[bytes, str]:
-        asked = Parameters(query, ("before", "limit"))
+        asked = Parameters(query, ("before", "limit", "lineage"))
         principal.check(LOAD_SESSION.name, encode({"sessionId": session_id}))
         before = asked.number("before", 1, LAST_SEQ)
         limit = asked.number("limit", 1, MOST_ROWS) or ROWS
+        wanted = asked.text("lineage")
 
-        async def read(journal: Journal) -> PageBack:
-            principal.check_in(await journal.session(session_id), LOAD_SESSION.name)
-            return await journal.read_back(session_id, before, limit)
+        async def read(journal: Journal) -> tuple[SessionRow, PageBack]:
+            row = await journal.session(session_id)
+            principal.check_in(row, LOAD_SESSION.name)
+            if wanted not in (None, row.lineage):
+                raise RewrittenError(
+                    f"the journal has gone back since session {session_id!r} was read; begin at "
+                    "its end"
+                )
+            return row, await journal.read_back(session_id, before, limit)
 
-        page = await self._reader.ask(read)
+        row, page = await self._reader.ask(read)
         entries = ",".join(map(entry_json, page.entries))
-        body = (
-            f'{{"entries":[{entries}],"before":{"null" if page.before is None else page.before}}}'
-        )
+        following = "null" if page.before is None else page.before
+        lineage = encode(row.lineage).decode()
+        body = f'{{"entries":[{entries}],"before":{following},"lineage":{lineage}}}'
         return body.encode(), FOR_GOOD if page.is_settled else ASK_AGAIN
 
     # -- the search -----------------------------------------------------------------------
@@ -222,7 +233,7 @@ class JournalPages:
             tenant=principal.tenant,
         )
         hits = await self._reader.ask(lambda journal: journal.search(sought))
-        # What was said meanwhile stands before what was shown already.
+        # Newer hits may have come in before those already shown.
         places = [place_name(hit.session_id, hit.seq) for hit in hits]
         start = places.index(last) + 1 if last in places else done
         shown = hits[start : start + limit]
@@ -265,7 +276,7 @@ async def _rows(
     limit: int,
     only: str | None,
 ) -> tuple[list[SessionRow], str | None]:
-    """The next sessions that are wanted and have all of the words, and the cursor behind them."""
+    """Return the next matching sessions that contain all words, and the cursor after them."""
     secret = await journal.cursor_secret()
     after = None if cursor is None else cursors.decode(cursor, wanted, secret)
     if only is not None:
@@ -275,7 +286,7 @@ async def _rows(
     found: list[SessionRow] = []
     looked_through = 0
     while looked_through < LOOKED_THROUGH:
-        # One more than is shown tells whether there are more.
+        # One more than shown, to tell whether more follow.
         at_once = MOST_ROWS if words else limit + 1
         rows = await journal.page(wanted, after, at_once)
         for row in rows:
@@ -291,7 +302,7 @@ async def _rows(
 
 
 def _key(after: ListKey | None) -> ListKey:
-    assert after is not None  # a row at least was looked at
+    assert after is not None  # at least one row was looked at
     return after
 
 
@@ -301,13 +312,13 @@ def _has(row: SessionRow, words: Sequence[str]) -> bool:
 
 
 def _agents(asked: Parameters) -> tuple[str, ...]:
-    """Under what the sessions of an agent are kept that is asked for; none for all."""
+    """Return the keys of the agents asked for; none means all."""
     name = asked.text("agent")
     return () if name is None else keys_of(name)
 
 
 def _place_in(cursor: str | None) -> tuple[int, str]:
-    """How many hits were shown, and the place of the last; raises RefusedError."""
+    """Return the number of hits shown and the place of the last; raises RefusedError."""
     if cursor is None:
         return 0, ""
     done, _, last = cursor.partition(".")

@@ -1,7 +1,7 @@
-"""A journal that is read in a thread of its own, so that no page keeps the clients waiting.
+"""A journal read in its own thread, so that no page keeps the clients waiting.
 
-A journal does what is short in the thread of its loop; a hundred short questions of a small screen
-would still be felt in a turn that is shown beside. So this one has its own thread, loop and file.
+A journal answers short questions in its loop's thread; a hundred of them from a small screen would
+still slow down a turn. So this one has its own thread, loop and file.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from acphold.web.gate import RefusedError
 T = TypeVar("T")
 
 AT_ONCE: Final = 32
-"""Questions that are answered or wait; who asks more is told to come later."""
+"""Most questions running or waiting; beyond that callers are told to come back later."""
 
 LIVE_SECONDS: Final = 1.0
-"""How long is believed what processes told."""
+"""Seconds for which the answer of other processes is cached."""
 
 SECONDS: Final = 20.0
-"""How long one may take."""
+"""Longest time for one question, in seconds."""
 
 
 class JournalReader:
-    """See the module; an async context manager. Raises JournalError where it is opened."""
+    """A journal in a thread; an async context manager. Entering it raises JournalError."""
 
     def __init__(self, location: str) -> None:
         self.location = location
@@ -60,8 +60,10 @@ class JournalReader:
         await asyncio.wrap_future(self._ended)
 
     async def ask(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> T:
-        """The answer to a question; raises JournalError, and RefusedError when there are too many
-        or it takes too long."""
+        """Return the answer to a question.
+
+        Raises JournalError, and RefusedError if there are too many or it takes too long.
+        """
         if self._asked >= AT_ONCE:
             raise RefusedError(503, "too much is being read at once; try again")
         self._asked += 1
@@ -74,9 +76,9 @@ class JournalReader:
             self._asked -= 1
 
     async def live(self) -> Live:
-        """The sessions that are in the memory of a process, as of a second ago at most.
+        """Return the sessions held in the memory of a process, at most a second old.
 
-        The processes are asked once for all who want to know: nobody has them asked without end.
+        Callers share one round of asking, so that the processes are not asked over and over.
         """
         now = asyncio.get_running_loop().time()
         if self._live is None or (self._live.done() and now >= self._live_at + LIVE_SECONDS):
@@ -87,8 +89,7 @@ class JournalReader:
         return {**await live_at_nodes(self._journal), **await live_sessions()}
 
     async def live_now(self) -> Live:
-        """The same, as of now at the earliest: for who comes because of something that they were
-        told a moment ago."""
+        """Return the same, not cached: for a client reacting to fresh news."""
         came = asyncio.get_running_loop().time()
         if self._live is not None:
             await asyncio.wait([self._live])
@@ -97,13 +98,13 @@ class JournalReader:
         return await self.live()
 
     def run(self, work: Coroutine[Any, Any, T]) -> Awaitable[T]:
-        """What comes of some work, which is done in the thread."""
+        """Run `work` in the thread and return its result."""
         return asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, self._loop))
 
     async def _answer(self, question: Callable[[Journal], Coroutine[Any, Any, T]]) -> T:
         try:
             await self._journal.changes(None)
-        except JournalUnavailableError:  # another one is at its place
+        except JournalUnavailableError:  # another one has taken its place
             before, self._journal = self._journal, served_journal(self.location)
             await before.aclose()
         return await question(self._journal)

@@ -1,8 +1,8 @@
-"""The browsers that are to be told of what waits, and the key that tells them that it is us; and
-what each of them shows, so that a server which is started anew takes it away.
+"""The browsers to notify, our signing key, and which questions each browser shows.
 
-In a file that nobody else may read, in the user's folder for state, one for each journal: it is of
-no use without the tokens in that, by whose ids the browsers stand there.
+The last lets a restarted server withdraw its notices. All is kept in a file that only this user can
+read, in the user's state folder, one for each journal: it is useless without the tokens in that
+journal, whose ids it stores.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from acphold.web.push_message import Subscription, new_key
 log = logging.getLogger(__name__)
 
 LARGEST: Final = 1 << 20
-"""Bytes of the file."""
+"""Largest size of the file, in bytes."""
 
 MOST: Final = 256
-"""Browsers of one journal; each takes some hundred bytes, and a message for each change."""
+"""Most browsers of one journal; each takes some hundred bytes, and a message for each change."""
 
 
 class _Kept(Struct):
@@ -36,9 +36,11 @@ class _Kept(Struct):
 
 
 class KeptSubscriptions:
-    """See the module; `browsers` are by the id of their token, one for each, and so are the ids of
-    the questions that they have been `told`. Methods that change it raise OSError where it cannot
-    be written."""
+    """The file; see the module.
+
+    `browsers` and `told` (ids of the questions each one shows) are by token id; a token has one
+    browser. Methods that change something raise OSError if the file cannot be written.
+    """
 
     def __init__(self, journal: str) -> None:
         name = blake2b(journal.encode(errors="surrogateescape"), digest_size=8).hexdigest()
@@ -47,7 +49,7 @@ class KeptSubscriptions:
 
     @property
     def key(self) -> str:
-        """What is sent is signed with, as PEM."""
+        """The key that signs messages, as PEM."""
         if self._kept is None:
             self._kept = _Kept(new_key())
             self._write(self._kept)
@@ -55,29 +57,29 @@ class KeptSubscriptions:
 
     @property
     def browsers(self) -> dict[str, Subscription]:
-        """A copy."""
+        """A copy of the subscriptions by token id."""
         return {} if self._kept is None else dict(self._kept.browsers)
 
     @property
     def told(self) -> dict[str, frozenset[str]]:
-        """A copy."""
+        """A copy of the shown questions by token id."""
         return {} if self._kept is None else dict(self._kept.told)
 
     def put(self, token: str, found: Subscription) -> None:
-        """The browser with this token is told from now on."""
+        """Notify the browser with this token from now on."""
         browsers = {**self.browsers, token: found}
         if len(browsers) > MOST:
             raise OSError(f"more than {MOST} browsers")
         self._change(browsers, {**self.told, token: frozenset()})
 
     def remove(self, token: str) -> None:
-        """It is told no more."""
+        """Stop notifying the browser with this token."""
         browsers = self.browsers
         if browsers.pop(token, None) is not None:
             self._change(browsers)
 
     def note(self, token: str, questions: frozenset[str]) -> None:
-        """This is what the browser with this token shows."""
+        """Note which questions the browser with this token shows."""
         self._change(self.browsers, {**self.told, token: questions})
 
     def _change(
@@ -98,7 +100,7 @@ class KeptSubscriptions:
         except FileNotFoundError:
             return None
         except (OSError, MsgspecError, UnicodeDecodeError) as exc:
-            # Browsers that knew the key that is lost come again with the new one.
+            # Browsers that knew the lost key subscribe again with the new one.
             log.warning("%s: %s; notices have to be asked for again", self._path, exc)
             return None
 

@@ -1,13 +1,12 @@
-"""The list of sessions as a stream of events, for whoever shows it and wants to be told.
+"""The list of sessions as a stream of events.
 
     GET /sessions/feed    event `snapshot` {"sessions": [ROW…]}, then `change` {"session": ROW} or
                           {"gone": ID}, each with an `id` to go on after, in `Last-Event-ID`
 
-The journal is followed once, by whoever comes first, for all who come; nobody costs it anything
-more. Everyone has a place in what was told, which is kept for a while: whoever falls further behind
-is given a snapshot again, and so is who comes back after the server was started anew. So is also
-who comes back and does not see all, whose events bear no numbers: these would tell how much goes on
-in the others.
+The journal is followed once for all clients, started by the first of them. A client's position is
+kept for a while: one that falls further behind gets a snapshot again, and so does one that
+reconnects after the server restarted. A client that does not see all sessions also gets a snapshot
+when it reconnects: its events have no numbers, which would tell how much goes on in the others.
 """
 
 from __future__ import annotations
@@ -44,27 +43,27 @@ log = logging.getLogger(__name__)
 FEED: Final = "/sessions/feed"
 
 NEWEST: Final = 200
-"""Sessions of a snapshot, beside those that are live."""
+"""Sessions of a snapshot, beside the live ones."""
 
 KEPT: Final = 1000
-"""Changes that are kept for those who are behind."""
+"""Changes kept for clients that are behind."""
 
 HEARTBEAT_SECONDS: Final = 15.0
-"""Between two signs of life, so that no proxy takes the stream for dead."""
+"""Seconds between two heartbeats, so that no proxy takes the stream for dead."""
 
 LINGER_SECONDS: Final = 60.0
-"""How long the journal is followed when nobody watches any more: somebody may come back."""
+"""Seconds that the journal is still followed without a client: one may come back."""
 
 AGAIN_SECONDS: Final = 1.0
-"""Between two tries to follow a journal that cannot be read."""
+"""Seconds until a journal that cannot be read is tried again."""
 
 WATCHERS: Final = 256
 OF_A_TOKEN: Final = 32
-"""Streams of all, and of one token."""
+"""Most streams in total, and per token."""
 
 
 class Row(NamedTuple):
-    """A session as it is told, and what stands in the list of it."""
+    """A session as clients get it, and its row of the list."""
 
     found: SessionRow
     is_live: bool
@@ -72,8 +71,7 @@ class Row(NamedTuple):
 
 
 class Told(NamedTuple):
-    """A change as it is sent to who may see all, the session that it is about as it is now, None
-    where it is gone, and what it says."""
+    """A change: its text for clients that see all, its session now (or None), and its message."""
 
     session_id: str
     event: bytes
@@ -82,10 +80,9 @@ class Told(NamedTuple):
 
 
 class ListFeed:
-    """See the module; an async context manager.
+    """The feed; an async context manager.
 
-    What is told in one `era` is numbered from 1 on; a new one begins with each snapshot that is
-    taken of the journal.
+    Changes of one `era` are numbered from 1; each snapshot of the journal begins a new era.
     """
 
     def __init__(self, reader: JournalReader, gate: Gate, stirrings: Stirrings) -> None:
@@ -94,7 +91,7 @@ class ListFeed:
         self._stirrings = stirrings
         self._watchers: Counter[str] = Counter()
         self._following: asyncio.Task[None] | None = None
-        self._era = ""  # "" while nothing is known
+        self._era = ""  # "" until the first snapshot
         self._rows: dict[str, Row] = {}
         self._told: deque[Told] = deque(maxlen=KEPT)
         self._number = 0
@@ -115,13 +112,13 @@ class ListFeed:
 
     @property
     def watchers(self) -> int:
-        """How many there are."""
+        """Number of connected clients."""
         return self._watchers.total()
 
-    # -- one watcher ----------------------------------------------------------------------
+    # -- one client ------------------------------------------------------------------------
 
     async def answer(self, exchange: Exchange, admitted: Admitted) -> None:
-        """Tell one watcher until it goes, or its token is revoked; raises RefusedError."""
+        """Serve one client until it goes or its token is revoked; raises RefusedError."""
         if exchange.method != "GET":
             raise RefusedError(405, "GET is wanted")
         Parameters(exchange.scope.get("query_string", b""), ())
@@ -152,11 +149,11 @@ class ListFeed:
                 asyncio.get_running_loop().call_later(LINGER_SECONDS, self._rest)
 
     async def _events(self, who: Principal, position: str) -> AsyncIterator[bytes]:
-        """What one watcher is told behind a position."""
+        """Yield the events for one client after a position."""
         loop = asyncio.get_running_loop()
         era, _, number = position.partition(".")
         at = int(number) if number.isascii() and number.isdecimal() and len(number) < 16 else -1
-        theirs = set[str]()  # what somebody was told of who does not see all
+        theirs = set[str]()  # the sessions told to a client that does not see all
         silent_until = loop.time() + HEARTBEAT_SECONDS
         while True:
             said = b""
@@ -188,10 +185,10 @@ class ListFeed:
                 silent_until = loop.time() + HEARTBEAT_SECONDS
 
     async def _seen_by(self, who: Principal) -> list[Row]:
-        """What there is for somebody, the newest first."""
+        """Return the sessions this client may see, newest first."""
         rows: Iterable[Row] = self._rows.values()
         if not who.sees_all:
-            # Of the newest of all there may be few that they see.
+            # The newest of all may include few that this client may see.
             newest = {it.found.session_id: it for it in rows if who.scopes_in(it.found)}
             older = await self._reader.ask(lambda journal: _rows_of(journal, who))
             rows = {**{it.found.session_id: it for it in older}, **newest}.values()
@@ -201,17 +198,17 @@ class ListFeed:
     def _position(self) -> str:
         return f"{self._era}.{self._number}"
 
-    # -- all of them ----------------------------------------------------------------------
+    # -- all clients -----------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        """Follow the journal until nobody watches, also one that is replaced."""
+        """Follow the journal, and one that replaces it, until no client is left."""
         loop = asyncio.get_running_loop()
         while True:
             try:
                 await self._reader.run(self._read(loop))
             except JournalError as exc:
                 log.warning("the list cannot be followed: %s", exc)
-            except Exception:  # nobody awaits this task, and those who watch are to be told on
+            except Exception:  # nobody awaits this task, and clients wait for it
                 log.exception("the list was given up for a moment")
             self._era = ""
             await asyncio.sleep(AGAIN_SECONDS)
@@ -224,7 +221,7 @@ class ListFeed:
             self._told.clear()
 
     async def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        """In the thread that reads: what is new becomes text there, once for all."""
+        """Read in the reader's thread: changes become text there, once for all clients."""
         journal = served_journal(self._reader.location)
         try:
             with self._stirrings.heard() as stirred:
@@ -275,8 +272,10 @@ def _row(row: SessionRow, news: Snapshot | Changed) -> Row:
 
 
 def _told_to(who: Principal, theirs: set[str], told: Told) -> str:
-    """What a change says to somebody who does not see all, "" for nothing: of `theirs`, which they
-    were told of, what is so no longer is gone."""
+    """Return a change as text for a client that does not see all, "" for nothing.
+
+    A session of `theirs`, those the client was told of, is reported as gone once it may not see it.
+    """
     if told.now is not None and who.scopes_in(told.now):
         theirs.add(told.session_id)
         return told.said
@@ -291,7 +290,7 @@ def _gone(session_id: str) -> str:
 
 
 async def _rows_of(journal: Journal, who: Principal) -> list[Row]:
-    """The newest sessions that are there for somebody."""
+    """Return the newest sessions that this client may see."""
     if who.session_id is None:
         found = await journal.page(ListFilter(tenant=who.tenant), None, NEWEST)
     else:
@@ -306,5 +305,5 @@ async def _rows_of(journal: Journal, who: Principal) -> list[Row]:
 
 
 def _event(name: str, id_: str, data: str) -> bytes:
-    """Source: HTML, 9.2.6, "Interpreting an event stream"; `data` is on one line."""
+    """Return an event (HTML, 9.2.6, "Interpreting an event stream"); `data` is on one line."""
     return f"event: {name}\nid: {id_}\ndata: {data}\n\n".encode()

@@ -1,4 +1,4 @@
-"""What somebody who watches over a server wants to know, in the text format of Prometheus.
+"""Metrics of the server, in the text format of Prometheus.
 
     GET /metrics    needs the scope watch, for all sessions
 
@@ -32,8 +32,11 @@ FORMAT: Final = b"text/plain; version=0.0.4; charset=utf-8"
 
 
 class Metrics:
-    """See the module. `received` and `sent` are bytes of bodies and of messages, `refused` counts
-    answers by their status, and `sockets` are the WebSockets that are open."""
+    """Counts traffic and answers requests for metrics.
+
+    `received` and `sent` are bytes of bodies and messages, `refused` counts answers by status, and
+    `sockets` is the number of open WebSockets.
+    """
 
     def __init__(self, reader: JournalReader, http: HttpClients, feed: ListFeed) -> None:
         self._reader = reader
@@ -45,7 +48,7 @@ class Metrics:
         self.refused: Counter[int] = Counter()
 
     def counted(self, receive: Receive, send: Send) -> tuple[Receive, Send]:
-        """The same, with what passes counted."""
+        """Return both, wrapped to count what passes."""
 
         async def receiving() -> Message:
             message = await receive()
@@ -59,21 +62,21 @@ class Metrics:
         return receiving, sending
 
     async def answer(self, exchange: Exchange, principal: Principal) -> None:
-        """Answer a request for all of them; raises RefusedError."""
+        """Answer a request for the metrics; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
         try:
             principal.check(LIST_SESSIONS.name, b"{}")
         except ForbiddenError as exc:
             raise RefusedError(403, str(exc)) from None
-        if principal.session_id is not None or principal.tenant is not None:
+        if not principal.sees_all:
             raise RefusedError(403, "this is about all sessions; the token is for some of them")
         anywhere = await self._reader.live()
         live = list[LiveSession]()
 
         async def count(journal: Journal) -> int:
             for session_id, (session, _) in anywhere.items():
-                with suppress(UnknownSessionError):  # it is of another journal of this user
+                with suppress(UnknownSessionError):  # in another journal of this user
                     await journal.session(session_id)
                     live.append(session)
             return await journal.count()

@@ -1,16 +1,17 @@
-"""The application of a server of the library, to be mounted in an application of somebody else's.
+"""The application of a library server, to be mounted in another ASGI application.
 
     PREFIX/acp         ACP over a WebSocket or Streamable HTTP
     GET PREFIX/health  {"status": "ok"}
 
-Who comes is known before anything is answered: by a token of the journal, as `acphold serve` has
-it, or by what the author's own coroutine says of the request.
+Clients are authenticated before anything is answered: by a token of the journal, as with `acphold
+serve`, or by the author's own coroutine.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any, Final, Protocol, TypeAlias
@@ -22,6 +23,7 @@ from msgspec.structs import replace
 from acphold.journal.access import Access
 from acphold.rpc import Transport
 from acphold.server.principals import Principal
+from acphold.server.service import EXPIRED
 from acphold.transports.urls import ENDPOINT
 from acphold.web.application import attend_websocket
 from acphold.web.exchange import Exchange
@@ -39,18 +41,18 @@ from acphold.web.sockets import Receive, Scope, Send
 log = logging.getLogger(__name__)
 
 Admit: TypeAlias = Callable[[Mapping[str, Any]], Awaitable[Principal | None]]
-"""Says who sent a request, by its ASGI scope; None refuses it.
+"""Returns the sender of a request from its ASGI scope; None refuses it.
 
-Its `tenant` is whose sessions there are for them, "" where all share theirs; it is left out only
-where the agent asks them to sign in, or they come for one session.
+Its `tenant` is the user whose sessions it sees, "" if all share theirs; leave it out only if the
+agent asks users to sign in, they come for one session, or they see all tenants' sessions.
 """
 
 NAME: Final = ""
-"""The one agent that is served, by its path below the endpoint."""
+"""The path of the one served agent, below the endpoint."""
 
 
 class Served(Protocol):
-    """The server that is mounted."""
+    """The mounted server."""
 
     @property
     def tokens(self) -> Access | None:
@@ -62,10 +64,10 @@ class Served(Protocol):
 
     @property
     def asks_to_sign_in(self) -> bool:
-        """Whether the agent finds out whose sessions there are for somebody (`Agent.auth`)."""
+        """True if the agent itself authenticates users (`Agent.auth`)."""
 
     async def keep(self, what: AbstractAsyncContextManager[None]) -> None:
-        """Have it open until the server ends."""
+        """Keep this context open until the server ends."""
 
     async def attend(
         self, transport: Transport, *, principal: Principal, headers: Mapping[str, str]
@@ -77,9 +79,16 @@ class Served(Protocol):
 
 
 class Mounted:
-    """See the module; an ASGI 3.0 application. Pages of the same host, and of `origins`, may ask.
+    """The ASGI 3.0 application that `Server.asgi` makes; mount it under any prefix.
 
-    As the only application of an ASGI server it opens and ends the server by itself (lifespan).
+        PREFIX/acp         ACP over a WebSocket or Streamable HTTP
+        GET PREFIX/health  {"status": "ok"}; asks nobody who they are
+
+    It answers 503 while its server is not open. As the only application of an ASGI server it opens
+    and ends the server by itself (lifespan); inside another application, open the server in that
+    application's lifespan. A page of another origin gets 403, a client that `admit` does not know
+    401.
+
     Experimental: the remote transport is a draft of the protocol.
     """
 
@@ -108,7 +117,7 @@ class Mounted:
             await exchange.refuse(exc)
 
     async def _live(self, receive: Receive, send: Send) -> None:
-        """From the start to the end of the ASGI server that has no other application."""
+        """Handle the lifespan events of an ASGI server that has no other application."""
         await receive()
         try:
             await self._served.__aenter__()
@@ -145,23 +154,27 @@ class Mounted:
         principal = await self._admit(exchange.scope)
         if principal is None:
             raise RefusedError(401, "it is not known who you are", attempt="nobody known")
-        if (
-            principal.tenant is None
-            and principal.session_id is None
-            and not self._served.asks_to_sign_in
-        ):
+        if not principal.is_known and not self._served.asks_to_sign_in:
             log.error(
-                "%r was not let in: their Principal has no tenant, and would see everybody's "
-                'sessions; give it one, or tenant="" if all share their sessions',
+                "%r was not let in: their Principal does not say which sessions they may use; give "
+                'it a tenant, "" if all share their sessions, a session_id, or sees_all=True',
                 principal.name,
             )
             raise RefusedError(500, "this server does not know which sessions are yours")
-        # A connection over HTTP is for whoever began it, with what they may, and for nobody else.
-        who = (principal.tenant, principal.name, principal.session_id, sorted(principal.scopes))
+        if principal.expires_at is not None and principal.expires_at <= time.time():
+            raise RefusedError(401, EXPIRED, attempt="an access that is over")
+        # Only the sender of its first request, with the same scopes, may use an HTTP connection.
+        who = (
+            principal.tenant,
+            principal.name,
+            principal.session_id,
+            principal.sees_all,
+            sorted(principal.scopes),
+        )
         return Admitted(replace(principal, is_here=False), encode(who).decode())
 
     async def _opened(self) -> tuple[Gate, HttpClients]:
-        """What it takes, from the first request to the end of the server; RefusedError."""
+        """Return the gate and clients, opened by the first request; raises RefusedError."""
         async with self._opening:
             if (tokens := self._served.tokens) is None:
                 raise RefusedError(503, "this server is not open")
@@ -175,7 +188,7 @@ class Mounted:
     @asynccontextmanager
     async def _running(self, gate: Gate, clients: HttpClients) -> AsyncIterator[None]:
         async def look() -> None:
-            while self._admit is None:  # else it is not our tokens by which they come
+            while self._admit is None:  # with `admit`, clients have no tokens of ours
                 await asyncio.sleep(TOKENS_SECONDS)
                 await gate.look()
 
@@ -188,10 +201,10 @@ class Mounted:
                 looking.cancel()
                 await asyncio.wait([looking])
 
-    # -- as those see it who serve one client -------------------------------------------------
+    # -- for those that serve one client -------------------------------------------------------
 
     def limit(self, name: str) -> int:
-        """The longest message, in bytes."""
+        """Return the longest message, in bytes."""
         return self._served.max_message
 
     async def attend(
@@ -202,10 +215,10 @@ class Mounted:
 
 
 class _Gate(Gate):
-    """One behind a server of somebody else's, whose names it does not know.
+    """A gate behind another server, whose names it does not know.
 
-    That a page of another host asks is found by what browsers say of both. A name that was made to
-    lead here (DNS rebinding) has no token, and no cookie, of this one.
+    It detects a page of another host by the headers that browsers send. A name that was made to
+    resolve to this server (DNS rebinding) has no token or cookie of it.
     """
 
     realm = ""  # there is no pairing with it

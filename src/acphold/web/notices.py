@@ -1,24 +1,24 @@
-"""Whom a browser's push service is to tell of what waits, and when: Web Push.
+"""Web Push notices: which browsers are notified of pending questions, and when.
 
-    GET /notices             {"key", "isOn"}: the key to subscribe with; whether this token is told
-    POST /notices            {"endpoint", "keys": {"p256dh", "auth"}}: tell this browser
-    DELETE /notices          tell it no more
-    POST /notices/attended   {"secondsAgo"}: somebody looks, and typed so long ago
-    DELETE /notices/attended they look no more
+    GET /notices             {"key", "isOn"}: the key to subscribe with; if this token has
+    POST /notices            {"endpoint", "keys": {"p256dh", "auth"}}: notify this browser
+    DELETE /notices          stop notifying it
+    POST /notices/attended   {"secondsAgo"}: somebody is here, and typed so long ago
+    DELETE /notices/attended they are no longer here
 
-A question that has been open for HOLD_SECONDS is told to every browser whose token may see it,
-unless a client of the same person was attended within ATTENDED_SECONDS: the page says so while it
-has the focus and gets input, and when it has lost the focus. A window that is open says nothing,
-and neither does anything that has broken, so what fails, fails towards telling. Nobody is told
-twice of a question; several that wait are one notice, which is replaced when one of them is
-answered, and withdrawn with the last, whoever is there and though the server was started anew. It
-opens a question, and never answers it.
+A question that has been open for HOLD_SECONDS is sent to every browser whose token may see it,
+unless a client of the same person was attended within ATTENDED_SECONDS: the page reports that while
+it has the focus and gets input, and when it loses the focus. An open window alone reports nothing,
+and neither does anything broken, so a failure leads to a notice rather than to none. No question is
+sent twice; several pending ones share one notice, which is replaced when one of them is answered
+and withdrawn with the last, even if somebody is there or the server was restarted. A notice opens a
+question and never answers it.
 
-What waits is looked at every second, when something stirs in this process, and when a question has
-been open for long enough. A push service that is slow keeps back its own browsers, and no others.
+Pending questions are checked every second, when something happens in this process, and when a
+question has been open long enough. A slow push service delays only its own browsers.
 
-A message says what is asked in a few words, which the browser alone can read. A browser whose token
-is revoked, or over, is told no more.
+A message holds the question in a few words, readable only by the browser. A browser whose token is
+revoked or expired gets no more messages.
 """
 
 from __future__ import annotations
@@ -58,33 +58,33 @@ NOTICES: Final = "/notices"
 ATTENDED: Final = "/notices/attended"
 
 HOLD_SECONDS: Final = 10.0
-"""How long a question is open before anybody is told: it may be answered at once."""
+"""Seconds a question is open before anybody is notified: it may be answered at once."""
 
 ATTENDED_SECONDS: Final = 60.0
-"""How long somebody counts as there who was there."""
+"""Seconds for which somebody counts as present after their last sign."""
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks at what waits."""
+"""Seconds between two checks for pending questions."""
 
 STIRRED_SECONDS: Final = 0.1
-"""What is between them at least, however much stirs."""
+"""Least seconds between two checks, however much happens."""
 
 APART_SECONDS: Final = 5.0
-"""Between two messages to one browser: what comes in between is one."""
+"""Least seconds between two messages to one browser: what comes in between is one message."""
 
 AGAIN_SECONDS: Final = 30.0
-"""When a message that did not arrive is tried again."""
+"""Seconds until a message that did not arrive is sent again."""
 
 LARGEST: Final = 8192
-"""Bytes of a request."""
+"""Largest request, in bytes."""
 
 WORDS: Final = 240
-"""Characters of a question that a notice has."""
+"""Longest question in a notice, in characters."""
 
 TOPIC: Final = "acphold-waiting"
 
 GONE: Final = (404, 410)
-"""What a push service says of a browser that is not told any more (RFC 8030, 7.3)."""
+"""Statuses of a push service for a browser that is no longer subscribed (RFC 8030, 7.3)."""
 
 
 class _Keys(Struct):
@@ -102,21 +102,21 @@ class _Attended(Struct):
 
 
 class Sender(Protocol):
-    """What sends messages: `web.push_sender.PushSender`."""
+    """Sends messages: `web.push_sender.PushSender`."""
 
     async def send(self, order: Order) -> Outcome:
-        """Send one; never raises for what others do."""
+        """Send one message; never raises for errors of others."""
 
 
 class _Told(Struct):
-    """What one browser has been told: the questions, and when, or when to try again."""
+    """The questions one browser was told, and the time from which it may be told more."""
 
     questions: frozenset[str] = frozenset()
     next_at: float = 0.0
 
 
 class Notices:
-    """See the module; an async context manager. `subject` is who answers for what is sent."""
+    """The notices; an async context manager. `subject` is the contact for what is sent."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class Notices:
         self._subject = subject
         self._stirrings = stirrings
         self._hold = hold
-        # What waited when we were started is found first: it is not taken away to be told again.
+        # Find questions pending from before the start first: do not withdraw and send them again.
         again = self._now() + hold + LOOK_SECONDS
         self._told = {token: _Told(questions, again) for token, questions in kept.told.items()}
         self._sending: dict[str, asyncio.Task[None]] = {}
@@ -179,7 +179,7 @@ class Notices:
                     said = Decoder(_Attended).decode(await exchange.body(LARGEST) or b"{}")
                 except (MsgspecError, UnicodeDecodeError, RecursionError):
                     raise RefusedError(400, 'how long ago is wanted: {"secondsAgo": 0}') from None
-                # Who cannot answer, or sees one session, is not the one who is waited for.
+                # Somebody who cannot answer, or sees one session, does not count as present.
                 if "answer" in who.scopes and who.session_id is None:
                     self._attended[who.tenant, admitted.token] = self._now() - said.secondsAgo
                 await exchange.answer(200, {})
@@ -230,13 +230,13 @@ class Notices:
         except OSError as exc:
             log.warning("a browser that is gone stays in the list: %s", exc)
 
-    # -- what is told ---------------------------------------------------------------------
+    # -- sending ---------------------------------------------------------------------------
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
 
     async def _watch(self) -> None:
-        """Look at what waits while there is a browser to tell."""
+        """Check pending questions while there is a browser to notify."""
         with self._stirrings.heard() as stirred:
             while True:
                 if not self._kept.browsers:
@@ -248,7 +248,7 @@ class Notices:
                     await self._look()
                 except JournalError as exc:
                     log.warning("what waits cannot be read: %s", exc)
-                except Exception:  # nobody awaits this task, and people wait for what it tells
+                except Exception:  # nobody awaits this task, and people rely on its notices
                     log.exception("notices were given up for a moment")
                 due = [at + self._hold for at in self._seen.values() if at + self._hold > began]
                 with suppress(TimeoutError):
@@ -277,12 +277,12 @@ class Notices:
     def _tell(
         self, token: str, browser: Subscription, due: Sequence[InboxQuestion], tenant: str | None
     ) -> None:
-        """Begin to tell one browser, if there is news for it."""
+        """Begin to send one browser a message, if there is news for it."""
         told, now = self._told.setdefault(token, _Told()), self._now()
         if token in self._sending or now < told.next_at:
             return
         if self._is_attended(tenant):
-            # They see what is new; when they have gone and it is open still, they are told of it.
+            # They see new questions themselves; those still open once they leave are sent then.
             due = [each for each in due if each.question.id in told.questions]
         ids = frozenset(each.question.id for each in due)
         if ids == told.questions:
@@ -301,7 +301,7 @@ class Notices:
         sending.add_done_callback(lambda _: self._sending.pop(token, None))
 
     def _is_attended(self, tenant: str | None) -> bool:
-        """Whether one of this person's devices is looked at."""
+        """Return True if one of this person's devices is in use."""
         since = self._now() - ATTENDED_SECONDS
         self._attended = {of: at for of, at in self._attended.items() if at > since}
         return any(whose == tenant for whose, _ in self._attended)
@@ -310,7 +310,7 @@ class Notices:
         began = self._now()
         outcome = await self._sender.send(order)
         if self._told.get(token) is not told:
-            return  # it has asked anew meanwhile, or wants to be told no more
+            return  # it has subscribed again or unsubscribed meanwhile
         if outcome.status in GONE:
             self._forget(token)
         elif 200 <= outcome.status < 300:
@@ -325,7 +325,7 @@ class Notices:
 
 
 def notice(waiting: Sequence[InboxQuestion], *, is_news: bool = True) -> Mapping[str, object]:
-    """What the service worker of the page gets: with a `count` of 0 it takes the notice away."""
+    """Return the message for the page's service worker; a `count` of 0 removes the notice."""
     if not waiting:
         return {"count": 0}
     newest = waiting[-1]

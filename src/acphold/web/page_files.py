@@ -1,14 +1,16 @@
-"""The page in a browser: its files, as `make page` has built them, and what they may do there.
+"""The files of the page, as built, and its content security policy.
 
-    GET /                      the page, in which its script and its style stand
-    GET /page/NAME             what it loads when it needs it, and its pictures
-    GET /worker.js             its service worker, which has to lie above all that it answers for
-    GET /manifest.webmanifest  what makes it an application on a home screen
+A wheel includes them (`hatch_build.py`); in a checkout `make page` builds them.
 
-None of it needs a token, as nothing of anybody's is in it. Its policy lets it run the two scripts
-in it whose digests are named, and those of its own that are loaded by their whole addresses; no
-text becomes a script or HTML (Trusted Types), and it reaches nothing but this server. Sources: W3C,
-Content Security Policy Level 3; Trusted Types.
+    GET /                      the page, with its script and style inline
+    GET /page/NAME             files loaded on demand, and its pictures
+    GET /worker.js             its service worker, which has to be above all that it controls
+    GET /manifest.webmanifest  makes it an application on a home screen
+
+None of it needs a token, as it holds no personal data. Its policy allows the two inline scripts
+named by their digests, and our scripts named by their whole addresses; no text becomes a script or
+HTML (Trusted Types), and it connects only to this server. Sources: W3C, Content Security Policy
+Level 3; Trusted Types.
 """
 
 from __future__ import annotations
@@ -25,7 +27,7 @@ from acphold.web.exchange import Exchange
 from acphold.web.gate import RefusedError
 
 BUILT: Final = Path(__file__).with_name("page") / "built"
-"""Where `make page` puts the files."""
+"""The folder of the built files."""
 
 INDEX: Final = "index.html"
 DIGESTS: Final = "digests.json"
@@ -46,11 +48,6 @@ KINDS: Final = {
     ".webmanifest": "application/manifest+json",
 }
 
-NOT_BUILT: Final = (
-    "This acphold has no page, because it was installed from its sources without `make page`; "
-    "everything else is served.\n"
-)
-
 POLICY: Final = (
     "default-src 'none'; script-src '{early}' '{script}' {loaded}; style-src '{style}'; "
     "img-src 'self' blob:; media-src blob:; connect-src 'self'; manifest-src 'self'; "
@@ -59,8 +56,22 @@ POLICY: Final = (
 )
 
 
+def is_checkout() -> bool:
+    """Return True if the sources of the page are there, which no wheel has."""
+    return BUILT.with_name("build.mjs").is_file()
+
+
+def why_missing(folder: Path = BUILT) -> str:
+    """Say why there is no page, and what to do; empty if it is there."""
+    if (folder / INDEX).is_file():
+        return ""
+    if is_checkout():
+        return "the page for browsers is not built; `make page` in the checkout builds it"
+    return "this installation lacks the page for browsers; install acphold again"
+
+
 class Digests(Struct, frozen=True):
-    """Those of the scripts and of the style that stand in the page, as a policy names them."""
+    """Digests of the inline scripts and style, as a policy names them."""
 
     script: str
     style: str
@@ -68,7 +79,7 @@ class Digests(Struct, frozen=True):
 
 
 class File(Struct, frozen=True):
-    """One of them, as it is and compressed."""
+    """One file, plain and compressed."""
 
     kind: str
     body: bytes
@@ -77,9 +88,10 @@ class File(Struct, frozen=True):
 
 
 class PageFiles:
-    """See the module. Without built files there is a sentence in the place of the page."""
+    """Serves the page; see the module. Without built files a sentence takes its place."""
 
     def __init__(self, folder: Path = BUILT) -> None:
+        self._missing = why_missing(folder)
         self._files: dict[str, File] = {}
         self._digests = Digests("none", "none")
         for path in sorted(folder.glob("*")):
@@ -94,13 +106,18 @@ class PageFiles:
                     f'"{blake2b(body, digest_size=16).hexdigest()}"',
                 )
 
+    @property
+    def is_built(self) -> bool:
+        """True if the page is built."""
+        return INDEX in self._files
+
     @staticmethod
     def has(path: str) -> bool:
-        """Whether an address is one of the page's."""
+        """Return True if an address is one of the page's."""
         return path in AT_ROOT or path.startswith(PAGE)
 
     async def answer(self, exchange: Exchange) -> None:
-        """Answer a request to such an address; raises RefusedError."""
+        """Answer a request for the page; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
         file = self._files.get(AT_ROOT.get(exchange.path) or exchange.path.removeprefix(PAGE))
@@ -108,9 +125,9 @@ class PageFiles:
             if exchange.path != "/":
                 raise RefusedError(404, "there is nothing at this address")
             plain = [(b"content-type", KINDS[".txt"].encode())]
-            await exchange.answer(404, headers=plain, raw=NOT_BUILT.encode())
+            await exchange.answer(404, headers=plain, raw=f"{self._missing}\n".encode())
             return
-        # By its name what is below /page/ is another thing as soon as it is another one.
+        # A name below /page/ contains a digest, so a changed file has another name.
         is_for_good = exchange.path.startswith(PAGE) and "-" in exchange.path
         keeping = b"public, max-age=31536000, immutable" if is_for_good else b"no-cache"
         head = [
@@ -132,12 +149,12 @@ class PageFiles:
         await exchange.answer(200, headers=head, raw=file.packed if is_packed else file.body)
 
     def _policy(self, host: str) -> str:
-        """What the page may do at a host, which is one that this server goes by."""
-        # A loaded script is named by its address: digests hold for what stands in the page alone.
+        """Return the policy for one of this server's hosts."""
+        # Loaded scripts are named by address: the digests only cover inline ones.
         loaded = " ".join(f"{host}{PAGE}{name}" for name in self._files if _is_loaded(name))
         return POLICY.format(**msgspec.structs.asdict(self._digests), loaded=loaded)
 
 
 def _is_loaded(name: str) -> bool:
-    """Whether a file is a script that the page loads: it is named for what is in it."""
+    """Return True if a file is a script that the page loads; its name contains a digest."""
     return name.endswith(".js") and "-" in name

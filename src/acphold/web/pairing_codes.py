@@ -1,7 +1,7 @@
-"""Pairing: a code that is told once, and is worth one token while it is fresh.
+"""Pairing codes: shown once, and exchanged for one token while fresh.
 
-It is read off a screen or a picture, so it is short; what makes it safe is that it ends after
-minutes, with its first use, and that only so many wrong ones are listened to.
+A code is read off a screen or a picture, so it is short. It is safe because it expires after
+minutes and with its first use. Guesses are not counted: a limit would keep the right code out.
 """
 
 from __future__ import annotations
@@ -14,26 +14,28 @@ from typing import Final
 from msgspec import Struct
 
 from acphold.journal.access import Scope
-from acphold.web.attempts import Attempts
 
 SECONDS: Final = 600.0
-"""How long a code is good."""
+"""Seconds until a code expires."""
 
 ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
-"""Crockford's Base32, which has no letter that is taken for a digit."""
+"""Crockford's Base32, which has no letter that looks like a digit."""
 
 LENGTH: Final = 10
-"""50 bits: with `attempts.OF_ALL` a minute, one in a hundred billion is found in its time."""
+"""Characters of a code: 50 bits.
+
+Ten thousand guesses a second over a code's lifetime succeed once in a hundred million.
+"""
 
 
 CODES: Final = 16
-"""Codes at a time; one more ends the oldest."""
+"""Codes of one asker at a time; one more ends their oldest."""
 
 
 class Worth(Struct, frozen=True):
-    """What a code is worth: a token with these scopes, of this tenant, None for everybody's.
+    """The rights of a code's token: its scopes and tenant, None for everybody's sessions.
 
-    `asker` is the id of the token that has asked for the code; None where the server itself has.
+    `asker` is the id of the token that asked for the code; None if the server itself did.
     """
 
     scopes: tuple[Scope, ...]
@@ -47,26 +49,21 @@ class Pairing:
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._codes: dict[str, tuple[float, Worth]] = {}
-        self._wrong = Attempts(now)
 
     def new_code(self, worth: Worth) -> str:
-        """A code that is worth this."""
+        """Return a new code with these rights."""
         code = "".join(secrets.choice(ALPHABET) for _ in range(LENGTH))
-        while len(self._codes) >= CODES:
-            del self._codes[next(iter(self._codes))]
+        theirs = [each for each, (_, it) in self._codes.items() if it.asker == worth.asker]
+        for each in theirs[: max(0, len(theirs) + 1 - CODES)]:
+            del self._codes[each]
         self._codes[code] = (self._now() + SECONDS, worth)
         return code
 
-    def redeem(self, code: str, peer: str = "") -> Worth | None:
-        """What the code is worth, once, and to who has not guessed; None for nothing."""
+    def redeem(self, code: str) -> Worth | None:
+        """Return the rights of the code and delete it; None for a wrong one."""
         now = self._now()
         self._codes = {each: it for each, it in self._codes.items() if now < it[0]}
-        if self._wrong.are_too_many(peer):
-            return None
         given = code.strip().upper().replace("-", "").encode()
-        # Each is compared, in the same time, so that none tells how much of it was right.
+        # Compare each in constant time, so that timing does not tell how much of it was right.
         found = [each for each in self._codes if compare_digest(each.encode(), given)]
-        if not found:
-            self._wrong.add(peer)
-            return None
-        return self._codes.pop(found[0])[1]
+        return self._codes.pop(found[0])[1] if found else None

@@ -1,4 +1,4 @@
-"""What stands behind the `?` of an address: each name once, none unknown, each checked."""
+"""Query parameters of an address: each name once, none unknown, each checked."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from urllib.parse import parse_qsl
 from acphold.web.gate import RefusedError
 
 LONGEST: Final = 8192
-"""Bytes of all of it."""
+"""Longest query, in bytes."""
 
 PARAMETERS: Final = 20
 
 
 class Parameters:
-    """See the module. Every method raises RefusedError, which says what is wrong."""
+    """The query of one request. Every method raises RefusedError, which says what is wrong."""
 
     def __init__(self, query: bytes, known: Collection[str]) -> None:
         try:
@@ -35,15 +35,15 @@ class Parameters:
             raise RefusedError(400, f"{unknown[0][:40]!r} is none of {', '.join(known)}")
 
     def text(self, name: str) -> str | None:
-        """None where it is not given, or empty."""
+        """Return the text; None if it is missing or empty."""
         return self._given.get(name) or None
 
     def number(self, name: str, least: int, most: int) -> int | None:
-        """A whole one from `least` to `most`."""
+        """Return a whole number from `least` to `most`."""
         given = self.text(name)
         if given is None:
             return None
-        # Of ASCII alone, and no longer than any that is taken: others int() would read as well.
+        # ASCII only, and no longer than the largest: int() would accept other digits too.
         if not (given.isascii() and given.isdecimal() and len(given) <= len(str(most))):
             raise RefusedError(400, f"{name} is a number from {least} to {most}")
         if not least <= (number := int(given)) <= most:
@@ -51,18 +51,18 @@ class Parameters:
         return number
 
     def one_of(self, name: str, words: Collection[str]) -> str | None:
-        """One of these words."""
+        """Return one of these words."""
         given = self.text(name)
         if given is not None and given not in words:
             raise RefusedError(400, f"{name} is one of {', '.join(words)}")
         return given
 
     def is_true(self, name: str) -> bool:
-        """`true` or `false`; False where it is not given."""
+        """Return `true` or `false` as a bool; False if it is missing."""
         return self.one_of(name, ("true", "false")) == "true"
 
     def moment(self, name: str) -> int:
-        """A time in ISO 8601, in ms since the epoch; 0 where it is not given."""
+        """Return a time in ISO 8601 as ms since the epoch; 0 if it is missing."""
         given = self.text(name)
         if given is None:
             return 0

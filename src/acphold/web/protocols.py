@@ -1,9 +1,8 @@
-"""HTTP and WebSocket as uvicorn speaks them, within bounds, and strict about what two could read in
-two ways.
+"""HTTP and WebSocket on uvicorn, with limits, and strict about ambiguous requests.
 
-A proxy in front and this server have to see the same requests. What one of them may take otherwise
-is refused (400), and its connection ends: by llhttp, which is strict about line ends, headers that
-go on in the next line, and lengths; and here, where it leaves that to the server.
+A proxy in front and this server must see the same requests. A request that one of them could read
+differently is refused (400) and its connection closed: by llhttp, which is strict about line ends,
+folded headers and lengths, and by the checks here that llhttp leaves to the server.
 """
 
 from __future__ import annotations
@@ -27,32 +26,34 @@ from acphold.transports.messages import AT_ONCE
 from acphold.web.connections import PATIENCE, RATE, STATE, Connection, Connections
 
 READ: Final = 16 << 10
-"""Bytes that are read of one connection before others have their turn."""
+"""Bytes read from one connection before others get a turn."""
 
 LARGEST_HEAD: Final = 16 << 10
 """Bytes of the first line and the headers of a request."""
 
 THROWN_AWAY: Final = 1 << 20
-"""Bytes of a body that nobody wants, which are read so that its sender reads the answer."""
+"""Bytes of an unwanted body that are read so that its sender reads the answer."""
 
 REFUSED: Final = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"
 
 QUEUED: Final = 16
-"""Messages that wait to be received, beyond which no more are read."""
+"""Messages waiting to be received; no more are read beyond that."""
 
 LARGE: Final = 64 << 10
-"""Bytes of a message behind which none is read until it was received."""
+"""Bytes of a message after which none is read until it was received."""
 
 UNREAD_PONGS: Final = 64 << 10
-"""Bytes that wait to be read above which a ping is not answered."""
+"""Unread bytes above which a ping is not answered."""
 
 Expected = Literal["a head", "a body", "another head"]
-"""What comes next on a connection; of another head, nothing has come."""
+"""The next thing on a connection; of "another head" nothing has arrived yet."""
 
 
 class _Bounded(asyncio.BufferedProtocol):
-    """Tells a `Connection` what comes and goes, and reads a little at a time, into a buffer that
-    all share: it is taken out in the same step."""
+    """Reports traffic to a `Connection` and reads in small steps.
+
+    All share one read buffer: it is emptied in the same step.
+    """
 
     _buffer = memoryview(bytearray(READ))
     connection: Connection
@@ -84,7 +85,7 @@ class _Bounded(asyncio.BufferedProtocol):
 
 
 class HttpProtocol(_Bounded, HttpToolsProtocol):
-    """One connection, until it becomes a WebSocket."""
+    """One HTTP connection, until it becomes a WebSocket."""
 
     def __init__(
         self,
@@ -97,7 +98,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
         self.connection: Connection = app_state[STATE]
         self.connection.write_more = self._write_more
         self._expected: Expected = "a head"
-        self._head = 0  # bytes of one that is not whole
+        self._head = 0  # bytes of an incomplete head
         self._thrown_away = 0
         self._unanswered: list[RequestResponseCycle] = []
 
@@ -128,7 +129,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
             raise HttpParserError("it is ambiguous how long it is")
         before = self.cycle
         super().on_headers_complete()
-        if self.cycle is not before:  # it is not to become a WebSocket
+        if self.cycle is not before:  # otherwise it is becoming a WebSocket
             self._unanswered.append(self.cycle)
 
     def on_message_complete(self) -> None:
@@ -137,7 +138,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
         super().on_message_complete()
 
     def _write_more(self, body: bytes) -> bool:
-        """As `Connection.write_more`: one chunk, as uvicorn writes it."""
+        """Write one chunk, as uvicorn does; for `Connection.write_more`."""
         cycle = self.cycle
         is_over = cycle.response_complete or cycle.disconnected or self.transport.is_closing()
         if is_over or not cycle.chunked_encoding or self.flow.write_paused:
@@ -152,7 +153,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
-        for cycle in self._unanswered:  # uvicorn tells it to the last one alone
+        for cycle in self._unanswered:  # uvicorn only tells the last one
             cycle.disconnected = True
             cycle.message_event.set()
         self._unanswered.clear()
@@ -160,7 +161,7 @@ class HttpProtocol(_Bounded, HttpToolsProtocol):
     def handle_websocket_upgrade(self) -> None:
         self.connection.write_more = None
         super().handle_websocket_upgrade()
-        # The two know each other, and would be collected late.
+        # Break the reference cycle, which would be collected late.
         self.parser = None  # type: ignore[assignment]
 
 
@@ -178,7 +179,9 @@ class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
         self.connection: Connection = app_state[STATE]
         self.connection.let_go()
         self.take: Callable[[bytes, bool], bool] | None = None
-        """Takes a text message, and says whether it has done so in this step; it may, or not."""
+        """Takes a text message and returns whether it did so in this step, if the bool allows
+        that.
+        """
         self._taken = 0
         self._came = 0
 
@@ -187,7 +190,7 @@ class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
         self._taken = 0
         super().data_received(data)
         if self.conn.handshake_exc is not None and not self.handshake_initiated:
-            self.transport.write(REFUSED)  # which uvicorn waits behind for ever
+            self.transport.write(REFUSED)  # uvicorn would wait behind it for ever
             self.transport.close()
 
     def handle_connect(self, event: Request) -> None:
@@ -226,9 +229,9 @@ class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
             self.connection.let_go()
 
     def shutdown(self) -> None:
-        """This server ends."""
+        """Close the connection because this server ends."""
         if self.handshake_complete and self.conn.state is not State.OPEN:
-            self.stop_keepalive()  # the other side has closed it, and does not read our answer
+            self.stop_keepalive()  # the other side has closed it and does not read our answer
             self.transport.close()
         else:
             super().shutdown()
@@ -238,8 +241,10 @@ class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
         super().send_keepalive_ping()
 
     def keepalive_timeout(self) -> None:
-        """No answer came to a ping. That may be behind a message that is still on its way, or that
-        we do not take right now."""
+        """Handle a missing answer to a ping.
+
+        It may be behind a message that is still arriving, or that we do not take right now.
+        """
         assert self.ping_timeout is not None
         if self.read_paused or self._came > RATE * self.ping_timeout:
             self._came = 0
@@ -249,7 +254,7 @@ class SocketProtocol(_Bounded, WebSocketsSansIOProtocol):
 
 
 class Arrival(asyncio.Protocol):
-    """What has been accepted, and is counted from then on; TLS is begun behind that."""
+    """An accepted connection, counted from this moment; TLS starts after that."""
 
     def __init__(
         self,
@@ -265,7 +270,7 @@ class Arrival(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
-        # Each message goes at once; asyncio sees to that only where a socket names its protocol.
+        # Send each message at once; asyncio sets this only for sockets that name their protocol.
         transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection = self._connections.arrived(transport)
         if self._tls is None:

@@ -2,7 +2,7 @@
 
 Sources: RFC 8030 (Web Push), RFC 8188 and 8291 (encryption), RFC 8292 (VAPID).
 
-What encrypts and signs is imported late: a `serve` that has no page open does without its 8 MiB.
+The encryption library is imported late: a `serve` with no open page saves its 8 MiB.
 """
 
 from __future__ import annotations
@@ -20,27 +20,27 @@ if TYPE_CHECKING:
     from cryptography.hazmat.primitives.asymmetric import ec
 
 SECONDS: Final = 15.0
-"""What sending one may take."""
+"""Longest time for sending one message, in seconds."""
 
 LONGEST_ENDPOINT: Final = 2048
-"""Characters of the address of a subscription."""
+"""Longest address of a subscription, in characters."""
 
 POINT_BYTES: Final = 65
 SECRET_BYTES: Final = 16
-"""Of a browser's key, a point of P-256 uncompressed, and of its secret (RFC 8291, 3)."""
+"""Bytes of a browser's key, an uncompressed point of P-256, and of its secret (RFC 8291, 3)."""
 
 LARGEST_PAYLOAD: Final = 3000
 """Bytes: a push service takes 4096 with what encryption adds (RFC 8030, 7.2)."""
 
 TTL_SECONDS: Final = 6 * 60 * 60
-"""How long a push service keeps what a device that is away is to get."""
+"""Seconds that a push service keeps a message for an offline device."""
 
 SIGNED_SECONDS: Final = 60 * 60
-"""How long a signature is good; a day at most (RFC 8292, 2)."""
+"""Seconds for which a signature is valid; a day at most (RFC 8292, 2)."""
 
 
 class Subscription(Struct, frozen=True):
-    """Where a browser is reached, and with what it is encrypted for; base64url without padding."""
+    """The address and keys of a browser; base64url without padding."""
 
     endpoint: str
     p256dh: str
@@ -48,7 +48,7 @@ class Subscription(Struct, frozen=True):
 
 
 class Order(Struct, frozen=True):
-    """A message to be sent: `key` is what it is signed with, `payload` what the browser gets."""
+    """A message to send: `key` signs it, `payload` is what the browser gets."""
 
     id: int
     to: Subscription
@@ -59,7 +59,7 @@ class Order(Struct, frozen=True):
 
 
 class Outcome(Struct, frozen=True):
-    """What became of one: the status of HTTP, 0 where there was no answer, and why."""
+    """The result of sending: the HTTP status, 0 if there was no answer, and the reason."""
 
     id: int
     status: int = 0
@@ -67,14 +67,14 @@ class Outcome(Struct, frozen=True):
 
 
 class WrongSubscriptionError(Exception):
-    """It is none; says why."""
+    """A subscription is not valid; says why."""
 
 
 def checked(found: Subscription) -> Subscription:
-    """A subscription as a browser gives it, whose address may be anybody's; raises
-    WrongSubscriptionError.
+    """Return a subscription from a browser if it is valid; raises WrongSubscriptionError.
 
-    Where the name leads is looked at when a message is sent (`web.push_process`).
+    Its address may be anybody's. Where the name resolves to is checked when a message is sent
+    (`web.push_process`).
     """
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -109,7 +109,7 @@ def _is_address(host: str) -> bool:
 
 
 def new_key() -> str:
-    """A key that what we send is signed with, as PEM."""
+    """Return a new signing key, as PEM."""
     from cryptography.hazmat.primitives.asymmetric import ec
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
@@ -118,13 +118,16 @@ def new_key() -> str:
 
 
 def public_key(pem: str) -> str:
-    """What browsers are told of it: base64url of the point."""
+    """Return the public key for browsers: base64url of the point."""
     return _point(_private(pem))
 
 
 def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]:
-    """The headers of a message to this address. Of two with one `topic` that wait for a device the
-    push service keeps the later one. `subject` is who answers for us: an address."""
+    """Return the headers of a message to this address.
+
+    Of two messages with one `topic` waiting for a device the push service keeps the later one.
+    `subject` is our contact address.
+    """
     import jwt
 
     key, parts = _private(pem), urlsplit(endpoint)
@@ -144,7 +147,7 @@ def headers(pem: str, endpoint: str, subject: str, topic: str) -> dict[str, str]
 
 
 def encrypted(subscription: Subscription, payload: bytes) -> bytes:
-    """The body of a message, which that browser alone can read."""
+    """Return the body of a message, encrypted for that browser."""
     import http_ece
     from cryptography.hazmat.primitives.asymmetric import ec
 
@@ -159,7 +162,7 @@ def encrypted(subscription: Subscription, payload: bytes) -> bytes:
 
 
 def decoded(text: str) -> bytes:
-    """base64url, padded or not; raises ValueError."""
+    """Decode base64url, padded or not; raises ValueError."""
     return base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
 
 

@@ -1,11 +1,11 @@
-"""The process that sends Web Push messages: encryption and HTTP cost nobody else anything there.
+"""The process that sends Web Push messages, so that encryption and HTTP slow down nothing else.
 
-On its stdin it gets a line of JSON for each message (Order), on its stdout it says what became of
-it (Outcome), in any order. It ends with its stdin.
+It reads one line of JSON per message from stdin (Order) and writes the results to stdout (Outcome),
+in any order. It ends with its stdin.
 
-An address to send to comes from a browser, so it may be anybody's: it is looked up once, and only
-if all that it leads to is of the public network, one of these is connected to. Nothing is followed,
-and nothing of an answer is read but its status.
+The address comes from a browser, so it may be anybody's: it is resolved once, and connected to only
+if all its addresses are public. No redirect is followed, and nothing of an answer is read but its
+status.
 """
 
 from __future__ import annotations
@@ -26,16 +26,36 @@ from msgspec.json import decode, encode
 from acphold.web.push_message import SECONDS, Order, Outcome, encrypted, headers
 
 AT_ONCE: Final = 8
-"""Messages that are on their way at the same time."""
+"""Messages sent at the same time."""
 
 PORT: Final = 443
 
 
+_WITH_IPV4_AT_THE_END: Final = (
+    ipaddress.IPv6Network("::/96"),  # IPv4-compatible
+    ipaddress.IPv6Network("::ffff:0:0:0/96"),  # IPv4-translated (RFC 6052)
+    ipaddress.IPv6Network("64:ff9b::/96"),  # NAT64 (RFC 6052)
+)
+_PRIVATE: Final = (
+    ipaddress.IPv6Network("64:ff9b:1::/48"),  # NAT64 of a network's own (RFC 8215)
+    ipaddress.IPv6Network("fec0::/10"),
+)
+
+
 def is_public(address: str) -> bool:
-    """Whether an address is of the public network."""
+    """Return True for an address of the public network, including one embedded in another."""
     found = ipaddress.ip_address(address.partition("%")[0])
-    mapped = getattr(found, "ipv4_mapped", None)
-    return (mapped or found).is_global and not found.is_multicast
+    if isinstance(found, ipaddress.IPv4Address):
+        return found.is_global and not found.is_multicast
+    inside = [found.ipv4_mapped, found.sixtofour, *(found.teredo or ())]
+    if any(found in network for network in _WITH_IPV4_AT_THE_END):
+        inside.append(ipaddress.IPv4Address(int(found) & 0xFFFFFFFF))
+    if not all(is_public(str(it)) for it in inside if it is not None):
+        return False
+    if found.ipv4_mapped is not None:
+        return True
+    is_private = any(found in network for network in _PRIVATE)
+    return found.is_global and not found.is_multicast and not is_private
 
 
 async def send(
@@ -44,8 +64,11 @@ async def send(
     port: int = PORT,
     verify: ssl.SSLContext | bool = True,
 ) -> Outcome:
-    """Send one; never raises for what others do. `may` says which addresses are connected to,
-    `verify` has the certificates to trust in the place of the usual."""
+    """Send one message; never raises for errors of others.
+
+    `may` says which addresses may be connected to; `verify` has the certificates to trust instead
+    of the usual ones.
+    """
     host = urlsplit(order.to.endpoint).hostname or ""
     try:
         async with asyncio.timeout(SECONDS):
@@ -54,7 +77,8 @@ async def send(
             addresses = [str(it[4][0]) for it in found]
             if not addresses or not all(map(may, addresses)):
                 return Outcome(order.id, 0, f"{host} is none of the public network")
-            # The very address that was looked at: a name may lead elsewhere the next time.
+            # Connect to the address that was checked: the name may resolve to another the next
+            # time.
             address = f"[{addresses[0]}]" if ":" in addresses[0] else addresses[0]
             url = httpx2.URL(order.to.endpoint).copy_with(host=address.strip("[]"), port=port)
             body = encrypted(order.to, order.payload.encode())
@@ -98,8 +122,8 @@ async def _run() -> None:
 
 
 def main() -> None:
-    """Serve until nobody asks any more."""
-    # A Ctrl-C on the terminal is for who asks; we end with our stdin.
+    """Serve until stdin ends."""
+    # A Ctrl-C on the terminal is for our parent; we end with our stdin.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     asyncio.run(_run())
 

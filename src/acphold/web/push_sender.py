@@ -1,4 +1,4 @@
-"""Messages to browsers, sent by a process of their own: started for the first, ended when idle."""
+"""Messages to browsers, sent by a separate process: started for the first, ended when idle."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from acphold.web.push_message import SECONDS, Order, Outcome
 log = logging.getLogger(__name__)
 
 PATIENCE: Final = 2 * SECONDS
-"""What a message may take, with the start of the process."""
+"""Longest time for a message, with the start of the process, in seconds."""
 
 IDLE_SECONDS: Final = 30.0
-"""How long the process is kept for the next message."""
+"""Seconds that the process is kept for the next message."""
 
 LAST_SECONDS: Final = 2.0
-"""What it gets to end."""
+"""Seconds that the process gets to end."""
 
 
 class PushSender:
-    """See the module; an async context manager, behind which the process is gone."""
+    """Sends messages; an async context manager that ends the process."""
 
     def __init__(self) -> None:
         self._process: Process | None = None
@@ -54,7 +54,7 @@ class PushSender:
             await asyncio.wait(self._ending)
 
     async def send(self, order: Order) -> Outcome:
-        """Send one; never raises for what others do."""
+        """Send one message; never raises for errors of others."""
         answer: asyncio.Future[Outcome] = asyncio.get_running_loop().create_future()
         self._waiting[order.id] = answer
         try:
@@ -89,7 +89,7 @@ class PushSender:
         return self._process
 
     async def _read(self, process: Process) -> None:
-        """Hand out what became of messages; when the process ends, so do those it had."""
+        """Hand out the results; when the process ends, its pending messages end too."""
         assert process.stdout is not None
         while line := await process.stdout.readline():
             with suppress(MsgspecError):
@@ -101,7 +101,7 @@ class PushSender:
                 answer.set_result(Outcome(id_, 0, "the process that sends notices has ended"))
 
     def _rest(self) -> None:
-        """Let the process end; it is waited for elsewhere."""
+        """Let the process end; something else waits for it."""
         process, reading = self._process, self._reading
         self._process = self._reading = None
         if process is None or reading is None:

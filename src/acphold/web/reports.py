@@ -1,19 +1,20 @@
-"""What is put together of the journal for people: what agents reported, and a session as a file.
+"""Reports on the journal for people: usage reported by agents, and a session as a file.
 
     GET /usage?by=day|agent|folder  {"sums": [SUM…]}, as `acphold usage --json` prints them
-    GET /sessions/ID/export         the page that `acphold export` writes, to be kept
+    GET /sessions/ID/export         the page that `acphold export` writes, as a download
 
-A file is only ever kept, and never shown at this address: what agents said would be of our origin.
+A file is only downloaded, never shown at this address: agents' text would share our origin.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeAlias, get_args
 
 from msgspec.json import encode
 
-from acphold.errors import ForbiddenError, JournalError, UnknownSessionError
+from acphold.errors import ForbiddenError, IllegibleNameError, JournalError, UnknownSessionError
 from acphold.history import Entry
 from acphold.journal import Journal, SessionRow
 from acphold.journal.journal import Grouping, history
@@ -28,19 +29,19 @@ from acphold.web.parameters import Parameters
 
 USAGE: Final = "/usage"
 EXPORT: Final = "/export"
-"""How the address of a session as a file ends."""
+"""The end of the address of a session's export."""
 
 MOST_GROUPS: Final = 400
 LARGEST_FILE: Final = 64 * 1024 * 1024
-"""Characters of a file: who wants more of a session has it written by `acphold export`."""
+"""Characters of a file; use `acphold export` for longer sessions."""
 
 
 Export: TypeAlias = Callable[[SessionRow, AsyncIterator[Entry]], tuple[str, AsyncIterator[str]]]
-"""The name and the text of the file that a session becomes."""
+"""Returns the name and the text of the file for a session."""
 
 
 class Reports:
-    """See the module. Without an `export` no session is a file here."""
+    """Answers requests for reports. Without `export` there are no session files."""
 
     def __init__(self, reader: JournalReader, export: Export | None = None) -> None:
         self._reader = reader
@@ -48,11 +49,11 @@ class Reports:
 
     @staticmethod
     def has(path: str) -> bool:
-        """Whether an address is one of these."""
+        """Return True if `path` is answered here."""
         return path == USAGE or (path.startswith(f"{SESSIONS}/") and path.endswith(EXPORT))
 
     async def answer(self, exchange: Exchange, principal: Principal) -> None:
-        """Answer a request to such an address; raises RefusedError."""
+        """Answer a request for a report; raises RefusedError."""
         if exchange.method not in ("GET", "HEAD"):
             raise RefusedError(405, "this is only read: GET or HEAD is wanted")
         try:
@@ -64,13 +65,15 @@ class Reports:
             raise RefusedError(403, str(exc)) from None
         except UnknownSessionError:
             raise RefusedError(404, "there is no such session") from None
+        except IllegibleNameError as exc:
+            raise RefusedError(400, str(exc)) from None
         except JournalError as exc:
             raise RefusedError(503, str(exc)) from None
 
     async def _usage(self, exchange: Exchange, principal: Principal) -> None:
         asked = Parameters(exchange.scope.get("query_string", b""), ("by", "since"))
         principal.check(LIST_SESSIONS.name, encode({}))
-        if not principal.sees_all:  # sums are of all sessions together
+        if not principal.sees_all:  # sums cover all sessions together
             raise RefusedError(403, "what was used is for who may see all sessions")
         grouping = asked.one_of("by", get_args(Grouping)) or "day"
         since = asked.moment("since")
@@ -89,7 +92,7 @@ class Reports:
         if (write := self._write) is None:
             raise RefusedError(404, "no session is a file at this server")
 
-        async def written(journal: Journal) -> tuple[str, str]:
+        async def written(journal: Journal) -> tuple[str, bytes]:
             row = await journal.session(session_id)
             principal.check_in(row, LOAD_SESSION.name)
             name, found = write(row, _entries(journal, session_id))
@@ -99,19 +102,20 @@ class Reports:
                 size += len(text)
                 if size > LARGEST_FILE:
                     raise RefusedError(413, "it is too long for this; `acphold export` writes it")
-            return name, "".join(texts)
+                await asyncio.sleep(0)  # others read in this thread, too
+            return name, "".join(texts).encode()
 
-        name, text = await self._reader.ask(written)
+        name, raw = await self._reader.ask(written)
         head = [
             (b"content-type", b"text/html; charset=utf-8"),
             (b"content-disposition", f'attachment; filename="{name}"'.encode()),
             (b"content-security-policy", b"sandbox; default-src 'none'"),
         ]
-        await exchange.answer(200, headers=head, raw=text.encode())
+        await exchange.answer(200, headers=head, raw=raw)
 
 
 async def _entries(journal: Journal, session_id: str) -> AsyncIterator[Entry]:
-    """All that is not void, oldest first."""
+    """Yield all entries that are not void, oldest first."""
     async for segment in history(journal, session_id):
         for entry in segment.entries():
             if entry.raw:

@@ -1,7 +1,7 @@
-"""The servers of this user that run on this machine, so that a command finds the one that it means.
+"""This user's servers that run on this machine, so that a command finds the one it means.
 
-Each has a file in the folder for state, which it holds locked: the kernel lets go of that when the
-process ends, so who is noted there has its address, and nobody else can have it.
+Each has a file in the state folder, which it keeps locked: the kernel releases the lock when the
+process ends, so a locked file belongs to a running server, and nobody else has its address.
 """
 
 from __future__ import annotations
@@ -22,14 +22,16 @@ from acphold.transports.runtime_folder import state_folder
 log = logging.getLogger(__name__)
 
 LARGEST: Final = 1 << 16
-"""Bytes of such a file."""
+"""Largest size of such a file, in bytes."""
 
 FILE: Final = ".json"
 
 
 class Running(Struct, frozen=True):
-    """A server: its journal, where this machine reaches it, and how others do; `known_as` is the
-    origin for which this user has a token."""
+    """A running server: its journal, its address on this machine, and its address for others.
+
+    `known_as` is the origin for which this user has a token.
+    """
 
     journal: str
     here: str
@@ -39,7 +41,7 @@ class Running(Struct, frozen=True):
 
 @contextmanager
 def noted(server: Running) -> Iterator[None]:
-    """Note for the block that it runs."""
+    """Record the server as running for the block."""
     try:
         held = _note(server)
     except OSError as exc:  # it serves all the same
@@ -60,7 +62,7 @@ def _note(server: Running) -> tuple[str, int]:
     new = os.path.join(_folder(), f"{os.getpid()}-{os.urandom(4).hex()}")
     descriptor = os.open(new, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     try:
-        # Locked before it has the name by which it is found: one that is not is left over.
+        # Lock it before it gets its final name: a file that is not locked counts as left over.
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         os.write(descriptor, encode(server))
         os.rename(new, new + FILE)
@@ -72,7 +74,7 @@ def _note(server: Running) -> tuple[str, int]:
 
 
 def running(journal: str | None) -> list[Running]:
-    """Those that serve this journal, the newest last; what is left over of others is removed."""
+    """Return the servers of this journal, the newest last; remove files left over from others."""
     place = _place(named(journal))
     found: list[tuple[float, Running]] = []
     with suppress(FileNotFoundError):

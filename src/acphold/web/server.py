@@ -1,7 +1,7 @@
-"""What `acphold serve` runs: the application on uvicorn, in this process.
+"""The server of `acphold serve`: the application on uvicorn, in this process.
 
-Order matters at the end: clients are let go first, so that none sees its session end with a hub;
-then the turns, the agents and the journals end (`Endpoints`).
+Order matters at the end: clients are disconnected first, so that none sees its session end with a
+hub; then the turns, the agents and the journals end (`Endpoints`).
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ import logging
 import os
 import resource
 import socket
+import ssl
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
-from functools import partial
-from importlib.util import find_spec
 from operator import attrgetter
 from typing import Final
 from urllib.parse import urlsplit
@@ -28,12 +27,12 @@ from msgspec.structs import replace
 from acphold.errors import SettingsError
 from acphold.history.times import now_ms
 from acphold.journal import SessionRow
-from acphold.journal.access import SCOPES, Access, token_id
+from acphold.journal.access import SCOPES, Access, AccessToken, token_id
 from acphold.journal.stores import named
 from acphold.server.service import Service, served_journal
 from acphold.server.stirrings import Stirrings
 from acphold.transports.addresses import NODE_TOKEN
-from acphold.transports.known_servers import remember, token_for
+from acphold.transports.known_servers import local_tokens, remember, token_for
 from acphold.transports.urls import origin_of
 from acphold.web.application import Application, application
 from acphold.web.connections import LOOK_SECONDS, Connections, bounds
@@ -57,47 +56,52 @@ from acphold.web.socket_transport import DirectSocketProtocol
 log = logging.getLogger(__name__)
 
 HEARTBEAT_SECONDS: Final = 20.0
-"""How often a client is asked whether it is there; it has as long to answer."""
+"""Seconds between two pings to a client; it has as long to answer."""
 
 AT_ONCE: Final = 16
-"""Connections that are accepted before others have their turn. Far fewer than may be there without
-a token: who brings one with the first bytes is known before its place is wanted."""
+"""Connections accepted before others get a turn.
+
+Far fewer than the unauthenticated ones allowed: a client that sends its token with the first bytes
+is known before its place is needed.
+"""
 
 SILENT_SECONDS: Final = 10
-"""How long the kernel keeps a connection on which nothing has come yet, where it can."""
+"""Seconds that the kernel keeps a connection on which nothing has arrived, if it can."""
 
 BACKLOG: Final = 2048
-"""Connections that the kernel keeps until they are accepted."""
+"""Connections that the kernel queues until they are accepted."""
 
 LAST_SECONDS: Final = 5.0
-"""How long clients that were told to go are waited for."""
+"""Seconds to wait for clients that were told to go."""
 
 EVERYWHERE: Final = ("", "0.0.0.0", "::")
 """Addresses that stand for all of this machine's."""
 
 
 class Listening(Struct, frozen=True, kw_only=True):
-    """Where is listened. `url` is how others reach it, where that is not the address itself: the
-    name of this machine, or a proxy. `proxy` is the address from which that one comes. `node` is
-    how other nodes reach it, None where there are none."""
+    """The address to listen on, and those given to others.
+
+    `url` is the address for clients, if it differs: a name of this machine, or a proxy. `proxy` is
+    the address that proxy connects from. `node` is the address for other nodes, None if there are
+    none.
+    """
 
     host: str = "127.0.0.1"
     port: int = 8260
     certificate: str | None = None
     key: str | None = None
     url: str | None = None
-    http2: bool = False
     proxy: str | None = None
     node: str | None = None
 
     @property
     def outside(self) -> Sequence[str]:
-        """How others reach it, as somebody has said."""
+        """The addresses for others, as configured."""
         return [it for it in (self.url, self.node) if it is not None]
 
     @property
     def is_local(self) -> bool:
-        """Whether this machine alone can reach it."""
+        """True if only this machine can reach it."""
         if self.host == "localhost":
             return True
         with suppress(ValueError):
@@ -105,12 +109,8 @@ class Listening(Struct, frozen=True, kw_only=True):
         return False
 
     def check(self) -> None:
-        """Refuse what cannot be, and to send what is said through a network where others can read
-        it; SettingsError."""
-        if self.http2 and find_spec("hypercorn") is None:
-            raise SettingsError(
-                "--http2 takes hypercorn, which is not there: pip install acphold[http2]"
-            )
+        """Refuse impossible settings, and unencrypted network traffic; raises SettingsError."""
+        self.tls()
         if self.node is not None and NODE_TOKEN not in os.environ:
             raise SettingsError(
                 f"nodes come to each other with a token, which {NODE_TOKEN} has at each of them: "
@@ -124,8 +124,35 @@ class Listening(Struct, frozen=True, kw_only=True):
                 "or leave out --listen, and reach it with `ssh -L 8260:localhost:8260`"
             )
 
+    def tls(self) -> ssl.SSLContext | None:
+        """Return TLS with the certificate and its key, None without them.
+
+        Raises SettingsError if they cannot be used.
+        """
+        if self.certificate is None:
+            return None
+        for path in (self.certificate, self.key or self.certificate):
+            try:
+                open(path, "rb").close()
+            except OSError as exc:
+                raise SettingsError(f"{path} cannot be read: {exc.strerror}") from None
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        try:
+            context.load_cert_chain(self.certificate, self.key)
+        except (OSError, ssl.SSLError) as exc:
+            if getattr(exc, "reason", None) == "KEY_VALUES_MISMATCH":
+                raise SettingsError(
+                    f"{self.key} is not the key of {self.certificate}; give the two that belong "
+                    "together with --tls-cert and --tls-key"
+                ) from None
+            raise SettingsError(
+                f"{self.certificate} and {self.key} cannot be used for TLS ({exc}); both have to "
+                "be PEM files"
+            ) from None
+        return context
+
     def origins(self, port: int) -> list[str]:
-        """By what origins it is known, the one to tell others first."""
+        """Return the origins of this server, the one to tell others first."""
         scheme = "https" if self.certificate is not None else "http"
         names = ["localhost", "127.0.0.1", "[::1]"]
         if self.host not in (*EVERYWHERE, *names):
@@ -136,7 +163,7 @@ class Listening(Struct, frozen=True, kw_only=True):
         ]
 
     def running(self, journal: str, origins: Sequence[str]) -> Running:
-        """What this machine is told of it, where these are the origins by which it is known."""
+        """Return the record of this server for commands on this machine, given its origins."""
         known_as = localhost(origins)
         is_here = self.is_local or self.host in EVERYWHERE
         here = known_as if is_here else origins[len(self.outside)]
@@ -144,12 +171,15 @@ class Listening(Struct, frozen=True, kw_only=True):
 
 
 class Serving(Struct, frozen=True):
-    """What is told once somebody may come: the address, a code to pair with, and the agents, the
-    default one first."""
+    """The facts to print once clients can connect: address, pairing code, and agents.
+
+    The default agent is first. Without a page a browser finds nothing at the address.
+    """
 
     url: str
     pair: str
     agents: tuple[str, ...] = ()
+    has_page: bool = True
 
 
 async def serve(
@@ -164,11 +194,12 @@ async def serve(
     export: Export | None = None,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of the default one's journal.
-    `called` and `linger` are as `Endpoints` has them, `export` as `Reports` has it.
 
-    Raises SettingsError, JournalError, and OSError where the address is taken.
+    `called` and `linger` are as in `Endpoints`, `export` as in `Reports`. Raises SettingsError,
+    JournalError, and OSError if the address is taken.
     """
     listening.check()
+    tls = listening.tls()
     with _bound(listening) as bound:
         origins = listening.origins(bound.getsockname()[1])
         tokens = served_journal(services[default].journal)
@@ -198,6 +229,7 @@ async def serve(
             ):
                 metrics = Metrics(reader, http, feed)
                 pages, reports = JournalPages(reader), Reports(reader, export)
+                page = PageFiles()
                 app = application(
                     endpoints,
                     gate,
@@ -206,15 +238,18 @@ async def serve(
                     pages,
                     feed,
                     metrics,
-                    PageFiles(),
+                    page,
                     reports,
                     notices,
                 )
                 limit = max(service.options.max_message for service in services.values())
-                async with _running(app, bound, listening, connections, limit):
+                async with _running(app, bound, tls, connections, limit) as running:
                     with noted(listening.running(services[default].journal, origins)):
-                        ready(Serving(origins[0], pairing.new_code(Worth(SCOPES)), tuple(services)))
-                        await stop.wait()
+                        code = pairing.new_code(Worth(SCOPES))
+                        ready(Serving(origins[0], code, tuple(services), page.is_built))
+                        stopped = asyncio.create_task(stop.wait(), name="wait for the end")
+                        await asyncio.wait({stopped, running}, return_when=asyncio.FIRST_COMPLETED)
+                        stopped.cancel()
                     gate.stop()
         finally:
             await tokens.aclose()
@@ -229,28 +264,39 @@ def _bound(listening: Listening) -> Iterator[socket.socket]:
 
 
 def _answers_for(origin: str) -> str:
-    """Whom a push service may ask about what we send (RFC 8292, 2.1): https, or mail."""
+    """Return our contact for push services (RFC 8292, 2.1): https, or mail."""
     return origin if origin.startswith("https:") else "mailto:nobody@example.com"
 
 
 def localhost(origins: Sequence[str]) -> str:
-    """The one for which the commands of this user have a token."""
+    """Return the origin for which this user's commands have a token."""
     return next(it for it in reversed(origins) if urlsplit(it).hostname == "localhost")
 
 
 async def _let_this_user_in(gate: Gate, tokens: Access, origins: list[str]) -> None:
-    """Keep a token for the commands of this user on this machine, where they look for one."""
+    """Store a token where this user's commands look for one on this machine.
+
+    A token of an earlier start, on any port, is kept.
+    """
     origin = localhost(origins)
-    kept = token_for(origin)
-    if kept is not None:
-        for token in await tokens.access_tokens():
-            if token.id == token_id(kept) and token.is_of(kept) and token.is_good(now_ms()):
-                return
+    now = now_ms()
+    good = {token.id: token for token in await tokens.access_tokens() if token.is_good(now)}
+    for kept in filter(None, [token_for(origin), *local_tokens()]):
+        token = good.get(token_id(kept))
+        if token is not None and token.is_of(kept) and _is_whole(token):
+            remember(origin, kept)
+            return
     remember(origin, await gate.grant("this machine", SCOPES))
 
 
+def _is_whole(token: AccessToken) -> bool:
+    """Return True for a token that permits everything, in all sessions."""
+    is_of_all = token.session_id is None and token.tenant is None and token.expires_at is None
+    return is_of_all and set(token.scopes).issuperset(SCOPES)
+
+
 def _connections(listening: Listening) -> Connections:
-    """None yet, within what this process may open."""
+    """Return an empty set of connections, with limits for this process."""
     descriptors, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     is_proxied = listening.url is not None and listening.certificate is None
     return Connections(bounds(descriptors), is_proxied=is_proxied)
@@ -258,7 +304,7 @@ def _connections(listening: Listening) -> Connections:
 
 @asynccontextmanager
 async def _looking(look: Callable[[], Awaitable[None]], seconds: float) -> AsyncIterator[None]:
-    """Look every so many seconds, for the block."""
+    """Call `look` every so many seconds, for the block."""
 
     async def keep_looking() -> None:
         while True:
@@ -277,30 +323,19 @@ async def _looking(look: Callable[[], Awaitable[None]], seconds: float) -> Async
 async def _running(
     app: Application,
     bound: socket.socket,
-    listening: Listening,
+    tls: ssl.SSLContext | None,
     connections: Connections,
     limit: int,
-) -> AsyncIterator[None]:
-    """Answer requests for the block."""
-    if listening.http2:
-        from acphold.web import http2  # an extra
+) -> AsyncIterator[asyncio.Task[None]]:
+    """Answer requests for the block; yield the task that does so.
 
-        async with http2.running(
-            app,
-            partial(_accepting, bound=bound),
-            connections,
-            certificate=listening.certificate,
-            key=listening.key,
-            limit=limit,
-            heartbeat=HEARTBEAT_SECONDS,
-            last=LAST_SECONDS,
-        ):
-            yield
-        return
-    # What strangers send that is no HTTP is nothing to warn of, and would fill the log.
+    Connections are accepted from its start.
+    """
+    # Strangers send garbage that is not HTTP; warnings of it would fill the log.
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     server = _Server(
         connections,
+        tls,
         uvicorn.Config(
             app,
             http=HttpProtocol,
@@ -310,53 +345,57 @@ async def _running(
             access_log=False,
             proxy_headers=False,
             server_header=False,
-            ssl_certfile=listening.certificate,
-            ssl_keyfile=listening.key,
             ws_max_size=limit,
             ws_ping_interval=HEARTBEAT_SECONDS,
             ws_ping_timeout=HEARTBEAT_SECONDS,
-            # It would take memory for each connection, and time for each message.
+            # It would cost memory for each connection, and time for each message.
             ws_per_message_deflate=False,
             timeout_graceful_shutdown=int(LAST_SECONDS),
         ),
     )
     running = asyncio.create_task(server.serve(sockets=[bound]), name="uvicorn")
     try:
-        yield
+        await asyncio.wait({running, server.accepting}, return_when=asyncio.FIRST_COMPLETED)
+        if running.done():
+            running.result()
+        yield running
     finally:
         server.should_exit = True
         await asyncio.wait({running})
     running.result()
 
 
-async def _accepting(arrival: Callable[[], Arrival], bound: socket.socket) -> asyncio.Server:
-    """Take in whoever comes."""
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(arrival, sock=bound, backlog=AT_ONCE)
-    bound.listen(BACKLOG)
-    if sys.platform == "linux":
-        bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_SECONDS)
-    return server
-
-
 class _Server(uvicorn.Server):
-    """That of uvicorn, whose connections are counted from their first moment."""
+    """uvicorn's server, with connections counted from their first moment."""
 
-    def __init__(self, connections: Connections, config: uvicorn.Config) -> None:
+    def __init__(
+        self, connections: Connections, tls: ssl.SSLContext | None, config: uvicorn.Config
+    ) -> None:
         super().__init__(config)
         self._connections = connections
+        self._tls = tls
+        self.accepting = asyncio.get_running_loop().create_future()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        self.servers = [await _accepting(self._arrival, each) for each in sockets or ()]
+        loop = asyncio.get_running_loop()
+        self.servers: list[asyncio.Server] = []
+        for bound in sockets or ():
+            self.servers.append(
+                await loop.create_server(self._arrival, sock=bound, backlog=AT_ONCE)
+            )
+            bound.listen(BACKLOG)
+            if sys.platform == "linux":
+                bound.setsockopt(socket.IPPROTO_TCP, socket.TCP_DEFER_ACCEPT, SILENT_SECONDS)
         self.started = True
+        self.accepting.set_result(None)
 
     def _arrival(self) -> Arrival:
         return Arrival(
             self._connections,
-            self.config.ssl,
+            self._tls,
             lambda state: HttpProtocol(self.config, self.server_state, state),
         )
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        yield  # `stop` is what ends us
+        yield  # `stop` ends us, not signals

@@ -1,7 +1,7 @@
-"""The transport over a WebSocket of our own server: without a task, or a copy, between the two.
+"""The transport over a WebSocket of our own server, without a task or a copy in between.
 
-What ASGI has in between costs as much as all else of a message. So once a WebSocket was accepted as
-ASGI has it, lines go from its protocol to who reads them, and back, in the step that has them.
+ASGI costs as much per message as all the rest. So once a WebSocket is accepted through ASGI, lines
+go directly between its protocol and its reader, in the same step.
 """
 
 from __future__ import annotations
@@ -14,53 +14,56 @@ from acphold.errors import ConnectionLostError
 from acphold.transports.messages import AT_ONCE
 from acphold.transports.pipes import FLUSH_SECONDS
 from acphold.web.protocols import SocketProtocol
-from acphold.web.sockets import NORMAL
+from acphold.web.sockets import LONGEST, NORMAL, Cut, whole
 
 PIECE: Final = 256 << 10
-"""Bytes of a long message that are handed on before others have their turn on the event loop."""
+"""Bytes of a long message passed on before others get a turn on the event loop."""
 
 TEXT: Final = 0x81
 """The first byte of a frame that is a whole text message."""
 
 
 class DirectSocketProtocol(SocketProtocol):
-    """One that offers such a transport to who attends its connection."""
+    """A protocol that offers such a transport for its connection."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.connection.direct = lambda: SocketTransport(self)
+        self.connection.direct = lambda cut: SocketTransport(self, cut)
         super().connection_made(transport)
 
 
 class SocketTransport:
-    """See the module; `rpc.transport.OfferingTransport`."""
+    """The direct transport; an `rpc.transport.OfferingTransport`."""
 
-    def __init__(self, protocol: SocketProtocol) -> None:
+    def __init__(self, protocol: SocketProtocol, cut: Cut = whole) -> None:
         self._protocol = protocol
+        self._cut = cut
         self._rest = b""
         self._offer: Callable[[bytes], bool] | None = None
         self._is_waiting = False
         self._is_over = False
         self._received = 0
-        self._left = memoryview(b"")  # of a long message
+        self._left = memoryview(b"")  # the rest of a long message
         self._failed: BaseException | None = None
         protocol.take = self._take
 
     @property
     def is_read(self) -> bool:
-        """Whether the other side may still read us."""
+        """True while the other side may still read us."""
         protocol = self._protocol
         return not (protocol.disconnected or protocol.close_sent or protocol.transport.is_closing())
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """Offer what comes while somebody waits in `receive` to `take` first."""
+        """Offer messages that arrive while `receive` waits to `take` first."""
         self._offer = take
 
     async def receive(self) -> bytes:
-        """The next message, with a line end, or the next piece of a long one; b"" once the other
-        side has ended, and ever after."""
+        """Return the next message, with a line end, or the next piece of a long one.
+
+        Returns b"" once the other side has ended, and ever after.
+        """
         self._received += 1
         if self._left or self._received % AT_ONCE == 0:
-            await asyncio.sleep(0)  # who floods us must not stop everybody else
+            await asyncio.sleep(0)  # a client that floods us must not stop everybody else
         if self._left:
             piece, self._left = bytes(self._left[:PIECE]), self._left[PIECE:]
             return piece.replace(b"\n", b" ") + (b"" if self._left else b"\n")
@@ -82,26 +85,29 @@ class SocketTransport:
         return b""
 
     def _take(self, message: bytes, may_offer: bool) -> bool:
-        """A text message that has come; whether it was taken in this step."""
+        """Handle a text message; return True if it was taken in this step."""
         protocol = self._protocol
         if len(message) > PIECE:
-            long = message.rstrip(b"\n")  # its line end is put behind its last piece
+            long = message.rstrip(b"\n")  # its line end goes after its last piece
             protocol.queue.put_nowait({"type": "websocket.receive", "bytes": long})
             return False
-        # A line break can only stand between two tokens of JSON: inside of a string it is none.
+        # A line break can only stand between two tokens of JSON: strings have none.
         line = (message.replace(b"\n", b" ") if b"\n" in message else message) + b"\n"
         if may_offer and self._is_waiting and self._offer is not None and protocol.queue.empty():
             try:
                 if self._offer(line):
                     return True
-            except BaseException as exc:  # which is for who receives
+            except BaseException as exc:  # meant for the receiver
                 self._failed = exc
         protocol.queue.put_nowait({"type": "websocket.receive", "bytes": line})
         return False
 
     def send(self, data: bytes) -> None:
         """Send the messages that `data` has or completes; dropped once the other side has gone."""
-        *lines, self._rest = (self._rest + data).split(b"\n")
+        data = self._rest + data
+        *lines, self._rest = data.split(b"\n")
+        if len(data) > LONGEST:
+            lines = [piece for line in lines for piece in self._cut(line)]
         if self.is_read:
             self._protocol.transport.write(b"".join([framed(line) for line in lines]))
 
@@ -131,10 +137,9 @@ class SocketTransport:
 
 
 def framed(text: bytes) -> bytes:
-    """A text message in one frame, unmasked, as a server sends it (RFC 6455, 5.2).
+    """Return a text message in one unmasked frame, as servers send it (RFC 6455, 5.2).
 
-    `websockets` frames with what it has to decide for both sides; that takes longer than the rest
-    of sending does.
+    `websockets` handles both sides when framing, which takes longer than the rest of sending.
     """
     size = len(text)
     if size < 126:

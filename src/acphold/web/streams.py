@@ -1,19 +1,31 @@
-"""A client over Streamable HTTP: what it posts comes in, what it is told goes out on streams.
+"""A client over Streamable HTTP: its POSTs come in, our messages go out on streams.
 
 Source: ACP RFD, Streamable HTTP & WebSocket transport. A client has one stream of events for its
-connection and one for each session that it opens one for; the RFD says what goes where, and the
-official SDKs do not agree with it or with each other. So this is liberal:
+connection and one for each session that it opens one for; the RFD says which message goes where,
+and the official SDKs agree neither with it nor with each other. So this is liberal:
 
-| what | goes to the stream of |
+| message | goes to the stream of |
 |---|---|
 | the answer to `initialize` | the POST itself |
-| what is about a session: updates, requests, answers | the session, if open; or as all else |
-| the answer to `session/new`, `load`, `resume`, `fork` | the connection, behind the session's |
-| all else | the connection |
+| anything about a session: updates, requests, answers | the session, if it was open in time |
+| the answer to `session/new`, `session/fork` | the connection: the session is still unknown |
+| anything else | the connection |
 
-A stream that is opened anew takes the place of the older one: a phone's dead socket must not lock
-it out. What was written to that one may be lost; a client that sends `Last-Event-ID` gets what is
-behind it from the journal, as by `session/resume` with a position (`server.positions`).
+A client reads its streams in parallel, so order holds only within each: nobody can know which of
+two sockets it reads first. Everything about a session therefore stays on one stream: replay, then
+the answer to `session/load`, which the RFD puts on the connection's. The official clients accept it
+on either.
+
+- A session that is loaded or resumed stays on its own stream if that is open when the request
+  arrives, otherwise on the connection's, even if its own is opened meanwhile.
+- After the answer to `session/new`, nothing is sent about that session until its stream is opened,
+  its client sends a request about it without one, or OPEN_SECONDS pass.
+- A session moves from the connection's stream to its own when it is opened anew, or when it has
+  been quiet for a while and its client sends a request about it.
+
+A reopened stream replaces the older one: a phone's dead socket must not lock it out. Data written
+to the older one may be lost; a client that sends `Last-Event-ID` gets what follows from the
+journal, as by `session/resume` with a position (`server.positions`).
 """
 
 from __future__ import annotations
@@ -23,6 +35,7 @@ import itertools
 import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from json.encoder import encode_basestring_ascii
 from typing import Final, NamedTuple
 
 from msgspec import MsgspecError, Raw, Struct
@@ -30,43 +43,54 @@ from msgspec.json import Decoder
 
 from acphold.agents.capabilities import asking_for_positions
 from acphold.errors import ConnectionLostError, InvalidParamsError
-from acphold.hub.forks import FORK_SESSION
+from acphold.hub.frames import PARENT
 from acphold.schema import (
     INITIALIZE,
-    LOAD_SESSION,
-    NEW_SESSION,
     RESUME_SESSION,
     encode,
 )
+from acphold.schema.methods import CANCEL_REQUEST, MAKING, OPENING, REOPENING
 from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import splice
-from acphold.server.positions import behind, is_bare, told_position
+from acphold.schema.splice import members, splice
+from acphold.server.owner_line import session_of_update
+from acphold.server.positions import behind, is_bare, told_lineage, told_position
 from acphold.transports.pipes import FLUSH_SECONDS, LOW_WATER
 
 HEARTBEAT_SECONDS: Final = 15.0
-"""How often a stream on which nothing happens says that it is there."""
+"""Seconds between two heartbeats on a quiet stream."""
 
 HEARTBEAT: Final = b": keepalive\n\n"
 
 UNUSED_SECONDS: Final = 120.0
-"""How long a connection is kept that has no stream open, and posts nothing."""
+"""Seconds that a connection without an open stream or a POST is kept."""
+
+OPEN_SECONDS: Final = 2.0
+"""Seconds for a client to open the stream of a session that it has begun."""
+
+QUIET_SECONDS: Final = 1.0
+"""Seconds of quiet after which a session may move to its own stream."""
+
+APART_SECONDS: Final = 0.05
+"""Seconds that an answer waits behind a replay that was written."""
 
 BARE_SECONDS: Final = 0.05
-"""How long a position that nothing is told with waits for what follows: else each prompt would wake
-its client twice."""
+"""Seconds that a bare position waits for what follows.
+
+Otherwise each prompt would wake its client twice.
+"""
 
 STREAMS: Final = 256
-"""Streams of one connection that are read, or hold what was not."""
+"""Streams of one connection that are read, or hold unread data."""
+
+MOST_BESIDE: Final = 4 * STREAMS
+"""Sessions remembered as being on the connection's stream; older ones have nothing under way."""
 
 POSTED_BYTES: Final = 1 << 20
-"""What may wait here that was posted; who posts more waits for its answer."""
-
-OPENING: Final = frozenset({NEW_SESSION.name, LOAD_SESSION.name, RESUME_SESSION.name, FORK_SESSION})
-"""Requests whose answers go to the connection's stream, whatever session they name."""
+"""Bytes of POSTs waiting here; beyond that the client waits for its answer."""
 
 
 class Message(Struct, gc=False):
-    """Of a message what says where it belongs."""
+    """The fields of a message that tell where it belongs."""
 
     id: Raw = Raw()
     method: str | None = None
@@ -74,12 +98,12 @@ class Message(Struct, gc=False):
 
     @property
     def session_id(self) -> str | None:
-        """The session that its params name."""
+        """The session named in its params."""
         return session_id_in(bytes(self.params))
 
     @property
     def is_answered(self) -> bool:
-        """Whether it is a request, or the answer to one."""
+        """True for a request or a response."""
         return bool(bytes(self.id))
 
     @property
@@ -91,12 +115,12 @@ _read = Decoder(Message).decode
 
 
 def read(line: bytes) -> Message:
-    """The message of a line; msgspec.MsgspecError, UnicodeDecodeError, RecursionError."""
+    """Parse a line; raises msgspec.MsgspecError, UnicodeDecodeError or RecursionError."""
     return _read(line)
 
 
 class Asked(NamedTuple):
-    """A request that was posted, until it is answered."""
+    """A posted request, until it is answered."""
 
     method: str
     session_id: str | None
@@ -113,21 +137,18 @@ class _Answer(Struct, gc=False):
 _read_answer = Decoder(_Answer).decode
 
 
-def session_in_result(line: bytes) -> str | None:
-    """The session that an answer names, of `session/new`; None for an error."""
-    return session_id_in(bytes(_read_answer(line).result))
-
-
 AtOnce = Callable[[bytes], bool] | None
-"""Says events in this step, without their reader, whom to wake takes longer than that; False where
-they would have to wait."""
+"""Sends events in this step, without waking the reader, which would take longer.
+
+Returns False if they would have to wait.
+"""
 
 
 class EventStream:
-    """What one GET is answered with, event by event; `size` is bytes that were not written yet.
+    """The answer to one GET, event by event; `size` is the bytes not written yet.
 
-    `resized` is told how many more of them wait for somebody: while it is closed, none, but for one
-    that `is_awaited` to be opened.
+    `resized` is called with changes of the bytes that wait for a reader: none while the stream is
+    closed, unless it `is_awaited` to be opened.
     """
 
     def __init__(
@@ -139,9 +160,11 @@ class EventStream:
     ) -> None:
         self._changed = changed
         self._resized = resized
-        self._is_awaited = is_awaited
+        self.is_awaited = is_awaited
         self._counted = 0
         self._events: list[bytes] = []
+        self._behind: list[bytes] = []
+        self._apart: asyncio.TimerHandle | None = None
         self._news = asyncio.Event()
         self._reader = 0
         self._waiting = 0
@@ -151,18 +174,41 @@ class EventStream:
 
     @property
     def is_open(self) -> bool:
-        """Whether somebody reads it."""
+        """True while somebody reads it."""
         return self._reader > 0
 
     def add(self, event: bytes, *, may_wait: bool = False) -> None:
-        """Say this; what may wait is said with what follows, if that comes in a moment."""
-        self._events.append(event)
+        """Send an event; one that `may_wait` is sent with what follows in a moment."""
+        (self._events if self._apart is None else self._behind).append(event)
         self._resize(self.size + len(event))
+        if self._apart is not None:
+            return
         if not may_wait:
             self._say()
         elif self._late is None:
             loop = asyncio.get_running_loop()
             self._late = loop.call_later(BARE_SECONDS, self._say_late)
+
+    def add_apart(self, event: bytes) -> None:
+        """Send this event and later ones a moment after the earlier ones.
+
+        The Python SDK may process an answer before updates that came in the same read.
+        """
+        if self._apart is None:
+            loop = asyncio.get_running_loop()
+            self._apart = loop.call_later(APART_SECONDS, self._join)
+        self.add(event)
+
+    def _join(self) -> None:
+        is_written = not self._events and self._waiting == self._reader
+        if not is_written and (self.is_open or self.is_awaited):
+            loop = asyncio.get_running_loop()
+            self._apart = loop.call_later(APART_SECONDS, self._join)
+            return
+        self._apart = None
+        self._events += self._behind
+        self._behind = []
+        self._say()
 
     def _say_late(self) -> None:
         self._late = None
@@ -173,27 +219,27 @@ class EventStream:
         is_awaited = self.is_open and self._waiting == self._reader
         if is_awaited and self._at_once is not None and self._at_once(b"".join(self._events)):
             self._events = []
-            self._resize(0)
+            self._resize(sum(map(len, self._behind)))
         else:
             self._news.set()
 
     def _resize(self, size: int) -> None:
-        """So many bytes were not written yet; or it is read, or not, from now on."""
+        """Report a new number of unwritten bytes, or that a reader came or went."""
         self.size = size
-        counted = size if self.is_open or self._is_awaited else 0
+        counted = size if self.is_open or self.is_awaited else 0
         self._resized(counted - self._counted)
         self._counted = counted
 
     def open(self, at_once: AtOnce = None) -> AsyncIterator[bytes]:
-        """Events as they come, some of them at once; ends when somebody else opens the stream.
+        """Yield events as they come; ends when somebody else opens the stream.
 
-        It is open from now on, not only from the first event. What comes while the reader waits for
-        it is offered to `at_once`.
+        It is open from the call on, not only from the first event. Events that arrive while the
+        reader waits are offered to `at_once`.
         """
         self._reader = abs(self._reader) + 1
         self._at_once = at_once
         self._resize(self.size)
-        self._news.set()  # whoever read it before is to see that
+        self._news.set()  # wake the former reader, which then ends
         return self._events_for(self._reader)
 
     async def _events_for(self, mine: int) -> AsyncIterator[bytes]:
@@ -211,7 +257,7 @@ class EventStream:
                 self._waiting = 0
                 events, self._events = self._events, []
                 yield b"".join(events)  # returns when it is written
-                self._resize(sum(map(len, self._events)))
+                self._resize(sum(map(len, self._events + self._behind)))
                 self._changed()
         finally:
             if self._reader == mine:
@@ -219,15 +265,19 @@ class EventStream:
                 self._resize(self.size)
                 self._changed()
 
-    def forget(self) -> None:
-        """What was not written is not to be."""
-        self._events.clear()
+    def forget(self) -> bytes:
+        """Drop what was not written, and return it."""
+        left = b"".join(self._events + self._behind)
+        self._events, self._behind = [], []
         self._resize(0)
         self._changed()
+        return left
 
     def end(self) -> None:
-        """Nobody reads it any more."""
+        """End the stream: its reader stops."""
         self._reader = -abs(self._reader) - 1
+        if self._apart is not None:
+            self._apart.cancel()
         self._resize(self.size)
         self._news.set()
 
@@ -235,10 +285,11 @@ class EventStream:
 class HttpTransport:
     """The transport of a connection over HTTP (`rpc.transport.OfferingTransport`); see the module.
 
-    `id` is that of the connection, `token` that of who made it.
+    `id` is the connection's, `token` its creator's. A client that `has_one_stream` opens none for
+    sessions.
     """
 
-    def __init__(self, token: str) -> None:
+    def __init__(self, token: str, *, has_one_stream: bool = False) -> None:
         self.id = str(uuid.uuid4())
         self.token = token
         self._posted: asyncio.Queue[bytes] = asyncio.Queue()
@@ -249,31 +300,41 @@ class HttpTransport:
         self._changed = asyncio.Event()
         self._buffered = 0
         self._connection = EventStream(self._tell_change, self._resized, is_awaited=True)
+        self._has_one_stream = has_one_stream
         self._sessions: dict[str, EventStream] = {}
+        self._begun: dict[str, asyncio.TimerHandle] = {}
+        self._beside: dict[str, float] = {}
+        """Sessions on the connection's stream, and the time of their last message."""
+        self._asked_in: dict[bytes, str] = {}
         self._openings: dict[str, bytes] = {}
         self._asked: dict[bytes, Asked] = {}
         self._answered: dict[bytes, asyncio.Future[bytes]] = {}
         self._own_ids = itertools.count(1)
-        self._own: set[bytes] = set()
+        self._own: dict[bytes, str] = {}
+        self._lineages: dict[str, str | None] = {}
         self._rest = b""
-        self._late: list[tuple[EventStream, bytes]] = []
         self._used = asyncio.get_running_loop().time()
         self.is_over = False
 
-    # -- towards us -------------------------------------------------------------------------
+    # -- from the client --------------------------------------------------------------------
 
     async def post(self, line: bytes, message: Message) -> bytes | None:
-        """Take a message that was posted; for `initialize` the answer to it, for others None.
+        """Take a posted message; return the answer to `initialize`, None for others.
 
-        Raises ConnectionLostError when the connection ends before.
+        Raises ConnectionLostError if the connection ends before that.
         """
         self._used = asyncio.get_running_loop().time()
         answer: asyncio.Future[bytes] | None = None
+        session_id = message.session_id
+        if session_id is not None:
+            self._go_over(session_id, anew=message.method in REOPENING)
+        if message.is_response:
+            self._asked_in.pop(bytes(message.id), None)
         if message.method is not None and message.is_answered:
-            id_, session_id = bytes(message.id), message.session_id
+            id_ = bytes(message.id)
             self._asked[id_] = Asked(message.method, session_id, bytes(message.params))
             if message.method == INITIALIZE.name:
-                with suppress(InvalidParamsError):  # which it is told by who reads it
+                with suppress(InvalidParamsError):  # the reader of it reports that
                     params = bytes(message.params) or b"{}"
                     params = asking_for_positions(params, for_events=True)
                     line = splice(line, {"params": params}) + b"\n"
@@ -288,22 +349,22 @@ class HttpTransport:
             try:
                 if self._offer(line):
                     return
-            except BaseException as exc:  # which is for who receives
+            except BaseException as exc:  # meant for the receiver
                 self._failed = exc
         self._posted.put_nowait(line)
         self._posted_bytes += len(line)
 
     @property
     def is_read(self) -> bool:
-        """Whether the other side may still read us."""
+        """True while the other side may still read us."""
         return not self.is_over
 
     def offer_to(self, take: Callable[[bytes], bool]) -> None:
-        """Offer what is posted while somebody waits in `receive` to `take` first."""
+        """Offer messages posted while `receive` waits to `take` first."""
         self._offer = take
 
     async def receive(self) -> bytes:
-        """The next message that was posted; b"" once the connection has ended, and ever after."""
+        """Return the next posted message; b"" once the connection has ended, and ever after."""
         if self.is_over and self._posted.empty():
             return b""
         self._is_waiting = True
@@ -317,7 +378,7 @@ class HttpTransport:
         self._changed.set()
         return line
 
-    # -- from us ----------------------------------------------------------------------------
+    # -- to the client ----------------------------------------------------------------------
 
     def send(self, data: bytes) -> None:
         """Put the messages that `data` has or completes on their streams."""
@@ -335,6 +396,12 @@ class HttpTransport:
             self._route_response(bytes(message.id), line)
             return
         session_id = message.session_id
+        if message.method == CANCEL_REQUEST.name:
+            session_id = self._asked_in.pop(_request_in(bytes(message.params)), None)
+        elif message.is_answered and session_id is not None:
+            self._asked_in[bytes(message.id)] = session_id
+        elif PARENT.encode() in line:  # a sub-agent's message goes to its session's stream
+            session_id = session_of_update(bytes(message.params)) or session_id
         position = told_position(bytes(message.params))
         stream = self._stream_of(session_id)
         if position is not None and is_bare(bytes(message.params)):
@@ -344,29 +411,86 @@ class HttpTransport:
 
     def _route_response(self, id_: bytes, line: bytes) -> None:
         asked = self._asked.pop(id_, NOBODY)
-        if asked.method in OPENING and (opened := asked.session_id or session_in_result(line)):
+        opened = None
+        if asked.method in OPENING and (result := bytes(_read_answer(line).result)):
+            is_known = asked.method in REOPENING
+            opened = asked.session_id if is_known else session_id_in(result)
+        if opened is not None:
+            self._lineages[opened] = told_lineage(result)
             self._openings[opened] = splice(asked.params, {"sessionId": encode(opened)})
         if (waiting := self._answered.pop(id_, None)) is not None:
             if not waiting.done():
                 waiting.set_result(line)
-        elif asked.method in OPENING:
-            stream = self._stream_of(asked.session_id)
-            if stream is self._connection or not stream.size:
-                self._connection.add(_event(line))
-            else:  # behind the replay
-                self._late.append((stream, line))
+        elif asked.method in MAKING:
+            self._connection.add(_event(line))
+            if opened is not None and not self._has_one_stream:
+                self._await_stream(opened)
         elif id_ in self._own:
-            self._own.remove(id_)
+            stream = self._sessions.get(self._own.pop(id_))
+            if stream is not None and not bytes(_read_answer(line).result):
+                stream.end()  # cannot be resumed: its client has to load the session again
+        elif asked.method in REOPENING and not self._has_one_stream:
+            self._stream_of(asked.session_id).add_apart(_event(line))
         else:
             self._stream_of(asked.session_id).add(_event(line))
 
+    # -- choosing a stream -----------------------------------------------------------------
+
     def _stream_of(self, session_id: str | None) -> EventStream:
-        stream = self._sessions.get(session_id or "")
-        return stream if stream is not None and stream.is_open else self._connection
+        """Return the stream for a message about this session now."""
+        if session_id is None:
+            return self._connection
+        stream = self._sessions.get(session_id)
+        is_there = stream is not None and (stream.is_open or stream.is_awaited)
+        if stream is not None and is_there and session_id not in self._beside:
+            return stream
+        self._beside.pop(session_id, None)  # moves it to the end: the dict is ordered by last use
+        self._beside[session_id] = asyncio.get_running_loop().time()
+        if len(self._beside) > MOST_BESIDE:
+            del self._beside[next(iter(self._beside))]
+        return self._connection
+
+    def _await_stream(self, session_id: str) -> None:
+        """Expect that the client opens a stream for a session it has begun."""
+        self._beside.pop(session_id, None)
+        if session_id in self._sessions or not self._has_room():
+            return
+        self._sessions[session_id] = EventStream(self._tell_change, self._resized, is_awaited=True)
+        loop = asyncio.get_running_loop()
+        self._begun[session_id] = loop.call_later(OPEN_SECONDS, self._await_no_more, session_id)
+
+    def _await_no_more(self, session_id: str) -> None:
+        """Send what was kept on the connection's stream: no stream was opened in time."""
+        self._begun.pop(session_id).cancel()
+        stream = self._sessions.pop(session_id)
+        if kept := stream.forget():
+            self._stream_of(session_id).add(kept)
+
+    def _go_over(self, session_id: str, *, anew: bool) -> None:
+        """Move a session to its own stream if opened `anew`, or quiet when its client asks."""
+        if session_id in self._begun:
+            self._await_no_more(session_id)
+        said = self._beside.get(session_id)
+        if said is None:
+            return
+        is_quiet = asyncio.get_running_loop().time() >= said + QUIET_SECONDS
+        is_asked = any(asked.session_id == session_id for asked in self._asked.values())
+        if anew or (is_quiet and not is_asked and not self._connection.size):
+            del self._beside[session_id]
+
+    def _has_room(self) -> bool:
+        """Return True if one more stream is allowed."""
+        if len(self._sessions) >= STREAMS:
+            self._sessions = {
+                id_: it
+                for id_, it in self._sessions.items()
+                if it.is_open or it.is_awaited or it.size
+            }
+        return len(self._sessions) < STREAMS
 
     @property
     def buffered(self) -> int:
-        """Bytes that no stream has written yet; what a closed one has left waits for nobody."""
+        """Bytes that no stream has written yet, without what a closed one has left."""
         return self._buffered
 
     def _resized(self, more: int) -> None:
@@ -380,10 +504,6 @@ class HttpTransport:
             raise ConnectionLostError("the client has ended the connection")
 
     def _tell_change(self) -> None:
-        for late in tuple(self._late):
-            if not late[0].size or not late[0].is_open:
-                self._late.remove(late)
-                self._connection.add(_event(late[1]))
         self._changed.set()
 
     async def _change(self) -> None:
@@ -395,42 +515,55 @@ class HttpTransport:
     def stream(
         self, session_id: str | None, after: int | None, at_once: AtOnce = None
     ) -> AsyncIterator[bytes] | None:
-        """The events of a session, or of the connection; None for too many streams.
+        """Return the events of a session, or of the connection; None for too many streams.
 
-        With `after`, a position: what came behind it is asked for, if the session is known here.
-        `at_once` is as for `EventStream.open`.
+        With `after`, a position, what follows it is requested, if the session is known here.
+        `at_once` is as in `EventStream.open`.
         """
         if session_id is None:
             return self._connection.open(at_once)
         found = self._sessions.get(session_id)
         if found is None:
-            if len(self._sessions) >= STREAMS:
-                self._sessions = {
-                    id_: it for id_, it in self._sessions.items() if it.is_open or it.size
-                }
-            if len(self._sessions) >= STREAMS:
+            if not self._has_room():
                 return None
             found = EventStream(self._tell_change, self._resized)
             self._sessions[session_id] = found
+        if session_id in self._begun:
+            self._begun.pop(session_id).cancel()
+            found.is_awaited = False
+        params = None if after is None else self._openings.get(session_id)
+        self._go_over(session_id, anew=params is not None)
         events = found.open(at_once)
-        if after is not None and (params := self._openings.get(session_id)) is not None:
+        if after is not None and params is not None:
             found.forget()  # the journal has it
             id_ = f"acphold-{next(self._own_ids)}"
-            self._own.add(encode(id_))
+            self._own[encode(id_)] = session_id
             asked = {"jsonrpc": "2.0", "id": id_, "method": RESUME_SESSION.name}
-            self._take(encode({**asked, "params": Raw(behind(params, after))}) + b"\n")
+            self._take(
+                encode(
+                    {
+                        **asked,
+                        "params": Raw(
+                            behind(params, after, lineage=self._lineages.get(session_id))
+                        ),
+                    }
+                )
+                + b"\n"
+            )
         return events
 
     def is_unused(self, now: float) -> bool:
-        """Whether its client seems to have gone."""
+        """Return True if the client seems to have gone."""
         streams = (self._connection, *self._sessions.values())
         if any(it.is_open for it in streams):
             self._used = now
         return now - self._used > UNUSED_SECONDS
 
     def end(self) -> None:
-        """The client is gone, or is sent away."""
+        """End the connection because the client left or is sent away."""
         self.is_over = True
+        for late in self._begun.values():
+            late.cancel()
         self._posted.put_nowait(b"")
         for stream in (self._connection, *self._sessions.values()):
             stream.end()
@@ -450,8 +583,29 @@ class HttpTransport:
             self.end()
 
 
+def _as_ascii(line: bytes) -> bytes:
+    """Return JSON in ASCII.
+
+    The Python SDK decodes each network chunk by itself, and breaks on a character that is cut.
+    """
+    if line.isascii():
+        return line
+    # Escape as a JSON string, in C; then undo the escapes of quotes and backslashes.
+    text = encode_basestring_ascii(line.replace(b"\t", b" ").decode("utf-8", "replace"))
+    return text[1:-1].replace('\\"', '"').replace("\\\\", "\\").encode("ascii")
+
+
+def _request_in(params: bytes) -> bytes:
+    """Return the id of the request that is cancelled."""
+    try:
+        return members(params).get("requestId", b"")
+    except InvalidParamsError:
+        return b""
+
+
 def _event(line: bytes, position: int | None = None) -> bytes:
-    """A line as an event (HTML standard, server-sent events), with its position as the id."""
+    """Return a line as an event (HTML standard, server-sent events), with its position as id."""
+    line = _as_ascii(line).replace(b"\r", b" ")  # a CR would end the line of an event
     return (
         b"data: %b\n\n" % line if position is None else b"id: %d\ndata: %b\n\n" % (position, line)
     )

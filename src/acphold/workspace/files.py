@@ -29,24 +29,24 @@ if TYPE_CHECKING:
     from acphold.workspace.threads import Checkpoint
 
 MAX_READ = 10 * 1024 * 1024
-"""Bytes of text returned at once: as JSON, whatever they are, they fit one message."""
+"""Bytes of text returned at once: as JSON, whatever they contain, they fit one message."""
 
 PIECE_BYTES = 256 * 1024
-"""What is read between two checkpoints."""
+"""Bytes read between two checkpoints."""
 
 AT_ONCE = 8
-"""Files of one session that are read or written at a time."""
+"""Files of one session that are read or written at the same time."""
 
 PROBE_BYTES = 8000
-"""The beginning of a file, where a NUL makes it a binary one; git looks at as much."""
+"""Bytes at the start of a file in which a NUL makes it a binary one; git checks as many."""
 
 
 class Files:
     """Reads and writes text files inside `roots`, off the event loop.
 
-    Errors of both methods: OutsideRootsError, MissingFileError, NotTextError (a folder, a device,
-    a pipe, not UTF-8), FileAccessError (what the system says), InvalidParamsError. A relative
-    path starts at the session's cwd. Links that stay inside the roots are followed.
+    Errors of both methods: OutsideRootsError, MissingFileError, NotTextError (a folder, a device, a
+    pipe, not UTF-8), FileAccessError (other system errors), InvalidParamsError. A relative path
+    starts at the session's cwd. Links that stay inside the roots are followed.
     """
 
     def __init__(self, roots: Roots) -> None:
@@ -54,11 +54,11 @@ class Files:
         self._threads = Threads(AT_ONCE)
 
     async def read(self, path: str, *, line: int | None = None, limit: int | None = None) -> str:
-        """`limit` lines from `line`, which counts from 1, with their endings as they are.
+        """Return `limit` lines from `line`, which counts from 1, with their original endings.
 
-        Without them to the end of the file; "" from beyond its end. Raises FileTooLargeError for
-        more than MAX_READ bytes; in a file of any size a part can be read. (ACP v1, file system;
-        a `line` of 0 reads as 1.)
+        By default to the end of the file; "" from beyond its end. Raises FileTooLargeError for more
+        than MAX_READ bytes; in a file of any size a part can be read. (ACP v1, file system; a
+        `line` of 0 reads as 1.)
         """
         for field, value in (("line", line), ("limit", limit)):
             if value is not None and value < 0:
@@ -86,10 +86,10 @@ class Files:
     async def write(self, path: str, content: str) -> None:
         """Make `content` the whole text of the file, in one step: all of it, or nothing.
 
-        An existing file keeps owner, group, mode, POSIX ACL and user attributes; one to which a new
-        file cannot be made alike is written in place (see `acphold.workspace.replacement`). It
-        keeps its CRLF if all its lines end so. A new one is made, with the folders it lacks.
-        Cancelling leaves the file as it was, or written; nothing else.
+        An existing file keeps owner, group, mode, POSIX ACL and user attributes; if a new file
+        cannot be given the same ones, it is written in place (see `acphold.workspace.replacement`).
+        It keeps its CRLF if all its lines end so. A new one is created, with missing folders.
+        Cancelling leaves the file either unchanged or written.
         """
         try:
             data = content.encode()
@@ -106,7 +106,7 @@ class Files:
                 way.make_folders()
                 with _to_be_replaced(way, path) as old:
                     if old is not None and b"\n" in contents:
-                        # It may be written, but not read: then its line ends are not known.
+                        # If it may be written, but not read, its line ends are unknown.
                         with suppress(PermissionError), _opened(way, path) as fd:
                             if has_crlf(os.read(fd, MAX_READ)):
                                 contents = with_crlf(contents)
@@ -124,14 +124,14 @@ def _too_large(path: str, fact: str) -> FileTooLargeError:
 
 @contextmanager
 def _to_be_replaced(way: Walk, path: str) -> Iterator[int | None]:
-    """A descriptor of the file at the end of `way` if there is one; OSError if it is read-only."""
+    """Yield a descriptor of the file at the end of `way`, if any; OSError if it is read-only."""
     if _status(way, path) is None:
         yield None
         return
     try:
         fd = os.open(way.rest[0], os.O_WRONLY | SAFELY, dir_fd=way.fd)
     except OSError as error:
-        if error.errno != errno.ETXTBSY:  # a program that runs may be replaced
+        if error.errno != errno.ETXTBSY:  # a running program may be replaced
             raise
         fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
     try:
@@ -143,7 +143,7 @@ def _to_be_replaced(way: Walk, path: str) -> Iterator[int | None]:
 
 @contextmanager
 def _opened(way: Walk, path: str) -> Iterator[int]:
-    """A descriptor to read the regular file at the end of `way`."""
+    """Yield a descriptor to read the regular file at the end of `way`."""
     if _status(way, path) is None:
         raise MissingFileError(f"there is no file {path!r}")
     fd = os.open(way.rest[0], os.O_RDONLY | SAFELY, dir_fd=way.fd)
@@ -155,13 +155,13 @@ def _opened(way: Walk, path: str) -> Iterator[int]:
 
 
 def _status(way: Walk, path: str) -> os.stat_result | None:
-    """The status of the regular file at the end of `way`, None if it is missing; NotTextError."""
+    """Return the status of the regular file at the end of `way`, or None; raises NotTextError."""
     if not way.rest:
         raise NotTextError(f"{path!r} is a folder, not a file")
     if len(way.rest) > 1:
         return None
     try:
-        # Before it is opened: opening some devices does something.
+        # Before opening it: opening some devices has effects.
         status = os.stat(way.rest[0], dir_fd=way.fd, follow_symlinks=False)
     except FileNotFoundError:
         return None
@@ -178,7 +178,7 @@ def _refuse_special(status: os.stat_result, path: str) -> None:
 
 @contextmanager
 def _explained(verb: str, path: str) -> Iterator[None]:
-    """Turn what the system says into an error of ours."""
+    """Turn system errors into ours."""
     try:
         yield
     except FileNotFoundError as error:
@@ -190,7 +190,7 @@ def _explained(verb: str, path: str) -> Iterator[None]:
 class LineWindow:
     """Cuts `limit` lines out of bytes that come in pieces, from line `first` (1 is the first).
 
-    A line ends behind its newline. None for `limit` takes all lines to the end.
+    A line ends after its newline. None for `limit` takes all lines to the end.
     """
 
     def __init__(self, first: int = 1, limit: int | None = None) -> None:
@@ -201,7 +201,7 @@ class LineWindow:
 
     @property
     def complete(self) -> bool:
-        """Whether further pieces would change nothing."""
+        """True if further pieces would change nothing."""
         return self._left == 0
 
     def feed(self, data: bytes) -> None:
@@ -215,12 +215,12 @@ class LineWindow:
         self.size += len(data)
 
     def lines(self) -> bytes:
-        """What has been cut out so far."""
+        """Return the lines cut out so far."""
         return b"".join(self._kept)
 
 
 def _behind(data: bytes, lines: int) -> tuple[bytes, int]:
-    """What comes after `lines` newlines in `data`, and how many of them were not in it."""
+    """Return the bytes after `lines` newlines in `data`, and the number of missing newlines."""
     there = data.count(b"\n")
     if there < lines:
         return b"", lines - there
@@ -228,7 +228,7 @@ def _behind(data: bytes, lines: int) -> tuple[bytes, int]:
 
 
 def decoded(data: bytes, first: int, path: str) -> str:
-    """The text of lines that begin with line `first` of `path`; raises NotTextError."""
+    """Return the text of lines that begin with line `first` of `path`; raises NotTextError."""
     try:
         return data.decode()
     except UnicodeDecodeError as error:
@@ -239,7 +239,7 @@ def decoded(data: bytes, first: int, path: str) -> str:
 
 
 def refuse_binary(beginning: bytes, path: str) -> None:
-    """Raise NotTextError if the file that begins so is none to be read as text."""
+    """Raise NotTextError if a file with this beginning is not text."""
     if beginning.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise NotTextError(f"{path!r} is not text in UTF-8: it looks like UTF-16")
     if b"\0" in beginning[:PROBE_BYTES]:
@@ -247,10 +247,10 @@ def refuse_binary(beginning: bytes, path: str) -> None:
 
 
 def has_crlf(text: bytes) -> bool:
-    """Whether there are lines, and each of them ends with CR LF."""
+    """Return True if there are lines, and each of them ends with CR LF."""
     return 0 < text.count(b"\n") == text.count(b"\r\n")
 
 
 def with_crlf(text: bytes) -> bytes:
-    """`text` with CR LF at the end of each line, also where it was there already."""
+    """Return `text` with CR LF at the end of each line, including those that have it already."""
     return text.replace(b"\r\n", b"\n").replace(b"\n", b"\r\n")

@@ -1,7 +1,7 @@
-"""Regular files, read within a bound: what else may have the name of one is refused.
+"""Regular files, read up to a limit; anything else with the name of one is refused.
 
-A pipe that nobody writes to, a device without an end: neither is waited for or read, wherever a
-link leads. An editor waits for `wrap NAME`, which reads its settings here, so nothing is imported.
+A pipe that nobody writes to or an endless device is neither waited for nor read, wherever a link
+leads. An editor waits for `wrap NAME`, which reads its settings here, so nothing is imported.
 """
 
 from __future__ import annotations
@@ -17,11 +17,12 @@ KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
 }
-"""What is no regular file."""
+"""Names of files that are not regular."""
 
 
 def contents(path: str | os.PathLike[str], limit: int) -> bytes:
-    """All of a regular file; raises OSError, EINVAL for what is none, EFBIG beyond `limit` bytes.
+    """Return a regular file's contents; raises OSError, EINVAL if not regular, EFBIG over `limit`
+    bytes.
 
     Their `strerror` says so.
     """
@@ -38,8 +39,8 @@ def contents(path: str | os.PathLike[str], limit: int) -> bytes:
 
 
 def opened(path: str | os.PathLike[str]) -> int:
-    """A descriptor to read a regular file with; raises OSError, as above."""
-    # A look before: to open a device may do something. And one behind: it may be another one now.
+    """Return a descriptor to read a regular file; raises OSError, as above."""
+    # Check before, as opening a device may have effects; and after, as it may be another file now.
     _refuse_others(os.stat(path), path)
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC)
     try:

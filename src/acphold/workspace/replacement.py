@@ -1,12 +1,12 @@
-"""New contents for a file that may be there already, without a change in who can read it.
+"""Replacement of a file's contents, or a new file, without a change in who can read it.
 
-They are written to a new file, which then takes the name: a reader sees the old contents or the
-new, never half. The new file first gets owner, group and mode of the old one, and on Linux its
-POSIX ACL, its SELinux label and its `user.` attributes. Hard links stay with the old one.
+They are written to a new file, which then takes the name: a reader sees either the old contents or
+the new ones, never half. The new file first gets owner, group and mode of the old one, and on Linux
+its POSIX ACL, its SELinux label and its `user.` attributes. Hard links stay with the old one.
 
-Where a new file cannot get all of these (the file of another user), cannot be made (a folder that
-only others may write to) or cannot take the name (a file that is mounted), the old one is written
-in place. Then a reader can see half of the contents, and so can everybody if the machine fails.
+If a new file cannot get all of these (another user's file), cannot be made (a folder only others
+may write to) or cannot take the name (a mounted file), the old one is written in place. Then a
+reader may see half of the contents, and so may everybody if the machine fails.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
     from acphold.workspace.threads import Checkpoint
 
 PIECE_BYTES = 1024 * 1024
-"""What is written between two checkpoints."""
+"""Bytes written between two checkpoints."""
 
 SELF = "/proc/self/fd"
-"""Where Linux gives an open file a path, by which it can be given a name."""
+"""Linux's folder of paths for open files, by which they can be given a name."""
 
 KEPT = ("user.", "system.posix_acl_access", "security.selinux")
-"""How the extended attributes begin that a file keeps; source: xattr(7)."""
+"""Prefixes of the extended attributes that a file keeps; source: xattr(7)."""
 
 IN_PLACE = frozenset((errno.EACCES, errno.EPERM, errno.EBUSY, errno.EINVAL, errno.ENOTSUP))
-"""What making a file like the old one fails with, though the old one can be written."""
+"""Errors of making a file like the old one, though the old one can be written."""
 
 SAFELY = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
-"""For what may have become a link, a pipe or a terminal since it was looked at."""
+"""Flags for a file that may have become a link, a pipe or a terminal since it was checked."""
 
 
 def replace(folder: int, name: str, data: bytes, old: int | None, checkpoint: Checkpoint) -> None:
-    """Make `data` the contents of `name` in `folder`; `old` is a descriptor of what has the name.
+    """Make `data` the contents of `name` in `folder`; `old` is a descriptor of the present file.
 
-    Raises OSError, or what `checkpoint` raises; then all is as it was, but for a disk that fails
+    Raises OSError, or the exception of `checkpoint`; then all is unchanged, unless a disk fails
     while it is written in place. The data is on the disk when this returns.
     """
     try:
-        mode = 0o666 if old is None else 0o600  # less the umask; and no eyes on it before `old`'s
+        mode = 0o666 if old is None else 0o600  # less the umask; private until made alike
         fd, temporary = _open_temporary(folder, mode)
         try:
             if old is not None:
@@ -73,9 +73,9 @@ def _temporary_name() -> str:
 
 
 def _open_temporary(folder: int, mode: int) -> tuple[int, str]:
-    """A new file in `folder` for writing, and its name, empty where it has none yet.
+    """Return a new file in `folder` for writing, and its name, empty if it has none yet.
 
-    Without a name it is gone when we are killed; not every file system can do that.
+    Without a name it disappears if we are killed; not every file system supports that.
     """
     unnamed = getattr(os, "O_TMPFILE", None)
     if unnamed is not None and os.path.isdir(SELF):
@@ -94,7 +94,7 @@ def _write(fd: int, data: bytes, checkpoint: Checkpoint) -> None:
 
 
 def _make_alike(new: int, old: int) -> None:
-    """Let the same people do the same with both files; raises OSError where that cannot be."""
+    """Give both files the same permissions; raises OSError if that is impossible."""
     wanted, there = os.fstat(old), os.fstat(new)
     mode = wanted.st_mode & 0o777  # set-user-id goes, as with any write
     if (wanted.st_uid, wanted.st_gid) != (there.st_uid, there.st_gid):
@@ -122,14 +122,14 @@ def _attributes(fd: int) -> dict[str, bytes]:
 
 
 def _in_place(folder: int, name: str, data: bytes, old: int) -> None:
-    """Overwrite the file; once begun this is not cancelled."""
+    """Overwrite the file; once begun this cannot be cancelled."""
     fd = os.open(name, os.O_WRONLY | SAFELY, dir_fd=folder)
     try:
         if not os.path.sameopenfile(fd, old):
             raise OSError(errno.EAGAIN, "it became another file meanwhile")
         before = os.fstat(fd).st_size
         if len(data) > before and hasattr(os, "posix_fallocate"):
-            # Room for all of it, so that a full disk fails before anything is overwritten.
+            # Reserve space, so that a full disk fails before anything is overwritten.
             try:
                 os.posix_fallocate(fd, before, len(data) - before)
             except OSError as error:

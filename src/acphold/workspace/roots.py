@@ -1,11 +1,11 @@
-"""The folders of a session, and where a path leads in them.
+"""The folders of a session, and the resolution of paths inside them.
 
-A root is an existing folder by its identity, not by its spelling: whichever way a path gets there,
-it is inside. What is opened is what was checked: nothing can be swapped in between. The system
-resolves a path in one go and follows whatever links it meets. Here each name is opened inside the
-folder that is already open, and never through a link; a link is read, and its target walked in the
-same way. So a folder we hold was reached by the names in the trail and by no others, and links of
-/proc that are more than their text (`/proc/self/root`) are their text.
+A root is an existing folder by its identity, not by its spelling: any path that leads there is
+inside. The file opened is the one that was checked: nothing can be swapped in between. The system
+resolves a path in one go and follows all links on it. Here each name is opened inside the folder
+that is already open, and never through a link; a link is read, and its target walked in the same
+way. So a folder we hold was reached by exactly the names in the trail, and special links of /proc
+(`/proc/self/root`) count as their text.
 """
 
 from __future__ import annotations
@@ -28,29 +28,29 @@ if TYPE_CHECKING:
     from typing import Self, TypeAlias
 
 Identity: TypeAlias = tuple[int, int]
-"""Device and inode: the same folder by whatever name, also where é has two spellings."""
+"""Device and inode: the same folder under any name, including both spellings of é."""
 
 FOLDER = os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC | getattr(os, "O_PATH", os.O_RDONLY)
-"""To hold a folder. With O_PATH, where there is it, one that may not be listed can be held too."""
+"""Flags to hold a folder. With O_PATH, if available, even one that may not be listed."""
 
 MAX_LINKS = 40
-"""Links on one way, as Linux has it; more is a loop."""
+"""Most links on one path, as in Linux; more is a loop."""
 
 NOT_A_FOLDER = (errno.ENOTDIR, errno.ELOOP, errno.EMLINK)
-"""What opening a link or a file as a folder fails with: Linux, macOS, FreeBSD."""
+"""Errors of opening a link or a file as a folder: Linux, macOS, FreeBSD."""
 
 MAX_PATH = 4096
-"""Bytes of a path, as Linux has it."""
+"""Longest path in bytes, as in Linux."""
 
 
 class Roots:
     """`[cwd, *additional]`, the folders that files and terminals of a session may be in.
 
-    Where a root leads through links is settled here, once: a link that is made later cannot turn
-    one into another folder. Raises InvalidParamsError for a root that is not an absolute path
-    (ACP v1, session setup). A root need not exist; while it does not, nothing is inside it.
+    Links in a root are resolved here, once: a later link cannot turn one into another folder.
+    Raises InvalidParamsError for a root that is not an absolute path (ACP v1, session setup). A
+    root need not exist; until it does, nothing is inside it.
 
-    All methods ask the file system, and block as long as that takes.
+    All methods access the file system, and block as long as that takes.
     """
 
     def __init__(self, cwd: str, additional: Sequence[str] = ()) -> None:
@@ -67,16 +67,17 @@ class Roots:
         return (self.cwd, *self.additional)
 
     def resolve(self, path: str) -> str:
-        """The absolute path, without links, of what is or could be at `path`.
+        """Return the absolute path, without links, of an existing or possible file at `path`.
 
-        For messages and for programs; what is behind it may change at any time, so to open
-        something use `walk`. Raises OutsideRootsError, FileAccessError, InvalidParamsError.
+        For messages and for programs; it may change at any time, so use `walk` to open something.
+        Raises OutsideRootsError, FileAccessError, InvalidParamsError.
         """
         with self.walk(path) as way:
             return way.path
 
     def named(self, path: str) -> str:
-        """`path` checked like `resolve`, but absolute in the words of the client, links kept.
+        """Return `path` checked like `resolve` and absolute, but as the client wrote it, with
+        links.
 
         An editor knows its open buffers by such names. Only `..` is resolved.
         """
@@ -87,7 +88,9 @@ class Roots:
         return "/" + "/".join(name for name in names if name not in ("", "."))
 
     def folder(self, path: str) -> str:
-        """Like `resolve`, for a folder that exists; raises MissingFileError, NotTextError too."""
+        """Do the same as `resolve` for an existing folder; raises MissingFileError, NotTextError
+        too.
+        """
         with self.walk(path) as way:
             if not way.rest:
                 return way.path
@@ -99,15 +102,15 @@ class Roots:
 
     @contextmanager
     def walk(self, path: str) -> Iterator[Walk]:
-        """The way to `path`, which is inside the roots; relative paths start at `cwd`.
+        """Yield the way to `path`, which is inside the roots; relative paths start at `cwd`.
 
-        Raises OutsideRootsError, FileAccessError for a way that cannot be gone, MissingFileError
-        if a root is, and InvalidParamsError for what no path can be.
+        Raises OutsideRootsError, FileAccessError for an inaccessible path, MissingFileError if a
+        root is missing, and InvalidParamsError for an impossible path.
         """
         _check(path, "path")
         with ExitStack() as held:
-            # Held, so that no inode of theirs is given to another folder meanwhile. One that does
-            # not exist, or is another's by now, is not there.
+            # Held open, so that none of their inodes is reused for another folder meanwhile. A root
+            # that does not exist, or is another folder by now, is left out.
             there: dict[str, Identity] = {}
             for root in self._real:
                 to_root = held.enter_context(Walk())
@@ -141,7 +144,7 @@ class Step(NamedTuple):
 class Walk:
     """A way down from "/". Owns the one folder it stands in, `fd`, until it is closed.
 
-    `rest` are the names behind that folder: none if the path is that folder; one if it is a file
+    `rest` are the names after that folder: none if the path is that folder; one if it is a file
     there, or nothing yet; more if folders are missing as well.
     """
 
@@ -163,11 +166,11 @@ class Walk:
         return "/" + "/".join([*(step.name for step in self.trail[1:]), *self.rest])
 
     def passes(self, folders: set[Identity]) -> bool:
-        """Whether one of `folders` is on the way, or its end."""
+        """Return True if one of `folders` is on the way, or its end."""
         return any(step.identity in folders for step in self.trail)
 
     def follow(self, path: str) -> None:
-        """Go on along `path`, through links; raises OSError, and stands where it happened."""
+        """Continue along `path`, through links; raises OSError, and stays where it happened."""
         pending = path.split("/")[::-1]
         while pending:
             match pending.pop():
@@ -178,7 +181,7 @@ class Walk:
                 case "..":
                     self._up()
                 case name if self.rest:
-                    self.rest.append(name)  # nothing below what is missing or no folder
+                    self.rest.append(name)  # nothing is below a missing name or a file
                 case name:
                     target = self._down(name)
                     if target is None:
@@ -192,23 +195,23 @@ class Walk:
                     pending += target.split("/")[::-1]
 
     def folder(self, path: str) -> bool:
-        """Go to the folder `path`, through no links; False if it is not there as such."""
+        """Enter the folder `path`, through no links; False if it is no such folder."""
         for name in filter(None, path.split("/")):
             if self._down(name) is not None or self.rest:
                 return False
         return True
 
     def make_folders(self) -> None:
-        """Make the folders that are missing on the way to the last name; raises OSError."""
+        """Create the missing folders on the way to the last name; raises OSError."""
         while len(self.rest) > 1:
             name = self.rest[0]
-            with suppress(FileExistsError):  # or it is a file: opening it will tell
+            with suppress(FileExistsError):  # or it is a file: opening it will fail
                 os.mkdir(name, dir_fd=self.fd)
             self._go(name, os.open(name, FOLDER, dir_fd=self.fd))
             del self.rest[0]
 
     def _down(self, name: str) -> str | None:
-        """Enter `name`, or note it as the rest of the way; the target if it is a link."""
+        """Enter `name`, or add it to the rest of the way; return the target if it is a link."""
         try:
             fd = os.open(name, FOLDER, dir_fd=self.fd)
         except FileNotFoundError:
@@ -230,7 +233,7 @@ class Walk:
             self._stand_in(os.open("..", FOLDER, dir_fd=self.fd))
             self.trail.pop()
             if _identity(self.fd) != self.trail[-1].identity:
-                # The folder was moved while we stood in it: we are not where the trail says.
+                # The folder was moved while we stood in it, so the trail is wrong.
                 self.trail[-1] = Step(self.trail[-1].name, (0, 0))
                 raise OSError(errno.EAGAIN, "a folder on the way was moved meanwhile")
 
@@ -251,7 +254,7 @@ def _absolute(path: str, field: str) -> str:
 
 
 def _check(path: str, field: str) -> None:
-    """Raise InvalidParamsError for what no system call would take as a path."""
+    """Raise InvalidParamsError for a path that no system call would accept."""
     try:
         raw = os.fsencode(path)
     except UnicodeEncodeError:

@@ -31,35 +31,35 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 DEFAULT_OUTPUT = 1024 * 1024
-"""Bytes of output kept when no limit is asked for."""
+"""Bytes of output kept if the request sets no limit."""
 
 MAX_OUTPUT = 10 * 1024 * 1024
-"""Bytes kept whatever is asked for: as JSON, whatever they are, they fit one message."""
+"""Bytes kept at most: as JSON, whatever they contain, they fit one message."""
 
 SHOWN_BYTES = 64 * 1024
 SHOWN_TERMINALS = 64
-"""What is known of terminals that were released: so much of the output of so many of them."""
+"""Released terminals whose output is remembered, SHOWN_BYTES each."""
 
 MAX_TERMINALS = 256
-"""Terminals of one session that are not released."""
+"""Unreleased terminals of one session."""
 
 AT_ONCE = 64
-"""Terminals that are started or ended at a time."""
+"""Terminals that are started or ended at the same time."""
 
 START_SECONDS = 2.0
-"""What closing waits for a start under way, which a disk may hold up for ever."""
+"""Seconds that closing waits for a start in progress, which a disk may block for ever."""
 
 SLACK_BYTES = 64 * 1024
-"""Kept of an output beyond its limit, so that not each piece that comes moves all that is kept."""
+"""Bytes kept beyond an output's limit, so that not every new piece moves all of the rest."""
 
 SHELL_CHARACTERS = frozenset(" \t\n|&;<>()$`\"'*?[#~")
-"""In a command, these make a shell do something; source: POSIX, shell command language, 2.2."""
+"""Characters that only a shell interprets; source: POSIX, shell command language, 2.2."""
 
 
 class Terminals:
     """Starts commands inside `roots`, and keeps them until they are released.
 
-    A command may do what the user may: the roots say where it starts, not where it goes.
+    A command has all rights of the user: the roots limit where it starts, not where it goes.
     """
 
     def __init__(self, roots: Roots) -> None:
@@ -89,7 +89,7 @@ class Terminals:
         cwd: str | None = None,
         output_byte_limit: int | None = None,
     ) -> Terminal:
-        """Run `command` with `args`; a line for /bin/sh if it has none (ACP v1, terminals).
+        """Run `command` with `args`; without any, it may be a line for /bin/sh (ACP v1, terminals).
 
         `env` is added to our own environment. `cwd`, the session's if None, must be inside the
         roots. `output_byte_limit` bytes from the end of its output are kept, at most MAX_OUTPUT.
@@ -126,7 +126,7 @@ class Terminals:
             return terminal
 
         def release(started: asyncio.Task[Terminal]) -> None:
-            """Of what was started for somebody who does not wait for it any more."""
+            """Release a terminal whose caller no longer waits for it."""
             failed = started.cancelled() or started.exception() is not None
             if not failed and started.result().id in self:
                 undoing = self.release(started.result().id)
@@ -134,7 +134,7 @@ class Terminals:
                 self._releasing.add(releasing)
                 releasing.add_done_callback(self._releasing.discard)
 
-        # In a task: cancelled or not, a command that was started has somebody to end it.
+        # In a task: even if this is cancelled, somebody will end the started command.
         starting = asyncio.create_task(start(), name="start terminal")
         self._starting.add(starting)
         starting.add_done_callback(self._starting.discard)
@@ -145,16 +145,16 @@ class Terminals:
             raise
 
     def shown(self, terminal_id: str) -> TerminalOutputResponse | None:
-        """What a terminal showed, at most SHOWN_BYTES from its end; None if it is unknown.
+        """Return a terminal's output, at most SHOWN_BYTES from its end; None if it is unknown.
 
-        Also of one that was released, also after `aclose`, while it is one of the last
-        SHOWN_TERMINALS: for who keeps as text what a tool call shows as a terminal.
+        Also of a released one, even after `aclose`, while it is among the last SHOWN_TERMINALS: for
+        callers that store a tool call's terminal as text.
         """
         terminal = self._kept.get(terminal_id)
         return self._shown.get(terminal_id) if terminal is None else terminal.shown(SHOWN_BYTES)
 
     async def release(self, terminal_id: str) -> None:
-        """End it with its children, and forget all but what it showed; UnknownTerminalError."""
+        """End it with its children, and keep only its shown output; raises UnknownTerminalError."""
         terminal = self[terminal_id]
         del self._kept[terminal_id]
         self._shown[terminal_id] = terminal.shown(SHOWN_BYTES)
@@ -175,7 +175,7 @@ class Terminals:
 
 
 class Terminal:
-    """A command that `Terminals.create` started; to be released in every case.
+    """A command that `Terminals.create` started; always release it.
 
     `id` is unique among all terminals of all processes.
     """
@@ -200,33 +200,32 @@ class Terminal:
 
     @property
     def pid(self) -> int:
-        """The number of the process and of its process group."""
+        """The pid, which is also the id of its process group."""
         return self._program.pid
 
     def output(self) -> TerminalOutputResponse:
-        """What it printed so far, stdout and stderr in one; the status too once it has ended."""
+        """Return its output so far, stdout and stderr in one; with the status once it has ended."""
         status = self._exited.result() if self._exited.done() else None
         return TerminalOutputResponse(
             output=self._tail.text, truncated=self._tail.truncated, exit_status=status
         )
 
     def shown(self, limit: int) -> TerminalOutputResponse:
-        """Like `output`, but no more than its last `limit` bytes."""
+        """Return the same as `output`, but no more than its last `limit` bytes."""
         output, text = self.output(), self._tail.last(limit)
         cut = output.truncated or len(text) < len(output.output)
         return TerminalOutputResponse(output=text, truncated=cut, exit_status=output.exit_status)
 
     async def follow(self) -> AsyncIterator[str]:
-        """What it prints, from its beginning to its end, in pieces as they come.
+        """Yield its output, from beginning to end, in pieces as they come.
 
             async for piece in terminal.follow():
                 print(piece, end="")
 
-        Any number of followers may do so, each at its own pace, also behind the end or a kill. The
-        command waits for none of them: one that is slow gets what came meanwhile in one piece, and
-        of more than the limit of the output only the end. As with `wait`, what children print
-        that the command left behind is not waited for.
-        """
+        Any number of followers may do so, each at its own pace, also after the end or a kill.
+        The command waits for none of them: a slow one gets the output since its last piece at
+        once, and if that exceeds the output's limit only its end. As with `wait`, output of
+        children that the command left behind is not waited for."""
         place = 0
         while True:
             over, news = self._exited.done(), self._news
@@ -239,9 +238,9 @@ class Terminal:
                 await news.wait()
 
     async def wait(self) -> TerminalExitStatus:
-        """Wait until the command ends; what it printed is in `output` then.
+        """Wait until the command ends; `output` is then complete.
 
-        Children that it left behind go on until the terminal is killed or released.
+        Children that it left behind run on until the terminal is killed or released.
         """
         return await asyncio.shield(self._exited)
 
@@ -252,7 +251,7 @@ class Terminal:
         self._program.reap()
 
     async def release(self) -> None:
-        """End all of it and free what it holds; may be called again. `output` stays as it was.
+        """End all of it and free its resources; may be called again. `output` stays unchanged.
 
         Cancelling this does not stop the ending.
         """
@@ -263,7 +262,7 @@ class Terminal:
                 if self._tidying is not None:
                     await asyncio.wait([self._tidying])
             finally:
-                self._settle(None)  # whoever still waits is told
+                self._settle(None)  # resolve remaining waiters
                 self._watch.stop()
                 self._reader.close()
 
@@ -276,12 +275,12 @@ class Terminal:
         self._tell_followers()
 
     def _ended(self, status: int | None) -> None:
-        """Read its last words, tell who waits, look what it left."""
+        """Read its last output, notify waiters, check for children it left."""
         self._reader.read_rest()
         self._settle(status)
 
         async def tidy() -> None:
-            """Let go of process and guardian, unless there are children that may need an end."""
+            """Drop process and guardian, unless there are children that may have to be ended."""
             await self._threads.run(lambda _: self._program.look())
             self._program.reap()
 
@@ -289,7 +288,7 @@ class Terminal:
 
     def _settle(self, status: int | None) -> None:
         if not self._exited.done():
-            # -N is signal N, None is an end of which nothing is known.
+            # -N is signal N, None is an unknown status.
             if status is None or status >= 0:
                 self._exited.set_result(TerminalExitStatus(exit_code=status))
             else:
@@ -302,7 +301,7 @@ class Terminal:
 
 
 class OutputTail:
-    """Keeps the last `limit` bytes of a stream as text; what is not UTF-8 becomes U+FFFD."""
+    """Keeps the last `limit` bytes of a stream as text; bytes that are not UTF-8 become U+FFFD."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
@@ -311,7 +310,7 @@ class OutputTail:
         self._dropped = 0
 
     def feed(self, data: bytes, *, final: bool = False) -> None:
-        """Take the next piece; a character that ends in a later piece waits for it."""
+        """Take the next piece; an incomplete character waits for the following one."""
         self._kept += self._decoder.decode(data, final).encode()
         if len(self._kept) > 2 * self._limit + SLACK_BYTES:
             surplus = self._surplus(self._limit)
@@ -320,25 +319,25 @@ class OutputTail:
 
     @property
     def text(self) -> str:
-        """At most `limit` bytes of UTF-8, the last ones, from a character's beginning."""
+        """The last `limit` bytes of UTF-8 at most, from the start of a character."""
         return self.last(self._limit)
 
     @property
     def truncated(self) -> bool:
-        """Whether something from before `text` is lost."""
+        """True if something before `text` is lost."""
         return self._dropped + len(self._kept) > self._limit
 
     def last(self, limit: int) -> str:
-        """Like `text`, for a limit that is smaller."""
+        """Return the same as `text`, for a smaller limit."""
         return self._kept[self._surplus(limit) :].decode()
 
     def after(self, place: int) -> tuple[str, int]:
-        """The text behind `place` as far as it is kept, and the place behind it; 0 is the first."""
+        """Return the kept text after `place`, and the place after it; 0 is the first."""
         behind = self._kept[max(place - self._dropped, 0) :]
         return behind.decode(), self._dropped + len(self._kept)
 
     def _surplus(self, limit: int) -> int:
-        """How many of the bytes that are kept come before the last `limit`."""
+        """Return the number of kept bytes before the last `limit`, up to a whole character."""
         surplus = max(len(self._kept) - limit, 0)
         while 0 < surplus < len(self._kept) and self._kept[surplus] & 0xC0 == 0x80:
             surplus += 1
@@ -346,7 +345,7 @@ class OutputTail:
 
 
 def _check(command: str, args: Sequence[str], env: Mapping[str, str]) -> None:
-    """Raise InvalidParamsError for what no program can be given; values stay unsaid."""
+    """Raise InvalidParamsError for impossible arguments of a program, without repeating values."""
     if not command:
         raise InvalidParamsError("command is empty", "command")
     for field, words in (("command", (command,)), ("args", args), ("env", env.values())):

@@ -1,7 +1,7 @@
-"""Blocking calls in threads of their own, so that a slow disk makes nobody else wait.
+"""Blocking calls in separate threads, so that a slow disk holds up nobody else.
 
-Not asyncio's executor: its threads are few and shared, and a program waits for them when it ends,
-so that one network disk that hangs would stop everything, the end included.
+Not asyncio's executor: it has few, shared threads, and a program waits for them when it ends, so
+that one hanging network disk would block everything, even the exit.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 Checkpoint: TypeAlias = "Callable[[], None]"
-"""Called by the work between its steps; raises AbandonedError when nobody wants it any more."""
+"""Called by the work between its steps; raises AbandonedError if nobody wants it any more."""
 
 ABANDON_SECONDS = 1.0
-"""How long a cancelled call waits for its thread to notice."""
+"""Seconds that a cancelled call waits for its thread to notice."""
 
 
 class AbandonedError(Exception):
-    """Inside a thread: the task that waited for it was cancelled."""
+    """Raised in a thread: the task that waited for it was cancelled."""
 
 
 class Threads:
@@ -36,10 +36,10 @@ class Threads:
         self._slots = asyncio.Semaphore(at_once)
 
     async def run(self, work: Callable[[Checkpoint], T]) -> T:
-        """The result of `work(checkpoint)`, or what it raised.
+        """Return the result of `work(checkpoint)`, or raise its exception.
 
-        When this is cancelled the work is told at its next checkpoint, and given a second to
-        clean up. A thread that hangs longer than that keeps its slot, but nobody waits for it.
+        If this is cancelled the work is told at its next checkpoint, and has a second to clean up.
+        A thread that hangs longer than that keeps its slot, but nobody waits for it.
         """
         await self._slots.acquire()
         loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class Threads:
 
         def free(result: asyncio.Future[T]) -> None:
             self._slots.release()
-            result.exception()  # seen, also when nobody waits for it any more
+            result.exception()  # retrieved, even if nobody waits for it any more
 
         def checkpoint() -> None:
             if abandoned.is_set():
@@ -60,7 +60,7 @@ class Threads:
                 tell = partial(result.set_result, work(checkpoint))
             except BaseException as error:
                 tell = partial(result.set_exception, error)
-            with suppress(RuntimeError):  # the loop is closed: nobody asks any more
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(tell)
 
         result.add_done_callback(free)

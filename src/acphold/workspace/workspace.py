@@ -42,13 +42,13 @@ SERVED = frozenset(
         RELEASE_TERMINAL,
     )
 )
-"""The methods that `Workspace.answer` knows."""
+"""The methods that `Workspace.answer` supports."""
 
 
 class Workspace:
-    """Files and terminals of one session, inside its roots; to be closed.
+    """Files and terminals of one session, inside its roots; close it at the end.
 
-    The session ids in what is asked are not looked at: whoever asks has found this session.
+    Session ids in requests are ignored: the caller has found this session.
     """
 
     def __init__(self, roots: Roots) -> None:
@@ -57,18 +57,19 @@ class Workspace:
         self.terminals: Terminals = Terminals(roots)
 
     def serves(self, method: str) -> bool:
-        """Whether `answer` knows `method`."""
+        """Return True if `answer` supports `method`."""
         return method in SERVED
 
     async def answer(self, method: str, params: bytes) -> bytes:
-        """The result of an ACP client method as JSON; raises AcpholdError with the code for it.
+        """Return the result of an ACP client method as JSON; raises AcpholdError with the code for
+        it.
 
-        Cancelling it leaves a file as it was or written, and no terminal that nobody knows.
+        Cancelling it leaves a file either unchanged or written, and no unknown terminal.
         """
         return encode(await self._answer(method, params))
 
     async def aclose(self) -> None:
-        """End what runs; may be called again."""
+        """End the running commands; may be called again."""
         await self.terminals.aclose()
 
     async def _answer(self, method: str, params: bytes) -> Struct:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from acphold.errors import JournalBusyError, JournalError, LeaseLostError
-from acphold.journal import NewSession, Sought
+from acphold.errors import JournalBusyError, JournalError, LeaseLostError, NewerJournalError
+from acphold.journal import Append, NewSession, RowChange, Sought
 from acphold.journal.postgresql import database, migrations
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.testing.journal_promises.scenes import append, chunk, turn
@@ -59,7 +59,8 @@ async def test_what_an_earlier_release_has_made_searchable_is_found_in_the_same_
         await journal.settle(lease, lease.next_seq - 1)
     await journal.catch_up(9)
     with psycopg.connect(first) as line:  # as it was before
-        line.execute("ALTER TABLE acphold.documents DROP COLUMN size")
+        line.execute("ALTER TABLE acphold.documents DROP COLUMN size, DROP COLUMN tenant")
+        line.execute("DROP INDEX acphold.listed_unread")
         line.execute("UPDATE acphold.meta SET value = '1' WHERE name = 'version'")
     await journal.aclose()
     again = PostgresqlJournal(first)
@@ -95,6 +96,30 @@ async def test_who_has_a_lease_by_an_earlier_release_writes_nothing_more(
         await old.append(lease, [("update", [b"1"])])
     for journal in (old, new):
         await journal.aclose()
+
+
+async def test_a_process_beside_which_a_newer_release_comes_is_told_to_start_again(
+    first: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old = PostgresqlJournal(first)
+    lease = await old.create(NewSession("s1", "a", "/w"))
+    with psycopg.connect(first) as newer:
+        newer.execute("UPDATE acphold.leases SET epoch = 0")
+        newer.execute("UPDATE acphold.meta SET value = '99' WHERE name = 'version'")
+    for work in (
+        lambda: old.append(lease, [("update", [b"1"])]),
+        lambda: old.append(lease, [("update", [b"1"])], RowChange(title="T")),
+        lambda: old.append_all([Append(lease, [("update", [b"1"])])]),
+        lambda: old.change(lease, RowChange(title="T")),
+        lambda: old.take_in(lease, []),
+        lambda: old.renew([lease]),
+        lambda: old.acquire("s1"),
+        lambda: old.create(NewSession("s2", "a", "/w")),
+    ):
+        with pytest.raises(NewerJournalError, match="to version 99 while this one was running"):
+            await work()
+    assert await old.count() == 1
+    await old.aclose()
 
 
 async def test_one_that_is_at_it_and_does_not_end_is_waited_for_within_a_bound(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import psycopg
 import pytest
 
-from acphold.journal import NewSession, Sought
-from acphold.journal.postgresql import ranking, search
+from acphold.journal import ListFilter, NewSession, Sought
+from acphold.journal.postgresql import list_page, ranking, search
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.postgresql.words import MOST_PLACES
 from acphold.testing.journal_promises.scenes import append, chunk, turn
@@ -50,9 +51,76 @@ def test_what_is_in_no_document_is_not_looked_for_in_each(databases: Databases) 
         line.execute("ANALYZE acphold.documents")
         line.execute("SET enable_seqscan = off")  # as where there are many more
         asked = {"query": "'absent'", "since": 0, "limit": 20}
-        plan = line.execute("EXPLAIN " + search._OF_ALL.format(asked=""), asked).fetchall()
+        plan = line.execute(
+            "EXPLAIN " + search._OF_ALL.format(asked="", documents="acphold.documents"), asked
+        ).fetchall()
         assert "documents_words" in str(plan)
         assert "documents_at" not in str(plan)
+
+
+OF_TENANTS = (
+    """
+    INSERT INTO acphold.sessions (session_id, number, agent, cwd, folder, additional_directories,
+        created_at, updated_at, prompted, tenant, settled_through, indexed_through)
+    SELECT 's' || n, n, 'a', '/w', '/w', '[]', n, n, true,
+        CASE WHEN n <= 2 THEN 'small' ELSE 'big' END, 10, 10
+    FROM generate_series(1, 20000) AS n
+    """,
+    """
+    INSERT INTO acphold.documents (session_id, seq, at, words, size, tenant)
+    SELECT session_id, seq, number * 10 + seq, to_tsvector('simple', 'common w' || seq), 2, tenant
+    FROM acphold.sessions, generate_series(1, 3) AS seq
+    """,
+    "INSERT INTO acphold.shares VALUES ('s7', 'small', false)",
+    "ANALYZE",
+)
+"""Two sessions of one tenant, three documents in each, and all others another one's, but for one
+that is shared."""
+
+READ = """
+    SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))
+    FROM pg_stat_xact_user_tables WHERE schemaname = 'acphold' AND relname = %s
+"""
+
+
+def read_of(line: psycopg.Connection[tuple[Any, ...]], *names: str) -> list[int]:
+    """The rows of these tables that were read, as the server counts them now."""
+    rows = [line.execute(READ, (name,)).fetchone() for name in names]
+    return [0 if row is None else int(row[0]) for row in rows]
+
+
+@pytest.mark.parametrize("rank", [False, True])
+@pytest.mark.parametrize("words", ["common", "w3", "absent", "common w3"])
+def test_what_a_tenant_has_is_found_without_a_look_at_what_others_have(
+    databases: Databases, words: str, rank: bool
+) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        for statement in OF_TENANTS:
+            line.execute(statement)
+        with line.transaction():
+            # The server may still count what an earlier transaction of this connection has read.
+            before = read_of(line, "documents", "sessions")
+            search.search(line, Sought(words, tenant="small", rank=rank))
+            read = read_of(line, "documents", "sessions")
+        assert all(now - was <= 100 for was, now in zip(before, read, strict=True)), (before, read)
+
+
+@pytest.mark.parametrize("tenant", [None, "small"])
+def test_a_page_of_what_was_only_listed_looks_at_nothing_else(
+    databases: Databases, tenant: str | None
+) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        for statement in OF_TENANTS:
+            line.execute(statement)
+        with line.transaction():
+            line.execute("UPDATE acphold.sessions SET unread = '' WHERE session_id IN ('s1', 's9')")
+            before = line.execute(READ, ("sessions",)).fetchone()
+            rows = list_page.page(line, ListFilter(unread=True, tenant=tenant), None, 50)
+            read = line.execute(READ, ("sessions",)).fetchone()
+        assert [row.session_id for row in rows] == (["s1"] if tenant else ["s9", "s1"])
+        assert read is not None
+        assert before is not None
+        assert read[0] - before[0] <= 20
 
 
 def test_of_a_word_it_is_known_how_often_it_stands_in_a_document(databases: Databases) -> None:

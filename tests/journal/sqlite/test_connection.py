@@ -11,9 +11,17 @@ from pathlib import Path
 import pytest
 
 from acphold.errors import NewerJournalError
-from acphold.journal import Lease, RowChange
+from acphold.journal import Append, Lease, RowChange
 from acphold.journal.sqlite import background
-from acphold.journal.sqlite.connection import PIECE_SECONDS, Connection, connect, writing
+from acphold.journal.sqlite.connection import (
+    CACHE_KIB,
+    CROWD,
+    CROWD_CACHE_KIB,
+    PIECE_SECONDS,
+    Connection,
+    connect,
+    writing,
+)
 from acphold.journal.sqlite.migrations import VERSION
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.journal.conversations import append, begun, turn
@@ -48,6 +56,18 @@ async def test_who_is_live_comes_in_between_the_pieces_of_what_gives_way(
     worker.join(DEADLINE)
     assert not worker.is_alive()
     assert came_in[-1] < PIECES / 2
+
+
+async def test_more_of_the_file_is_kept_in_memory_only_where_many_sessions_write_together(
+    journal: SqliteJournal,
+) -> None:
+    connection = journal.connect().connection
+    sizes: list[int] = []
+    for number in (1, CROWD + 1, 1):
+        leases = [await begun(journal, f"{number} {len(sizes)} {it}") for it in range(number)]
+        await journal.append_all([Append(lease, [("update", [b"{}"])]) for lease in leases])
+        sizes.append(connection.execute("PRAGMA cache_size").fetchone()[0])
+    assert sizes == [-CACHE_KIB, -CROWD_CACHE_KIB, -CROWD_CACHE_KIB]
 
 
 async def test_the_lock_of_this_process_is_free_while_another_program_is_waited_for(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import fcntl
 import os
+import shutil
 import sqlite3
 import stat
 import struct
@@ -741,3 +742,29 @@ async def test_the_first_of_two_openings_in_one_process_keeps_its_hold_when_the_
     await first.append(lease, [("update", [RAW])])
     await first.aclose()
     assert await looked_at(path) == 42
+
+
+@pytest.mark.parametrize("create", [False, True])
+async def test_a_log_whose_journal_was_moved_away_is_left_as_it_is_and_told(
+    journal: SqliteJournal, path: Path, create: bool
+) -> None:
+    lease = await journal.create(NewSession("s1", "a", "/w"))
+    await journal.append(lease, [("update", [b"1"])])
+    log = path.with_name(f"{path.name}-wal")
+    elsewhere = path.with_name("elsewhere.db")
+    shutil.copy(path, elsewhere)  # while it runs, as after a kill
+    shutil.copy(log, path.with_name("elsewhere.db-wal"))
+    moved = path.with_name("moved.db")
+    elsewhere.rename(moved)
+    kept = path.with_name("elsewhere.db-wal").read_bytes()
+    with pytest.raises(JournalUnavailableError) as refused:
+        SqliteJournal.open(elsewhere, create=create)
+    assert f"its log {elsewhere}-wal is still there" in str(refused.value)
+    assert "Move the journal back" in str(refused.value)
+    assert not elsewhere.exists()
+    assert path.with_name("elsewhere.db-wal").read_bytes() == kept
+
+    moved.rename(elsewhere)
+    again = SqliteJournal.open(elsewhere)
+    assert (await again.session("s1")).last_seq == 1
+    await again.aclose()

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from acphold.journal import ListFilter, ListKey, RowChange, SessionRow, cursor
 from acphold.journal.sqlite.file import JournalFile
@@ -69,21 +70,32 @@ def test_all_pages_together_are_the_whole_list(
 @pytest.mark.parametrize("agents", [(), ("a",)])
 @pytest.mark.parametrize("cwd", [None, "/w"])
 @pytest.mark.parametrize("after", [None, ListKey(1, "s")])
+@pytest.mark.parametrize(
+    ("more", "index"),
+    [
+        (ListFilter(), "listed"),
+        (ListFilter(unread=True), "listed_unread"),
+        (ListFilter(tenant="me"), "listed_tenant"),
+        (ListFilter(tenant="me", unread=True), "listed_tenant"),
+    ],
+)
 async def test_a_page_is_one_walk_along_an_index(
     journal: SqliteJournal,
     path: Path,
     agents: tuple[str, ...],
     cwd: str | None,
     after: ListKey | None,
+    more: ListFilter,
+    index: str,
 ) -> None:
     statements: list[str] = []
     database = sqlite3.connect(path)
     database.set_trace_callback(statements.append)
-    page(database, ListFilter(agents=agents, cwd=cwd), after, 50)
+    page(database, replace(more, agents=agents, cwd=cwd), after, 50)
     database.set_trace_callback(None)
-    plan = " ".join(str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {statements[0]}"))
+    plan = " ".join(str(row[3]) for row in database.execute(f"EXPLAIN QUERY PLAN {statements[-1]}"))
     database.close()
-    assert "SEARCH sessions USING INDEX listed" in plan
+    assert f"SEARCH sessions USING INDEX {index}" in plan
     assert "TEMP B-TREE" not in plan
     assert "SCAN" not in plan
     if after is not None:

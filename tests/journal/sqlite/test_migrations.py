@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from hashlib import sha256
 from pathlib import Path
 
 import pytest
 
+from acphold.history import Entry
+from acphold.history.words import document
 from acphold.journal import ListFilter, state_of
 from acphold.journal.sqlite.migrations import MIGRATIONS, SEQ_BITS, VERSION
+from acphold.journal.sqlite.search_index import of_session
 from acphold.journal.sqlite.segments import CODES
 from acphold.journal.sqlite.store import SqliteJournal, appending
+from acphold.journal.words_in_memory import TOKENIZER
 from tests.journal.conversations import usage_reports
 from tests.journal.earlier_release import made_by
 
@@ -32,6 +37,7 @@ STEPS = (
     "3f4ed73f60846786",
     "14b89e39881f48b5",
     "95d50a328b03c3ad",
+    "ab83c7264ee38e2d",
 )
 """What each step does, as the beginning of its SHA-256: there are files that have been through it.
 A new step is one more line here; no line ever changes."""
@@ -155,11 +161,80 @@ async def test_what_any_release_has_kept_is_listed_found_counted_and_gone_on_wit
     await journal.aclose()
 
 
+PRINTED = (
+    b'{"sessionUpdate":"tool_call_update","toolCallId":"t","title":"make",'
+    b'"_meta":{"terminal_output":{"terminal_id":"t","data":"zebrafish"}}}'
+)
+BEFORE_TERMINALS = 16
+"""The last version in which the index lacks what an agent's own terminals printed."""
+
+
+async def test_a_session_whose_index_says_less_is_deleted_without_harm_to_the_index(
+    path: Path,
+) -> None:
+    database = made_by(BEFORE_TERMINALS, path)
+    for number in (1, 2):
+        database.execute(PUT, (f"s{number}",))
+        database.execute("UPDATE sessions SET settled_through = 1, indexed_through = 1")
+        entry = number << SEQ_BITS | 1
+        row = (entry, 1, 1, CODES["update"], PRINTED)
+        database.execute("INSERT INTO segments VALUES (?, ?, ?, ?, ?)", row)
+        database.execute("INSERT INTO documents VALUES (?, ?, 1)", (number, entry))
+    database.execute("INSERT INTO volumes (size, documents) VALUES (8, 2)")
+    form = f"messages, tools, diffs, whose, content = '', {TOKENIZER}"
+    database.execute(f"CREATE VIRTUAL TABLE words_1 USING fts5 ({form})")
+    texts = [(number, "make", of_session(number)) for number in (1, 2)]
+    database.executemany("INSERT INTO words_1 (rowid, tools, whose) VALUES (?, ?, ?)", texts)
+    database.commit()
+    database.close()
+    journal = SqliteJournal.open(path)
+    assert await journal.delete("s1") == ["s1"]
+    await journal.catch_up(60)
+    for word in ("make", "zebrafish"):
+        assert {hit.session_id for hit in await journal.search(word)} == {"s2"}
+    assert await journal.delete("s2") == ["s2"]
+    assert await journal.tidy(60) == 0
+    assert await journal.file.damage() == []
+    await journal.aclose()
+    database = sqlite3.connect(path)
+    volumes = [name for (name,) in database.execute("SELECT 'words_' || number FROM volumes")]
+    for name in volumes:
+        database.execute(f"INSERT INTO {name} ({name}) VALUES ('integrity-check')")
+        database.execute(
+            f"CREATE VIRTUAL TABLE temp.{name}_terms USING fts5vocab(main, {name}, row)"
+        )
+        assert database.execute(f"SELECT term FROM {name}_terms").fetchall() == []
+    database.close()
+
+
+SAYING = (
+    *HELD,
+    ("update", PRINTED),
+    (
+        "update",
+        b'{"sessionUpdate":"tool_call","toolCallId":"t","title":"edit","rawInput":{"a":["fig"]},'
+        b'"content":[{"type":"diff","path":"/p","oldText":"sloe","newText":"plum"},'
+        b'{"type":"content","content":{"type":"text","text":"\\u001b[32mgreen"}}],'
+        b'"rawOutput":{"b":"quince"}}',
+    ),
+    ("update", b'{"sessionUpdate":"subagent_spawned","subagentSessionId":"c","name":"medlar"}'),
+)
+INDEXED = "cd08303d4c0535be"
+"""What these say, as the beginning of its SHA-256. The index takes a document out by its text: who
+changes this adds a step that begins the index at 0 again."""
+
+
+def test_what_entries_say_is_what_the_index_was_made_of() -> None:
+    said = [document(Entry(seq, kind, 0, raw)) for seq, (kind, raw) in enumerate(SAYING, 1)]
+    texts = json.dumps([[it.messages, it.tools, it.diffs] for it in said])
+    assert sha256(texts.encode()).hexdigest()[:16] == INDEXED, texts
+
+
 async def test_who_has_a_lease_by_an_older_release_writes_nothing_more(path: Path) -> None:
     kept_by(VERSION - 1, path)
     older = sqlite3.connect(path, isolation_level=None)
     older.execute("INSERT INTO leases VALUES (1, 'older', 5, 0)")
-    values = (1 << SEQ_BITS | 99, 99, 1, 0, b"{}", 1, 5)
+    values = (1 << SEQ_BITS | 99, 99, 1, 0, b"{}", 1, 5, 1 << SEQ_BITS | len(HELD))
     await SqliteJournal.open(path).aclose()
     assert older.execute(appending(1), values).rowcount == 0
     older.close()

@@ -16,6 +16,7 @@ from acphold.history.compaction import compact
 from acphold.history.entries import Entry
 from acphold.history.words import TEXT_CHARACTERS, Document, camel_parts, document
 from acphold.journal import NewSession, Sought
+from acphold.journal.access import Share
 from acphold.journal.hits import Term, terms
 from acphold.journal.sqlite import connection, search_index, segments, session_rows
 from acphold.journal.sqlite import store as sqlite
@@ -334,6 +335,52 @@ def run(pieces: Iterator[None]) -> int:
     return sum(1 for _ in pieces)
 
 
+async def imported(journal: SqliteJournal, session_id: str, tenant: str, number: int) -> None:
+    """A session of a tenant in which so many messages have the word."""
+    lease = await journal.create(NewSession(session_id, "a", "/w", tenant=tenant))
+    said = [(f"the word {n}", str(n)) for n in range(number)]
+    raws = [encode(chunk("agent_message", text, messageId=its)) for text, its in said]
+    await journal.take_in(lease, [PastEntry("update", n, raw) for n, raw in enumerate(raws)])
+
+
+async def steps_of(journal: SqliteJournal, sought: Sought) -> int:
+    """How many steps SQLite takes for a search, in tens."""
+
+    def counted(db: connection.Connection) -> int:
+        steps: list[None] = []
+        db.set_progress_handler(lambda: steps.append(None), 10)
+        search(db, sought)
+        db.set_progress_handler(None, 0)
+        return len(steps)
+
+    return await journal.attend(counted)
+
+
+@pytest.mark.parametrize(
+    "sought",
+    [
+        Sought("word", tenant="small"),
+        Sought("word", tenant="small", rank=True),
+        Sought("absent", tenant="small"),
+        Sought("word", session_id="small"),
+    ],
+)
+async def test_what_a_tenant_or_a_session_has_is_found_without_a_look_at_what_others_have(
+    journal: SqliteJournal, sought: Sought
+) -> None:
+    await imported(journal, "small", "small", 5)
+    await imported(journal, "shared", "big", 5)
+    await journal.keep_share(Share("shared", "small", prompts=False))
+    await imported(journal, "big", "big", 5)
+    await journal.catch_up(60)
+    few = await steps_of(journal, sought)
+    await imported(journal, "bigger", "big", 3000)
+    for number in range(100):
+        await imported(journal, f"other {number}", "big", 1)
+    assert await journal.catch_up(60) == 0
+    assert await steps_of(journal, sought) <= 1.5 * few + 20
+
+
 async def forget_index(path: Path) -> None:
     database = connect(str(path), 60.0)
     run(search_index.forget(database))
@@ -347,7 +394,7 @@ def test_no_word_of_what_is_taken_out_is_left(
     database = connect(":memory:", 1.0)
     for step in MIGRATIONS:
         take_step(database, step)
-    session = session_rows.create(database, NewSession("s", "a", "/w"))
+    session = session_rows.create(database, NewSession("s", "a", "/w", tenant="me"))
     found = compact(segments_of(pieces))
     segments.insert(database, session, found)
     last = found[-1].last_seq if found else 0
@@ -359,7 +406,7 @@ def test_no_word_of_what_is_taken_out_is_left(
     for indexed in search_index.documents(found):
         for word in indexed.texts[0].split()[:3]:
             assert not terms(word) or search(database, Sought(word, limit=1))
-    search_index.unindex(database, session, search_index.documents(found))
+    search_index.unindex(database, session, "me", search_index.documents(found))
     run(search_index.tidy(database))
     volumes = database.execute("SELECT number, documents, untidy FROM volumes").fetchall()
     assert [(count, untidy) for _, count, untidy in volumes] in ([], [(0, 0)])

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import tracemalloc
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime
 from itertools import product
+from pathlib import Path
 from random import Random
 
 import pytest
@@ -14,6 +17,7 @@ import pytest
 from acphold.history import PastEntry
 from acphold.journal import Journal, NewSession, Origin, RowChange
 from acphold.journal.journal import Grouping, Tokens, UsageSum
+from acphold.journal.sqlite import usage_sums
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
 from tests.journal.conversations import usage_reports
@@ -128,6 +132,32 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
             for report in session.reports
             if not report.by_turn and agent in (None, report.agent)
         }
+
+
+OLD_REPORTS = 4000
+
+
+async def test_what_is_older_is_not_read_to_add_up_what_was_reported_since(
+    journal: SqliteJournal, path: Path
+) -> None:
+    lease = await journal.create(NewSession("old", "a", "/w/one"))
+    costs = ({"amount": paid, "currency": "USD"} for paid in range(OLD_REPORTS))
+    updates = ({"sessionUpdate": "usage_update", "cost": cost} for cost in costs)
+    past = [PastEntry("update", HOUR, json.dumps(update).encode()) for update in updates]
+    await journal.take_in(lease, past, RowChange(updated_at=HOUR, prompted=True))
+    await journal.catch_up(30)
+    steps = 0
+
+    def count() -> None:
+        nonlocal steps
+        steps += 1
+
+    with closing(sqlite3.connect(path)) as connection:
+        (reports,) = connection.execute("SELECT count(*) FROM usage").fetchone()
+        assert reports == OLD_REPORTS
+        connection.set_progress_handler(count, 1)
+        assert usage_sums.sums(connection, "agent", (), None, 2 * HOUR).groups == []
+    assert steps < OLD_REPORTS
 
 
 MANY = 500

@@ -36,10 +36,10 @@ MODULES = (
     network,
     pressure,
 )
-"""In the order in which they are played: the simplest first, what may end the agent last.
+"""The rules' modules in playing order: simplest first, those that may end the agent last.
 
-The processes of
-`past_sessions` are over with the module `tool_servers`."""
+The processes of `past_sessions` end with the module `tool_servers`.
+"""
 
 CHECKS: tuple[Check, ...] = tuple(check for module in MODULES for check in module.RULES)
-"""Every check there is."""
+"""All checks."""

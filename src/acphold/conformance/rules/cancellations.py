@@ -21,7 +21,7 @@ CANCELLATION = Source("Prompt Turn", "Cancellation")
 CANCEL_REQUEST = Source("Cancellation", "`$/cancel_request` Notification")
 
 SOON_SECONDS = 5.0
-"""What an agent gets to end a cancelled turn before people think that it does not hear."""
+"""Seconds for an agent to end a cancelled turn before people think it is not listening."""
 
 
 TURN_UPDATES = {
@@ -32,16 +32,16 @@ TURN_UPDATES = {
     "tool_call_update",
     "plan",
 }
-"""What is part of a turn; titles, usage, modes and commands may come at any time."""
+"""Updates that are part of a turn; titles, usage, modes and commands may come at any time."""
 
 
 def is_of_turn(line: Line) -> bool:
-    """Whether an update is part of a turn."""
+    """Return True if an update is part of a turn."""
     return line.update_kind in TURN_UPDATES
 
 
 class Cancelled(Struct, frozen=True):
-    """A turn that was cancelled while it ran; `cancel` is the line that told so."""
+    """A turn that was cancelled while it ran; `cancel` is the line that did it."""
 
     session: Session
     asked: Line
@@ -56,7 +56,7 @@ class Cancelled(Struct, frozen=True):
 
 
 async def begun(stage: Stage, dialogue: Dialogue, session: Session) -> Call:
-    """A long turn of which something has been told; NotObservable when it is over before."""
+    """Begin a long turn and wait for its first update; raises NotObservable if it ends before."""
     call = begin_prompt(dialogue, session, COUNT)
 
     def has_begun() -> bool | None:
@@ -67,23 +67,23 @@ async def begun(stage: Stage, dialogue: Dialogue, session: Session) -> Call:
 
     try:
         running = await dialogue.until(has_begun, 2 * dialogue.timeout)
-        await dialogue.hush_briefly()  # one that is about to end would end by itself just then
+        await dialogue.hush_briefly()  # a turn about to end would end by itself just now
     except Silence:
-        running = True  # it thinks in silence; that can be cancelled as well
+        running = True  # it is silent, but can be cancelled as well
     if not running or call.answer is not None:
         raise NotObservable("the turn was over before it could be stopped: the answer is short")
     return call
 
 
 def cancel(dialogue: Dialogue, session: Session) -> Line:
-    """Cancel the turn of a session, and answer what it waits for."""
+    """Cancel the turn of a session, and answer its pending questions."""
     told = dialogue.tell("session/cancel", {"sessionId": session.id})
     dialogue.host.release()
     return told
 
 
 class Busy(Struct, frozen=True):
-    """A turn that runs, and whether something else was answered meanwhile, as `lines` show."""
+    """A running turn, and whether another request was answered meanwhile, as `lines` show."""
 
     session: Session
     call: Call
@@ -92,7 +92,7 @@ class Busy(Struct, frozen=True):
 
 
 async def busy_turn(stage: Stage) -> Busy:
-    """A long turn, in the middle of which something else is asked."""
+    """Begin a long turn, and send another request in the middle of it."""
     turn = await stage.given(plain_turn)
     dialogue = await stage.main()
     call = await begun(stage, dialogue, turn.session)
@@ -120,11 +120,11 @@ async def alive_meanwhile(stage: Stage) -> None:
 
 
 ATTEMPTS = 3
-"""A turn may end by itself just when it is cancelled; it does not do so three times."""
+"""A turn may end by itself just when it is cancelled, but not three times in a row."""
 
 
 async def cancelled_turn(stage: Stage) -> Cancelled:
-    """A turn that was cancelled while it ran."""
+    """Return a turn that was cancelled while it ran."""
     for attempt in range(ATTEMPTS):
         found = await _cancelled_turn(stage, first=attempt == 0)
         if found.answer.stop_reason == "cancelled":
@@ -265,7 +265,7 @@ async def request_answered(stage: Stage) -> None:
     call = await begun(stage, dialogue, session)
     told = dialogue.tell("$/cancel_request", {"requestId": call.asked.message["id"]})
     await dialogue.caught_up()
-    if call.answer is None:  # to take notice of it is the agent's to choose
+    if call.answer is None:  # the agent may ignore the cancellation
         cancel(dialogue, session)
     answer = await dialogue.answered(call, 3 * dialogue.timeout)
     if answer.error is not None and answer.code != REQUEST_CANCELLED:

@@ -19,7 +19,7 @@ ELICITATION = "Elicitation"
 def _offered_only(
     records: Sequence[Record], witness: Witness, methods: Mapping[str, tuple[str, ...]]
 ) -> None:
-    """Accuse each call of a method that the client did not offer; see that others had turns."""
+    """Accuse each call of a method that the client did not offer; count turns without one."""
     for record in records:
         for line in record.lines:
             path = next((it for name, it in methods.items() if _is(line, name)), None)
@@ -182,7 +182,7 @@ def known_terminals(records: Sequence[Record], witness: Witness) -> None:
 
 
 def _embedded(line: Line) -> list[object]:
-    """The terminals that a tool call shows."""
+    """Return the terminals that a tool call shows."""
     content = objects(line.update.get("content"))
     return [it.get("terminalId") for it in content if it.get("type") == "terminal"]
 

@@ -121,11 +121,11 @@ UNATTENDED = (
     "terminal/kill",
     "terminal/release",
 )
-"""What a client answers by itself; a person, or a command, may take any time."""
+"""Requests a client answers by itself; a person, or a command, may take any time."""
 
 
 def _was_given_up(record: Record, asked: Line) -> bool:
-    """Whether a question is still open when the turn in which it was asked is over."""
+    """Return True if a question was still open when its turn was over."""
     return any(
         it.request.session_id == asked.session_id
         and it.answer is not None
@@ -186,7 +186,7 @@ def info(records: Sequence[Record], witness: Witness) -> None:
             witness.accuse("`clientInfo` lacks one of them", line)
 
 
-# -- what was advertised ----------------------------------------------------------------------
+# -- capabilities ----------------------------------------------------------------------------
 
 NEEDS = {
     "session/load": ("loadSession",),
@@ -196,11 +196,11 @@ NEEDS = {
     "session/delete": ("sessionCapabilities", "delete"),
     "logout": ("auth", "logout"),
 }
-"""What an agent has to advertise for a method."""
+"""The capability that an agent has to advertise for each method."""
 
 
 def _can(record: Record) -> Json:
-    """What the agent advertised."""
+    """Return the capabilities the agent advertised."""
     for exchange in record.exchanges("client", "initialize"):
         can = exchange.result.get("agentCapabilities")
         return can if isinstance(can, dict) else {}
@@ -321,7 +321,7 @@ def known_sessions(records: Sequence[Record], witness: Witness) -> None:
             if (exchange := answers.get(line.number)) is not None:
                 known |= {exchange.result.get("sessionId"), exchange.request.session_id}
                 known |= {entry.get("sessionId") for entry in sessions_in(exchange)}
-            # A session that is opened may be known from another day.
+            # A session that is opened may be known from an earlier run.
             elif line.by == "client" and line.session_id and line.method not in SETUPS:
                 witness.saw()
                 if line.session_id not in known:
@@ -436,7 +436,7 @@ def permission_cancelled(records: Sequence[Record], witness: Witness) -> None:
 
 
 def _cancel_within(record: Record, asked: Line, answer: Line | None) -> Line | None:
-    """The cancel of a session between a request and its answer."""
+    """Return the cancel of a session between a request and its answer."""
     last = len(record.lines) if answer is None else answer.number
     for line in record.lines[asked.number : last]:
         if line.method == "session/cancel" and line.session_id == asked.session_id:

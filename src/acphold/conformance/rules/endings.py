@@ -38,11 +38,11 @@ async def close_answer(stage: Stage) -> None:
 
 
 Closed = tuple[Answer, Answer, tuple[Line, ...]]
-"""How a prompt and the closing of its session were answered, and the lines."""
+"""The answers to a prompt and to closing its session, and the lines."""
 
 
 async def closed_in_turn(stage: Stage) -> Closed:
-    """A session that was closed while its turn ran."""
+    """Close a session while its turn runs."""
     await stage.given(plain_turn)
     for _ in range(ATTEMPTS):
         closed = await _closed_in_turn(stage)
@@ -147,7 +147,7 @@ async def load_again(stage: Stage) -> None:
 
 
 async def deleted(stage: Stage) -> Answer:
-    """The other session of `past`, deleted by another process."""
+    """Delete the other session of `past` in another process."""
     dialogue = await stage.given(restarted)
     session = (await stage.given(past)).other
     return await dialogue.ask("session/delete", {"sessionId": session.id})

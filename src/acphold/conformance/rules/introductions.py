@@ -23,7 +23,7 @@ WHO = Source(PAGE, "Implementation Information")
 ADVERTISED = Source(SIGN_IN, "Advertising Authentication")
 
 UNKNOWN_VERSION = 65535
-"""The largest version that the schema allows: no agent speaks it."""
+"""The highest version that the schema allows: no agent supports it."""
 
 NEXT_VERSION = 2
 
@@ -52,12 +52,12 @@ async def same_version(stage: Stage) -> None:
 
 
 async def strange_introduction(stage: Stage) -> Answer:
-    """`initialize` by a client of a time to come."""
+    """Send `initialize` as a client of the far future."""
     return await _introduction(stage, UNKNOWN_VERSION)
 
 
 async def next_introduction(stage: Stage) -> Answer:
-    """`initialize` by a client of the version behind the one that is asked for elsewhere."""
+    """Send `initialize` with the version after the one used elsewhere."""
     return await _introduction(stage, NEXT_VERSION)
 
 
@@ -93,7 +93,7 @@ async def other_version(stage: Stage) -> None:
 
 
 def _version(answer: Answer) -> int:
-    """The version in an answer to `initialize`; NotObservable without one."""
+    """Return the version in an answer to `initialize`; raises NotObservable without one."""
     version = answer.result.get("protocolVersion")
     if not isinstance(version, int) or isinstance(version, bool):
         raise NotObservable("`initialize` was answered without a version", *answer.lines)
@@ -101,7 +101,7 @@ def _version(answer: Answer) -> int:
 
 
 async def plain_introduction(stage: Stage) -> Answer:
-    """`initialize` with nothing but a version."""
+    """Send `initialize` with nothing but a version."""
     dialogue = await stage.connect("a client that says little")
     try:
         return await dialogue.ask(
@@ -123,7 +123,7 @@ async def few_members(stage: Stage) -> None:
 
 
 async def rich_introduction(stage: Stage) -> Answer:
-    """`initialize` with capabilities and members that are not known yet."""
+    """Send `initialize` with capabilities and members that are not known yet."""
     dialogue = await stage.connect("a client of a time to come")
     offers: Json = {
         "fs": {"readTextFile": False, "watch": {}, "_meta": {"check": 1}},

@@ -40,7 +40,7 @@ CUSTOM = Source("Extensibility", "Custom Requests")
 
 
 def json_rpc(section: str) -> Source:
-    """A section of the specification that ACP builds on."""
+    """Return a section of the JSON-RPC specification as a source."""
     return Source("JSON-RPC 2.0", section)
 
 
@@ -177,7 +177,7 @@ def same_id(records: Sequence[Record], witness: Witness) -> None:
                 asked.add(id_of(line))
             elif line.by == "agent" and line.is_response:
                 witness.saw()
-                # The id of what could not be read is null, and when, other rules say.
+                # The id for an unreadable message is null; other rules say when.
                 if id_of(line) not in asked and line.message.get("id") is not None:
                     witness.accuse("no request has this id", line)
 
@@ -262,7 +262,7 @@ def _errors(records: Sequence[Record]) -> list[tuple[Line, Json]]:
 
 
 async def _echoed(stage: Stage, id: int | str) -> None:
-    """Ask under an id for what any agent answers somehow, and judge the id of the answer."""
+    """Send a request with this id that any agent answers somehow, and judge the answer's id."""
     await stage.given(unknown_request)
     dialogue = await stage.main()
     answer = await dialogue.answered(dialogue.begin("check/no_such_method", {}, id=id))
@@ -271,7 +271,7 @@ async def _echoed(stage: Stage, id: int | str) -> None:
 
 
 STRING_IDS = ("check-7f3a", "990071", "00990072", "9.5", 'check \u00fc"\n', "null", "")
-"""Some look like something else; the empty one is a string as any."""
+"""Ids, some of which look like something else; the empty one is a valid string."""
 
 
 @RULES.case(
@@ -302,7 +302,7 @@ async def large_id(stage: Stage) -> None:
 
 
 async def unknown_request(stage: Stage) -> Answer:
-    """A request that no agent knows, and that begins with no underscore."""
+    """Send a request that no agent knows, without a leading underscore."""
     dialogue = await stage.main()
     return await dialogue.ask("check/no_such_method", {"some": "thing"})
 
@@ -321,7 +321,7 @@ async def unknown_method(stage: Stage) -> None:
 
 
 async def misfits(stage: Stage) -> list[Answer]:
-    """Requests whose parameters do not fit."""
+    """Send requests whose parameters do not fit."""
     dialogue = await stage.main()
     asked: list[tuple[str, Json]] = [
         ("session/new", {"mcpServers": "none"}),
@@ -329,7 +329,7 @@ async def misfits(stage: Stage) -> list[Answer]:
     ]
     try:
         session = await stage.given(plain_session)
-    except Signal:  # the rest takes one
+    except Signal:  # the other requests need one
         pass
     else:
         hello = [{"type": "text", "text": "Hello"}]
@@ -410,7 +410,7 @@ async def many_at_once(stage: Stage) -> None:
         await dialogue.answered(call)
 
 
-# -- how lines come -------------------------------------------------------------------------
+# -- framing ----------------------------------------------------------------------------------
 
 
 @RULES.case(
@@ -475,11 +475,14 @@ async def long_lines(stage: Stage) -> None:
         await stage.leave(dialogue)
 
 
-# -- what is no message ---------------------------------------------------------------------
+# -- invalid messages -------------------------------------------------------------------------
 
 
 async def _after_garbage(stage: Stage, raw: bytes) -> tuple[Line, list[Line]]:
-    """Say something that is no message: it, and what was answered. Violation if nothing goes on."""
+    """Send something that is no message; return it and the responses.
+
+    Raises Violation if the agent does not go on.
+    """
     await stage.given(unknown_request)
     dialogue = await stage.connect("garbage")
     try:
@@ -497,12 +500,12 @@ async def _after_garbage(stage: Stage, raw: bytes) -> tuple[Line, list[Line]]:
 
 
 async def broken_json(stage: Stage) -> tuple[Line, list[Line]]:
-    """A line that is not JSON."""
+    """Send a line that is not JSON."""
     return await _after_garbage(stage, b'{"jsonrpc": "2.0", "method": "check/')
 
 
 async def no_request(stage: Stage) -> tuple[Line, list[Line]]:
-    """JSON that is no request."""
+    """Send JSON that is no request."""
     return await _after_garbage(stage, b'{"foo": "bar"}')
 
 
@@ -573,7 +576,7 @@ def _judge_replies(garbage: Line, replies: list[Line], code: int) -> None:
 
 
 async def left(stage: Stage) -> str | None:
-    """How the agent ended when its client left."""
+    """Leave the agent and return how it ended."""
     await stage.given(plain_session)
     dialogue = await stage.meet("leaving")
     await stage.new_session(dialogue)

@@ -26,11 +26,11 @@ PAGES = Source(PAGE, "Pagination")
 OTHERS = Source(PAGE, "Interaction with Other Session Methods")
 
 MAX_PAGES = 30
-"""Pages that are followed: somebody may have thousands of sessions."""
+"""Pages that are read: somebody may have thousands of sessions."""
 
 
 class Page(Struct, frozen=True):
-    """One answer, and the sessions in it as they are."""
+    """One answer, and its sessions, undecoded."""
 
     answer: Answer
     sessions: tuple[Json, ...]
@@ -38,7 +38,7 @@ class Page(Struct, frozen=True):
 
 
 async def page(dialogue: Dialogue, **params: str) -> Page:
-    """One page; Violation when it is none."""
+    """Return one page; raises Violation if it is none."""
     return _page(await dialogue.ask("session/list", params))
 
 
@@ -51,7 +51,7 @@ def _page(answer: Answer) -> Page:
 
 
 async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
-    """All pages, MAX_PAGES at most."""
+    """Return all pages, MAX_PAGES at most."""
     found = [await page(dialogue, **params)]
     while found[-1].cursor is not None and len(found) < MAX_PAGES:
         found.append(await page(dialogue, **params, cursor=found[-1].cursor))
@@ -59,17 +59,17 @@ async def pages(dialogue: Dialogue, **params: str) -> list[Page]:
 
 
 def entries(found: Sequence[Page]) -> dict[str, Json]:
-    """The sessions of these pages by id."""
+    """Return the sessions of these pages by id."""
     return {str(it.get("sessionId")): it for one in found for it in one.sessions}
 
 
 async def first_page(stage: Stage) -> Page:
-    """The first page of all sessions, of a process that has made some."""
+    """Return the first page of all sessions, from a process that has made some."""
     return await page(await stage.main())
 
 
 async def pages_after_restart(stage: Stage) -> list[Page]:
-    """All sessions of the usual folder, told by a process that has made none."""
+    """Return all sessions of the usual folder, from a process that has made none."""
     dialogue = await stage.given(restarted)
     return await pages(dialogue, cwd=(await stage.given(past)).session.cwd)
 
@@ -310,7 +310,7 @@ def _is_time(text: str) -> bool:
     unless="no session was listed after its title was told",
 )
 def titles(records: Sequence[Record], witness: Witness) -> None:
-    # A title outlives the process that told it, and two clients of a server are told in turn.
+    # A title outlives its process, and two clients of a server are told one after the other.
     told: dict[object, tuple[Line, object]] = {}
     listed = (
         exchange for record in records for exchange in record.exchanges("client", "session/list")

@@ -1,4 +1,4 @@
-"""The rules for `session/load` and `session/resume`: what comes back of a conversation."""
+"""The rules for `session/load` and `session/resume`: restored conversations."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def exact_text(stage: Stage) -> None:
     replayed, place = said_exactly(replay, "user_message_chunk"), 0
     for prompt in told.prompts:
         if "".join(prompt.split()) not in said(replay, "user_message_chunk"):
-            continue  # that it is missing is another rule's
+            continue  # another rule is about missing ones
         found = replayed.find(prompt, place)
         if found < 0:
             raise Violation(f"{prompt!r} is replayed with other white space", *_some(told.loaded))
@@ -137,7 +137,7 @@ ENDED = ("completed", "failed")
 
 
 def _both_tool_calls(told: Told) -> tuple[dict[str, Json], dict[str, Json]]:
-    """The tool calls as they were seen live, and as they are replayed."""
+    """Return the tool calls as seen live, and as replayed."""
     live = tool_calls(told.live)
     if not live:
         raise NotObservable("the agent made no tool call in the conversation")
@@ -189,7 +189,7 @@ async def order(stage: Stage) -> None:
         raise NotObservable("nothing is replayed")
     live = [it for turn in told.turns for it in (USER, *sequence(turn.updates))]
     again = sequence(replay)
-    # What is missing, or another text, is another rule's; the rest has its order all the same.
+    # Another rule is about missing or changed text; the rest must still be in order.
     replayed = said(replay, "user_message_chunk")
     if any("".join(prompt.split()) not in replayed for prompt in told.prompts):
         live, again = ([it for it in one if it != USER] for one in (live, again))
@@ -251,7 +251,7 @@ async def remembers(stage: Stage) -> None:
 
 
 async def _knows_code_word(stage: Stage) -> None:
-    """Whether the agent can tell a code word at all: an echo cannot."""
+    """Raise NotObservable if the agent cannot repeat a code word at all, like an echo."""
     await stage.given(plain_turn)
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
@@ -284,7 +284,7 @@ async def own_context(stage: Stage) -> None:
 )
 async def grows(stage: Stage) -> None:
     await stage.given(loaded_after_restart)
-    # A session of its own: others are open elsewhere, and may tell there what is said here.
+    # A new session: others are open elsewhere, and may get this one's updates.
     dialogue = await stage.meet("begins a session")
     session = await stage.new_session(dialogue)
     await stage.prompt(dialogue, session, GREET)
@@ -304,7 +304,7 @@ async def grows(stage: Stage) -> None:
     ):
         before, after = said(first.replay, kind), said(second.replay, kind)
         grown = after[len(before) :]
-        # Not all of it: a remark on the load itself is no part of the conversation.
+        # It may be more: a remark on the load itself is no part of the conversation.
         if not after.startswith(before) or grown not in new or bool(grown) != bool(new):
             raise Violation(_differs("said", before + new, after), *_some(second))
 
@@ -352,12 +352,12 @@ async def _refuses_unknown(stage: Stage, method: str) -> None:
 
 
 def _some(loaded: Loaded) -> tuple[Line, ...]:
-    """The request, the replay and the answer."""
+    """Return the request, the replay and the answer."""
     return (loaded.asked, *loaded.replay, loaded.answer.line)
 
 
 def _differs(what: str, live: str, replayed: str) -> str:
-    """Where a replay begins to be another text."""
+    """Return the first difference between a replay and the live text."""
     if not replayed:
         return f"nothing that was {what} is replayed"
     pairs = zip(live, replayed, strict=False)
@@ -373,14 +373,14 @@ def _quoted(text: str) -> str:
 
 
 class _Killed(Loaded, frozen=True):
-    """`seen` was told in the turn that was interrupted, `earlier` in the one before."""
+    """`seen` was sent in the interrupted turn, `earlier` in the one before."""
 
     seen: str
     earlier: tuple[str, ...]
 
 
 async def killed_and_loaded(stage: Stage) -> _Killed:
-    """A session whose process was killed in the middle of its second turn, loaded again."""
+    """Load a session whose process was killed in the middle of its second turn."""
     await stage.given(loaded_after_restart)
     dialogue = await stage.meet("killed")
     session = await stage.new_session(dialogue)
@@ -412,7 +412,7 @@ async def after_kill(stage: Stage) -> None:
     killed = await stage.judge(killed_and_loaded)
     if not killed.earlier:
         raise NotObservable("the agent said nothing before")
-    # Not all of it: what every load leaves out is another rule's.
+    # Only some of it: another rule is about text that every load leaves out.
     replayed = said(killed.replay, "agent_message_chunk")
     if not any(text in replayed for text in killed.earlier):
         raise Violation("the turn before is not replayed", *_some(killed))
@@ -440,7 +440,7 @@ async def after_kill_in_turn(stage: Stage) -> None:
 
 
 async def resumed(stage: Stage) -> tuple[Dialogue, Session, Answer, tuple[Line, ...]]:
-    """The other session of `past`, resumed by another process; what was told of it by itself."""
+    """Resume the other session of `past` in another process; return also its unasked updates."""
     dialogue = await stage.given(restarted)
     session = (await stage.given(past)).other
     params = {"sessionId": session.id, "cwd": session.cwd}

@@ -1,4 +1,4 @@
-"""The rules of the schema: members, methods and notifications that an agent may send."""
+"""The rules of the schema: the members, methods and notifications an agent may send."""
 
 from __future__ import annotations
 
@@ -143,7 +143,7 @@ def offered_updates(records: Sequence[Record], witness: Witness) -> None:
 
 
 async def custom_request(stage: Stage) -> Answer:
-    """A custom request that no agent knows."""
+    """Send a custom request that no agent knows."""
     dialogue = await stage.main()
     return await dialogue.ask("_check.example/no_such_request", {"some": "thing"})
 

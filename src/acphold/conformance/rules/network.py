@@ -1,7 +1,7 @@
 """The rules of the remote transport: a WebSocket, and Streamable HTTP, at one address.
 
-A server may have the first one alone. What is seen here is the statuses and streams themselves; the
-other rules look at what is said over the connection, whatever carries it.
+A server may have only the first. These rules are about statuses and streams; the other rules are
+about the messages, over any transport.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ NOBODY = {CONNECTION_ID: "00000000-0000-0000-0000-000000000000"}
 INITIALIZE: Json = {"protocolVersion": 1, "clientCapabilities": BARE}
 
 NO_HTTP = (404, 405, 426, 501)
-"""What a server answers to a POST that has WebSockets alone."""
+"""Answers to a POST from a server that only has WebSockets."""
 
 
 def _message(method: str, params: Json, id: int = 1) -> bytes:
@@ -53,7 +53,7 @@ def _message(method: str, params: Json, id: int = 1) -> bytes:
 
 
 class Exchange(Struct, frozen=True):
-    """A request that was made, in words, and its answer."""
+    """A request in words, and its answer."""
 
     asked: Line
     status: int
@@ -61,7 +61,7 @@ class Exchange(Struct, frozen=True):
     body: bytes
 
     def expect(self, *statuses: int) -> None:
-        """Violation unless the status is one of these."""
+        """Raise Violation unless the status is one of these."""
         if self.status not in statuses:
             wanted = " or ".join(map(str, statuses))
             raise Violation(f"the status is {self.status}, not {wanted}", *self.lines)
@@ -73,7 +73,7 @@ class Exchange(Struct, frozen=True):
 
 
 class Http:
-    """A connection to the server over HTTP; `hello` is how it was begun, and answered."""
+    """An HTTP connection to the server; `hello` is its `initialize` and the answer."""
 
     hello: Exchange
 
@@ -86,12 +86,12 @@ class Http:
     async def ask(
         self, method: str, headers: dict[str, str] | None = None, body: bytes = b""
     ) -> Exchange:
-        """One request; a POST is one of JSON unless a header says otherwise."""
+        """Send one request; a POST is JSON unless a header says otherwise."""
         sent = {"Content-Type": "application/json"} if method == "POST" else {}
         sent |= headers or {}
         asked = line(0, 0.0, "client", f"{method} {sent} ".encode() + body[:200])
         try:
-            # A stream that should not have been opened does not end.
+            # A stream that should not have been opened does not end, so it is not read.
             async with self.client.stream(
                 method, self.url, headers=sent, content=body or None
             ) as answer:
@@ -103,7 +103,7 @@ class Http:
             raise Violation(f"it was not answered ({why})", asked) from None
 
     async def initialize(self) -> None:
-        """Begin the connection; NotAdvertised where the server has WebSockets alone."""
+        """Begin the connection; raises NotAdvertised if the server only has WebSockets."""
         self.hello = await self.ask("POST", body=_message("initialize", INITIALIZE))
         if self.hello.status in NO_HTTP:
             raise NotAdvertised(f"the server has no HTTP: it answers {self.hello.status}")
@@ -112,7 +112,7 @@ class Http:
 
     @asynccontextmanager
     async def stream(self, **headers: str) -> AsyncIterator[AsyncIterator[Json]]:
-        """The messages of a stream of events."""
+        """Yield the messages of a stream of events."""
         sent = {**EVENTS, **self.connection, **headers}
         asked = line(0, 0.0, "client", f"GET {sent}".encode())
         async with self.client.stream("GET", self.url, headers=sent) as answer:
@@ -135,7 +135,7 @@ async def _messages(answer: httpx2.Response) -> AsyncIterator[Json]:
 
 @asynccontextmanager
 async def _http(stage: Stage) -> AsyncIterator[Http]:
-    """A connection, for a block; NotAdvertised where the server has no HTTP."""
+    """Connect for the block; raises NotAdvertised if the server has no HTTP."""
     subject = stage.subject
     assert isinstance(subject, ServerSubject)
     async with httpx2.AsyncClient(
@@ -153,14 +153,14 @@ async def _http(stage: Stage) -> AsyncIterator[Http]:
 
 
 async def _connected(stage: Stage) -> None:
-    """What other rules of HTTP need: NotObservable when no connection can be begun."""
+    """Raise NotObservable if no connection can be begun, which other rules of HTTP need."""
     async with _http(stage) as http:
         if not http.connection:
             raise NotObservable("no connection was begun", *http.hello.lines)
 
 
 async def _next(http: Http, messages: AsyncIterator[Json], wanted: Callable[[Json], bool]) -> Json:
-    """The first message of a stream that is wanted; Violation when none comes in time."""
+    """Return the first wanted message of a stream; raises Violation if none comes in time."""
     try:
         async with asyncio.timeout(http.seconds):
             async for message in messages:
@@ -231,7 +231,7 @@ async def session_stream(stage: Stage) -> None:
             prompt = _message("session/prompt", {"sessionId": id, "prompt": content}, id=3)
             (await http.ask("POST", {**http.connection, **session}, prompt)).expect(202)
             await _next(http, told, lambda message: message.get("method") == "session/update")
-            # A question is not answered here, and is said in the session as well.
+            # Questions are not answered here; one also appears in the session.
             await _next(http, told, lambda message: "id" in message)
 
 
@@ -325,7 +325,7 @@ async def delete(stage: Stage) -> None:
             except (TimeoutError, httpx2.TimeoutException):
                 raise Violation("the stream goes on") from None
             except httpx2.HTTPError:
-                pass  # cut off is ended, too
+                pass  # a connection that is cut off has ended, too
         after = _message("check/no_such_method", {}, id=2)
         (await http.ask("POST", http.connection, after)).expect(404)
 

@@ -1,4 +1,4 @@
-"""The rules for `session/new`, and for what every session has."""
+"""The rules for `session/new`, and for every session."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ ROOTS = Source(PAGE, "Additional Workspace Roots")
 
 
 async def plain_session(stage: Stage) -> Session:
-    """A new session of the main process."""
+    """Make a new session in the main process."""
     return await stage.new_session(await stage.main())
 
 
 async def second_session(stage: Stage) -> Session:
-    """Another one, in another folder."""
+    """Make another one, in another folder."""
     first = await stage.given(plain_session)
     second = await stage.new_session(await stage.main(), cwd=stage.new_folder("beside"))
     if first.id == second.id:
@@ -57,7 +57,7 @@ def unique_throughout(records: Sequence[Record], witness: Witness) -> None:
 
 
 async def session_of_another_process(stage: Stage) -> Session:
-    """A new session of a process of its own."""
+    """Make a new session in a separate process."""
     dialogue = await stage.meet("another process", is_restart=True)
     try:
         return await stage.new_session(dialogue)

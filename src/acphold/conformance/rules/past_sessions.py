@@ -1,7 +1,7 @@
-"""Conversations that are over: what the cases about list, load, resume and delete look at.
+"""Ended conversations, for the cases about list, load, resume and delete.
 
-Two sessions are made in a process of their own, one with three turns, one with two turns in another
-folder; and, if the agent has a list, some in folders that one may take for that other folder. Then
+Two sessions are made in their own process: one with three turns, one with two turns in another
+folder; and, if the agent has a list, some in folders easily confused with that other folder. Then
 that process is left, and another one is asked for them.
 """
 
@@ -24,11 +24,11 @@ OTHER_WORD = "stork-1147"
 ODD_TEXT = "Thank you, J\u00fcrgen \U0001f41d \u2028 (tabs\tand  blanks)."
 ELSEWHERE = "elsewhere"
 NEIGHBOURS = ("elsewhere-more", "elsewhere/inside", "deeper/elsewhere", "ELSEWHERE")
-"""Folders that begin like that one, are below it, end like it, or are spelled like it."""
+"""Folders that begin like it, are below it, end like it, or differ only in case."""
 
 
 class Past(Struct, frozen=True):
-    """What was said in the process that was left; `other` is the session in another folder."""
+    """The sessions of the process that was left; `other` is the one in another folder."""
 
     session: Session
     turns: tuple[Turn, ...]
@@ -39,7 +39,7 @@ class Past(Struct, frozen=True):
 
 
 async def past(stage: Stage) -> Past:
-    """Two sessions of a process that was left in peace."""
+    """Make two sessions in a process, and leave it properly."""
     await stage.given(plain_turn)
     dialogue = await stage.meet("conversation")
     session = await stage.new_session(dialogue)
@@ -52,13 +52,13 @@ async def past(stage: Stage) -> Past:
     neighbours = await _neighbours(stage, dialogue, other)
     await dialogue.caught_up()
     told = tuple(dialogue.record.updates(session.id))
-    await dialogue.hang_up(5.0)  # most write down what they know when their client leaves
+    await dialogue.hang_up(5.0)  # most save when their client leaves
     await stage.leave(dialogue)
     return Past(session, tuple(turns), other, neighbours, told)
 
 
 async def _neighbours(stage: Stage, dialogue: Dialogue, other: Session) -> tuple[Session, ...]:
-    """Sessions in folders whose paths look like that of `other`, if they can be listed."""
+    """Make sessions in folders whose paths look like that of `other`, if they can be listed."""
     can = await stage.capabilities()
     if not advertises(can, "list"):
         return ()
@@ -75,18 +75,18 @@ async def _neighbours(stage: Stage, dialogue: Dialogue, other: Session) -> tuple
 
 
 def reading(stage: Stage) -> Errand:
-    """To read a file: a tool call."""
+    """Return the errand to read a file: a tool call."""
     return Errand("read", str(stage.new_file("note.txt", "heron\n")))
 
 
 async def restarted(stage: Stage) -> Dialogue:
-    """A process that was started after the sessions of `past` were over."""
+    """Return a process started after the sessions of `past` were over."""
     await stage.given(past)
     return await stage.meet("restart", is_restart=True)
 
 
 class Loaded(Struct, frozen=True):
-    """A load: its answer, what was replayed before, and what came behind it."""
+    """A load: its answer, the replay before it, and the lines after it."""
 
     asked: Line
     answer: Answer
@@ -99,7 +99,7 @@ class Loaded(Struct, frozen=True):
 
 
 async def load(stage: Stage, dialogue: Dialogue, session: Session) -> Loaded:
-    """Load a session; Violation when it is refused."""
+    """Load a session; raises Violation if it is refused."""
     params = stage.params(sessionId=session.id, cwd=session.cwd)
     answer = await dialogue.ask("session/load", params, seconds=3 * dialogue.timeout)
     await dialogue.settled()
@@ -115,13 +115,13 @@ async def load(stage: Stage, dialogue: Dialogue, session: Session) -> Loaded:
 
 
 async def loaded_after_restart(stage: Stage) -> Loaded:
-    """The first session of `past`, loaded by another process."""
+    """Load the first session of `past` in another process."""
     dialogue = await stage.given(restarted)
     return await load(stage, dialogue, (await stage.given(past)).session)
 
 
 class Told(Struct, frozen=True):
-    """A conversation, and what was told of it by a load."""
+    """A conversation, and its replay by a load."""
 
     turns: tuple[Turn, ...]
     live: tuple[Line, ...]
@@ -133,7 +133,7 @@ class Told(Struct, frozen=True):
 
 
 async def told_again(stage: Stage) -> Told:
-    """The conversation of `past` and its load; if no restart outlives it, another one's."""
+    """Return the conversation of `past` and its load; if none survives a restart, another one's."""
     before = await stage.given(past)
     try:
         loaded = await stage.judge(loaded_after_restart)
@@ -152,16 +152,16 @@ async def _told_at_once(stage: Stage) -> Told:
     return Told(tuple(turns), live, await load(stage, dialogue, session))
 
 
-# -- what was said --------------------------------------------------------------------------
+# -- replayed content -------------------------------------------------------------------------
 
 
 def said(lines: Sequence[Line], kind: str) -> str:
-    """All text of the chunks of one kind, without white space, for which there is another rule."""
+    """Return the text of all chunks of one kind, without white space (see another rule)."""
     return "".join(said_exactly(lines, kind).split())
 
 
 def said_exactly(lines: Sequence[Line], kind: str) -> str:
-    """All text of the chunks of one kind."""
+    """Return the text of all chunks of one kind."""
     return "".join(chunk_text(line) for line in lines if line.update_kind == kind)
 
 
@@ -169,7 +169,7 @@ USER = "a prompt"
 
 
 def sequence(lines: Sequence[Line]) -> list[str]:
-    """What comes after what: prompts, what was said between them, and each call where it began."""
+    """Return the order of prompts, messages between them, and the starts of calls."""
     found: list[str] = []
     for line in lines:
         text = "".join(chunk_text(line).split())
@@ -187,7 +187,7 @@ def sequence(lines: Sequence[Line]) -> list[str]:
 
 
 def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:
-    """Each tool call, with the newest value of each field."""
+    """Return each tool call, with the newest value of each field."""
     found: dict[str, Json] = {}
     for line in lines:
         update = line.update
@@ -198,12 +198,12 @@ def tool_calls(lines: Sequence[Line]) -> dict[str, Json]:
 
 
 def newest(lines: Sequence[Line], kind: str) -> Json | None:
-    """The last update of a kind."""
+    """Return the last update of a kind."""
     return next((line.update for line in reversed(lines) if line.update_kind == kind), None)
 
 
 def something(live: str, what: str) -> str:
-    """`live` unless it is empty; then there is nothing to see."""
+    """Return `live`; raises NotObservable if it is empty."""
     if not live:
         raise NotObservable(f"the agent {what} nothing in the conversation")
     return live

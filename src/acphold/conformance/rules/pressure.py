@@ -1,4 +1,5 @@
-"""Rules that no page states and everybody relies on: floods, slow clients, an agent that stays."""
+"""Rules that no page states and everybody relies on: floods, slow clients, agents that stay
+alive."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ RULES = Rules()
 STDIO = Source("Transports", "stdio")
 
 FLOOD = 1000
-"""Requests that are sent without reading: their answers are more than a pipe holds (64 KiB)."""
+"""Requests sent without reading: their answers exceed a pipe's buffer (64 KiB)."""
 
 
 @RULES.case(
@@ -82,7 +83,7 @@ async def slow_client(stage: Stage) -> None:
     turn = await stage.turn(dialogue, session, call, 6 * dialogue.timeout)
     after = await stage.prompt(dialogue, session, GREET)
     await stage.leave(dialogue)
-    # Among other words: some agents greet, or warn, with numbers in it.
+    # Found among other words: some agents add greetings or warnings with numbers.
     counted = {int(number) for number in re.findall(r"\d+", turn.text)} & set(range(1, 301))
     if len(counted) < COUNTED or "result" not in after.answer.line.message:
         raise NotObservable("the agent did not count when it was asked to")
@@ -93,7 +94,7 @@ async def slow_client(stage: Stage) -> None:
 
 
 COUNTED = 20
-"""Numbers from which on a count is one."""
+"""Least numbers for a count."""
 
 
 @RULES.observer(

@@ -27,7 +27,7 @@ REASONS = {"end_turn", "max_tokens", "max_turn_requests", "refusal", "cancelled"
 
 
 async def plain_turn(stage: Stage) -> Turn:
-    """A first prompt, in a session of the main process; nothing is asked for a while after it."""
+    """Send a first prompt in the main process, then nothing for a while."""
     session = await stage.given(plain_session)
     dialogue = await stage.main()
     turn = await stage.prompt(dialogue, session, GREET)
@@ -57,7 +57,7 @@ async def next_prompt(stage: Stage) -> None:
 
 
 async def _with(stage: Stage, *blocks: Json) -> None:
-    """A turn with these blocks behind a text; Violation when it is not answered well."""
+    """Run a turn with these blocks after a text; raises Violation if it is not answered well."""
     turn = await stage.given(plain_turn)
     await stage.prompt(await stage.main(), turn.session, GREET, *blocks)
 
@@ -197,7 +197,7 @@ def own_session(records: Sequence[Record], witness: Witness) -> None:
 
 
 def _is_cancelled(answer: Line) -> bool:
-    """Whether it tells of an error, or of a turn that was cancelled, which has its own rule."""
+    """Return True for an error or a cancelled turn, for which there is another rule."""
     result = answer.message.get("result")
     return not isinstance(result, dict) or result.get("stopReason") == "cancelled"
 

@@ -1,4 +1,4 @@
-"""The rules for what a person chooses in a session: modes, config options, commands."""
+"""The rules for a person's choices in a session: modes, config options, commands."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _modes(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
 
 
 def _available(modes: Json) -> list[str]:
-    """The ids of the modes there are."""
+    """Return the ids of the available modes."""
     return [str(it.get("id")) for it in objects(modes.get("availableModes"))]
 
 
@@ -93,7 +93,7 @@ def _modes_of_sessions(
 
 
 async def _with_modes(stage: Stage) -> tuple[Dialogue, Session, Json]:
-    """A new session of the main process that has modes, and these as they came."""
+    """Make a session with modes in the main process; return also the modes as received."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
@@ -135,7 +135,7 @@ async def unknown_mode(stage: Stage) -> None:
 
 
 def _options(records: Sequence[Record]) -> Iterator[tuple[Record, Line, list[Json]]]:
-    """Every list of options that an agent told, and the line."""
+    """Yield every list of options the agent sent, with its line."""
     for record in records:
         for exchange in record.exchanges("client", *OPENING, "session/set_config_option"):
             found = objects(exchange.result.get("configOptions"))
@@ -147,7 +147,7 @@ def _options(records: Sequence[Record]) -> Iterator[tuple[Record, Line, list[Jso
 
 
 def _values(option: Json) -> list[str]:
-    """The values of a select, in groups or not."""
+    """Return the values of a select, in groups or not."""
     found: list[str] = []
     for entry in objects(option.get("options")):
         inner = entry.get("options")
@@ -265,7 +265,7 @@ def in_step(records: Sequence[Record], witness: Witness) -> None:
 
 
 async def _with_options(stage: Stage) -> tuple[Dialogue, Session, list[Json]]:
-    """A new session of the main process that has options, and these as they came."""
+    """Make a session with options in the main process; return also the options as received."""
     await stage.given(plain_session)
     dialogue = await stage.main()
     session = await stage.new_session(dialogue)
@@ -276,7 +276,7 @@ async def _with_options(stage: Stage) -> tuple[Dialogue, Session, list[Json]]:
 
 
 async def option_set(stage: Stage) -> tuple[Answer, list[Json], str, str]:
-    """An option that was given another value: the answer, all options, the id, the value."""
+    """Change the value of an option: return the answer, all options, the id, the value."""
     dialogue, session, options = await _with_options(stage)
     for option in options:
         others = [value for value in _values(option) if value != option.get("currentValue")]

@@ -1,4 +1,4 @@
-"""The rules for tool calls, permissions and plans: what an agent reports of its work."""
+"""The rules for an agent's reports on its work: tool calls, permissions and plans."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ NO_TOOLS = "the agent made no tool call: it has no model here, or its model chos
 NO_PERMISSION = "the agent asked for no permission"
 
 SECRET = "walnut-7219"
-"""Stands in files and commands: whoever says it has used a tool."""
+"""A word in files and commands: an agent that repeats it has used a tool."""
 
 # -- turns with tools -----------------------------------------------------------------------
 
 
 async def _tool_turn(stage: Stage, errand: Errand) -> Turn:
-    """A turn of the process whose client offers everything."""
+    """Run a turn with the client that offers everything."""
     await stage.given(plain_turn)
     dialogue = await stage.equipped()
     session = await stage.new_session(dialogue)
@@ -41,7 +41,7 @@ async def _tool_turn(stage: Stage, errand: Errand) -> Turn:
 
 
 async def read_turn(stage: Stage) -> Turn:
-    """The agent is asked to read a file; nothing is asked for a while after it."""
+    """Have the agent read a file, then send nothing for a while."""
     path = stage.new_file("walnut.txt", f"{SECRET}\n")
     turn = await _tool_turn(stage, Errand("read", str(path)))
     await (await stage.equipped()).settled()
@@ -49,17 +49,17 @@ async def read_turn(stage: Stage) -> Turn:
 
 
 async def write_turn(stage: Stage) -> Turn:
-    """The agent is asked to write a file, and may."""
+    """Have the agent write a file, with permission."""
     return await _tool_turn(stage, Errand("write", str(stage.work / "written.txt"), SECRET))
 
 
 async def run_turn(stage: Stage) -> Turn:
-    """The agent is asked to run a command, and may."""
+    """Have the agent run a command, with permission."""
     return await _tool_turn(stage, Errand("run", f"echo {SECRET}"))
 
 
 async def bare_turns(stage: Stage) -> list[Turn]:
-    """The same for a client that offers nothing."""
+    """Run the same turns with a client that offers nothing."""
     await stage.given(plain_turn)
     return await _all_tools(stage, await stage.main(), "bare")
 
@@ -75,7 +75,7 @@ async def _all_tools(stage: Stage, dialogue: Dialogue, name: str) -> list[Turn]:
 
 
 async def partial_turns(stage: Stage) -> list[Turn]:
-    """The same for clients that offer some of it: what is beside it was not offered."""
+    """Run the same turns with clients that offer some of it, so that the rest is not offered."""
     await stage.given(plain_turn)
     turns: list[Turn] = []
     for name, offers in PARTIAL.items():
@@ -89,7 +89,7 @@ PARTIAL: dict[str, Json] = {
     "reads": {"fs": {"readTextFile": True, "writeTextFile": False}, "terminal": False},
     "writes": {"fs": {"writeTextFile": True}},
 }
-"""What clients offer that only read files, and that only write them."""
+"""Capabilities of clients that only read files, and that only write them."""
 
 
 @RULES.case(
@@ -99,7 +99,7 @@ PARTIAL: dict[str, Json] = {
     Source("Prompt Turn", "4. Check for Completion"),
 )
 async def turns(stage: Stage) -> None:
-    # All of them, for observers look at them as well.
+    # Play all of them, because observers look at them as well.
     ended: list[Signal] = []
     for episode in (read_turn, write_turn, run_turn, bare_turns, partial_turns):
         try:
@@ -128,7 +128,7 @@ async def reported(stage: Stage) -> None:
 async def folder(stage: Stage) -> None:
     await stage.given(plain_turn)
     dialogue = await stage.equipped()
-    # Several, made before the first is used: not one folder for all, the newest or the oldest.
+    # Several, made before the first is used: catches one folder for all, the newest or the oldest.
     files = [stage.new_file("beside.txt", f"{SECRET}-{n}\n", f"folder {n}") for n in range(3)]
     sessions = [await stage.new_session(dialogue, cwd=str(file.parent)) for file in files]
     seen = [
@@ -142,7 +142,7 @@ async def folder(stage: Stage) -> None:
 async def _reads_beside(
     stage: Stage, dialogue: Dialogue, session: Session, file: Path, secret: str
 ) -> bool:
-    """Whether a session reads the file of this name in its own folder; Violation for another."""
+    """Return True if a session reads this file in its own folder; raises Violation for another."""
     turn = await stage.prompt(dialogue, session, Errand("read", file.name))
     for line in dialogue.record.lines[turn.asked.number : turn.answer.line.number]:
         path = line.params.get("path") if line.method == "fs/read_text_file" else None
@@ -154,7 +154,7 @@ async def _reads_beside(
 
 
 async def broken_client_turns(stage: Stage) -> list[Turn]:
-    """The agent uses files and terminals of a client that answers errors to all of it."""
+    """Have the agent use files and terminals of a client that answers everything with errors."""
     await stage.given(run_turn)
     dialogue = await stage.equipped()
     session = await stage.new_session(dialogue)
@@ -189,7 +189,7 @@ async def refused(stage: Stage) -> None:
 
 
 async def rejected_turn(stage: Stage) -> tuple[Turn, Line, bool]:
-    """A turn whose permission was rejected: it, the request, and whether the file is there."""
+    """Run a turn with a rejected permission; return it, the request, and if the file exists."""
     await stage.given(plain_turn)
     dialogue = await stage.equipped()
     session = await stage.new_session(dialogue)
@@ -204,7 +204,7 @@ async def rejected_turn(stage: Stage) -> tuple[Turn, Line, bool]:
 
 
 def _permission(dialogue: Dialogue, turn: Turn) -> Line:
-    """The first permission that was asked for in a turn; NotObservable without one."""
+    """Return the first permission request of a turn; raises NotObservable without one."""
     last = turn.answer.line.number
     for line in dialogue.record.lines[turn.asked.number : last]:
         if line.method == "session/request_permission" and line.session_id == turn.session.id:
@@ -220,7 +220,7 @@ async def rejected(stage: Stage) -> None:
 
 
 async def held_turn(stage: Stage) -> tuple[Session, Call, Answer, Line]:
-    """A turn that was cancelled while it waited for a permission."""
+    """Cancel a turn while it waits for a permission."""
     await stage.given(rejected_turn)
     dialogue = await stage.equipped()
     session = await stage.new_session(dialogue)
@@ -233,7 +233,7 @@ async def held_turn(stage: Stage) -> tuple[Session, Call, Answer, Line]:
                 lambda: True if dialogue.host.holds or call.answer is not None else None,
                 3 * dialogue.timeout,
             )
-        except Silence as silence:  # nothing was cancelled yet that could be answered wrongly
+        except Silence as silence:  # nothing was cancelled yet, so no rule is broken
             raise NotObservable(f"{NO_PERMISSION}: {silence.why}", call.asked) from None
         if call.answer is not None:
             raise NotObservable(NO_PERMISSION)
@@ -298,7 +298,7 @@ def options(records: Sequence[Record], witness: Witness) -> None:
 
 
 def _told(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
-    """Each `tool_call` and `tool_call_update`, also of a permission request."""
+    """Yield each `tool_call` and `tool_call_update`, including those of permission requests."""
     for record in records:
         for line in record.by("agent"):
             asks = line.method == "session/request_permission"
@@ -308,7 +308,7 @@ def _told(records: Sequence[Record]) -> Iterator[tuple[Record, Line, Json]]:
 
 
 def _live(records: Sequence[Record]) -> Iterator[tuple[Record, list[tuple[Line, Json]]]]:
-    """For each record what was told outside of replays."""
+    """Yield for each record the updates outside of replays."""
     for record in records:
         replays = _replays(record)
         yield (
@@ -337,7 +337,7 @@ def _replays(record: Record) -> list[tuple[int, int]]:
     unless=NO_TOOLS,
 )
 def unique_ids(records: Sequence[Record], witness: Witness) -> None:
-    # A session outlives its process: over all of them, one after the other.
+    # A session outlives its process, so this spans all records, one after the other.
     over: dict[tuple[object, object], Line] = {}
     for record, told in _live(records):
         running: dict[tuple[object, object], Line] = {}
@@ -458,7 +458,7 @@ def in_progress(records: Sequence[Record], witness: Witness) -> None:
 
 
 def _allows(asked: Line, outcome: object) -> bool:
-    """Whether the option that was chosen allows what was asked for."""
+    """Return True if the chosen option allows the request."""
     chosen = outcome.get("optionId") if isinstance(outcome, dict) else None
     return any(
         it.get("optionId") == chosen and str(it.get("kind")).startswith("allow")
@@ -470,7 +470,7 @@ STOPS = ("session/cancel", "session/close", "$/cancel_request")
 
 
 def _was_stopped(record: Record, asked: Line) -> bool:
-    """Whether the turn in which a permission was asked for was stopped before it was over."""
+    """Return True if the turn of a permission request was stopped before it was over."""
     later = record.lines[asked.number + 1 :]
     for line in later:
         about = line.by == "client" and line.session_id in (None, asked.session_id)
@@ -513,7 +513,7 @@ def lines(records: Sequence[Record], witness: Witness) -> None:
 
 
 def _places(update: Json) -> list[Json]:
-    """The locations and diffs of a tool call."""
+    """Return the locations and diffs of a tool call."""
     entries = [*objects(update.get("locations")), *objects(update.get("content"))]
     return [it for it in entries if "path" in it]
 

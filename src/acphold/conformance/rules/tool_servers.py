@@ -33,20 +33,20 @@ SERVERS = Source(PAGE, "MCP Servers")
 
 KEY = "check-key-93"
 ODD_ARGUMENTS = ("two words", "it's", "$HOME", "", "-- *")
-"""What a shell would take for something else."""
+"""Arguments that a shell would interpret."""
 
 LOOK_SECONDS = 0.05
-"""Pause between two looks at what a server has noted."""
+"""Seconds between two looks at a server's log."""
 
 
 class Log:
-    """What a server on stdio notes: each message that it gets."""
+    """The log of a stdio server: each message it received."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def entries(self) -> list[Json]:
-        """Every note so far."""
+        """Return every entry so far."""
         try:
             lines = self.path.read_text(encoding="utf-8").splitlines()
         except FileNotFoundError:
@@ -54,12 +54,12 @@ class Log:
         return [json.loads(line) for line in lines]
 
     def of(self, method: str) -> list[Json]:
-        """The notes of one method."""
+        """Return the entries of one method."""
         return [entry for entry in self.entries() if entry["method"] == method]
 
 
 def server(stage: Stage, name: str, *more: str) -> tuple[Log, Json]:
-    """A server on stdio of our own: what it notes, and how a client names it."""
+    """Return our own stdio server: its log, and its description for `session/new`."""
     log = Log(stage.folder / f"{name}.log")
     program, *words = own_python("-I", tool_server.__file__, str(log.path), *more)
     named = {
@@ -72,7 +72,7 @@ def server(stage: Stage, name: str, *more: str) -> tuple[Log, Json]:
 
 
 async def waited(found: Callable[[], object], seconds: float) -> bool:
-    """Whether this came true within so many seconds."""
+    """Wait until `found()` is true; return False after so many seconds."""
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds
     while not found():
@@ -85,7 +85,7 @@ async def waited(found: Callable[[], object], seconds: float) -> bool:
 async def _connected(
     stage: Stage, dialogue: Dialogue, session: Session, found: Callable[[], object]
 ) -> bool:
-    """Whether a server is connected: with the session, or with its first prompt."""
+    """Return True if a server is connected: with the session, or with its first prompt."""
     patience = stage.settings.patience
     if await waited(found, patience):
         return True
@@ -95,13 +95,13 @@ async def _connected(
 
 
 async def with_server(stage: Stage) -> tuple[Log, Session, Dialogue]:
-    """A session with a server on stdio, which the agent has connected."""
+    """Make a session with a stdio server, which the agent has connected."""
     await stage.given(plain_session)
     dialogue = await stage.meet("tools")
     log, named = server(stage, "walnuts", *ODD_ARGUMENTS)
     session = await stage.new_session(dialogue, mcpServers=[named])
     connected = await _connected(stage, dialogue, session, lambda: log.of("initialize"))
-    if not connected and log.of("start"):  # it takes its time to read what it is told
+    if not connected and log.of("start"):  # it is slow to read what it is sent
         connected = await waited(lambda: log.of("initialize"), stage.settings.timeout)
     if not connected:
         why = "was started, and not spoken to" if log.of("start") else "was not started"
@@ -202,7 +202,7 @@ async def _behind_url(stage: Stage, kind: str, path: str) -> None:
         connected = await _connected(stage, dialogue, session, came)
         if not connected:
             await stage.given(with_server)  # one that connects none is told so once
-            # Who reaches it by a program in between starts that first.
+            # An agent that reaches it through another program starts that first.
             connected = await waited(came, stage.settings.timeout)
         await stage.leave(dialogue)
         if not connected:
@@ -232,7 +232,7 @@ async def sse(stage: Stage) -> None:
 async def _opened_again(stage: Stage, method: str) -> None:
     await stage.given(with_server)
     session = (await stage.given(past)).session
-    # What is open elsewhere may be shared: then its servers are those it has already.
+    # An open session may be shared between connections, and then keeps the servers it has.
     await stage.leave(await stage.given(restarted))
     dialogue = await stage.meet(f"tools of {method}", is_restart=True)
     log, named = server(stage, method.replace("/", "-"))
@@ -271,7 +271,7 @@ async def on_resume(stage: Stage) -> None:
 
 
 async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
-    """A session with a server that is of no use is made, or refused; it is not waited for."""
+    """Make a session with a useless server: it may be refused, but must not hang."""
     await stage.given(plain_turn)
     dialogue = await stage.meet(name)
     try:
@@ -279,7 +279,7 @@ async def _in_spite_of(stage: Stage, name: str, named: Json) -> None:
             "session/new", stage.params(mcpServers=[named]), seconds=2 * dialogue.timeout
         )
         if answer.error is not None:
-            return  # it says so, and the person knows what to do
+            return  # refused with a reason, so the person knows what to do
         session = Session.of(answer, str(stage.work))
         await stage.prompt(dialogue, session, GREET)
     except Silence as silence:

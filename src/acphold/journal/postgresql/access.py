@@ -9,8 +9,7 @@ from acphold.errors import UnknownSessionError
 from acphold.journal.access import (
     KEPT_DEEDS,
     KEPT_DEEDS_MS,
-    NODE,
-    SCOPES,
+    KINDS,
     AccessToken,
     Deed,
     Share,
@@ -30,10 +29,7 @@ def tokens(line: Line) -> list[AccessToken]:
     found = []
     for row in rows.fetchall():
         told = dict(zip(_TOKEN.split(", "), row, strict=True))
-        # One that a newer release knows permits nothing here.
-        told["scopes"] = tuple(
-            scope for scope in (*SCOPES, NODE) if scope in told["scopes"].split()
-        )
+        told["scopes"] = tuple(scope for scope in KINDS if scope in told["scopes"].split())
         found.append(AccessToken(**told))
     return found
 

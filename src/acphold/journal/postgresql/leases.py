@@ -25,8 +25,14 @@ from typing import Final
 
 import msgspec
 
-from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
+from acphold.errors import (
+    HeldElsewhereError,
+    HistoryLostError,
+    LeaseLostError,
+    UnknownSessionError,
+)
 from acphold.journal.journal import Lease
+from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.owners import (
     LATE_SECONDS,
     SILENT_SECONDS,
@@ -38,7 +44,7 @@ from acphold.journal.owners import (
     Silent,
     Whose,
 )
-from acphold.journal.postgresql.migrations import Line
+from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 
 NOBODY: Final = ""
 """The owner of a lease that was released."""
@@ -96,8 +102,12 @@ def unregister(line: Line, owner_id: str) -> None:
 
 
 def next_epoch(line: Line) -> int:
-    """An epoch that no lease has had."""
-    row = line.execute("SELECT nextval('acphold.epochs')").fetchone()
+    """An epoch that no lease has had; raises NewerJournalError."""
+    refuse_newer_by_now(line)
+    # The lower bits are random: where a database goes back, none is given out a second time.
+    row = line.execute(
+        "SELECT nextval('acphold.epochs') << 20 | floor(random() * 1048576)::bigint"
+    ).fetchone()
     assert row is not None
     return int(row[0])
 
@@ -129,21 +139,64 @@ def grant(
             raise UnknownSessionError(session_id)
         raise HeldElsewhereError(session_id, "another acphold process", row[0])
     row = line.execute(
-        "SELECT number, last_seq, at FROM acphold.sessions LEFT JOIN LATERAL ("
+        f"SELECT number, last_seq, at, {ERA}, {_IS_HERE} FROM acphold.sessions LEFT JOIN LATERAL ("
         " SELECT last_seq, at FROM acphold.segments WHERE session_id = %s"
         " ORDER BY last_seq DESC LIMIT 1) AS last ON true WHERE session_id = %s",
         (session_id, session_id),
     ).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
-    number, last_seq, at = row
+    number, last_seq, at, era, is_here = row
+    if not is_here:
+        era = _new_era(line)
     if last_seq is not None:  # its last owner may have died before it touched the row
         line.execute(
             f"UPDATE acphold.sessions SET updated_at = %s, {CHANGED}"
             " WHERE session_id = %s AND updated_at < %s",
             (at, session_id, at),
         )
-    return Lease(session_id, number, epoch, (last_seq or 0) + 1)
+    return Lease(session_id, number, epoch, (last_seq or 0) + 1, lineage_of(era, number))
+
+
+HERE: Final = (
+    "convert_to(concat(extract(epoch FROM pg_postmaster_start_time()), ' ',"
+    " pg_relation_filenode('acphold.leases')), 'UTF8')"
+)
+"""Where an era holds: see `acphold.journal.lineage`."""
+
+_IS_HERE: Final = (
+    f"coalesce((SELECT substr(value, 14) = {HERE} FROM acphold.meta WHERE name = 'era'), false)"
+)
+
+ERA: Final = (
+    "(SELECT convert_from(substr(value, 1, 12), 'UTF8') FROM acphold.meta WHERE name = 'era')"
+)
+"""The era of the journal; NULL before the first one."""
+
+
+def _new_era(line: Line) -> str:
+    """Begin a new era, unless somebody else has just done so."""
+    line.execute(
+        f"INSERT INTO acphold.meta VALUES ('era', convert_to(%s, 'UTF8') || {HERE})"
+        " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        " WHERE substr(meta.value, 14) <> substr(excluded.value, 14)",
+        (f"{new_era()} ",),
+    )
+    row = line.execute(f"SELECT {ERA}").fetchone()
+    assert row is not None
+    return str(row[0])
+
+
+def server(line: Line) -> bytes:
+    """What tells the server that answers from all others."""
+    row = line.execute(f"SELECT {HERE}").fetchone()
+    assert row is not None
+    return bytes(row[0])
+
+
+def renew_era(line: Line) -> None:
+    """The journal has gone back: no position that was told before holds."""
+    line.execute("DELETE FROM acphold.meta WHERE name = 'era'")
 
 
 _IS_PRESENT: Final = "presence IS NOT NULL AND present_at = pg_postmaster_start_time()"
@@ -213,14 +266,15 @@ def owners(line: Line) -> list[Owner]:
     ]
 
 
-def is_free(line: Line, session_id: str) -> bool:
-    """Whether nobody owns it who lives, or may come back."""
-    row = line.execute(
-        f"SELECT {_LIVES} OR coalesce(renewed_at > now() - make_interval(secs => %s), false)"
-        " FROM acphold.leases LEFT JOIN acphold.owners ON id = owner WHERE session_id = %s",
-        (SILENT_SECONDS, session_id),
-    ).fetchone()
-    return row is None or not row[0]
+def held(line: Line, session_ids: Sequence[str]) -> set[str]:
+    """Those of these sessions that somebody owns who lives, or may come back."""
+    rows = line.execute(
+        "SELECT session_id FROM acphold.leases JOIN acphold.owners ON id = owner"
+        " WHERE session_id = ANY(%s)"
+        f" AND ({_LIVES} OR renewed_at > now() - make_interval(secs => %s))",
+        ([*session_ids], SILENT_SECONDS),
+    )
+    return {session_id for (session_id,) in rows.fetchall()}
 
 
 def release(line: Line, lease: Lease) -> None:
@@ -241,24 +295,55 @@ def require(line: Line, lease: Lease) -> None:
         raise lost(line, lease)
 
 
-def all_lost(line: Line, held: Iterable[Lease]) -> list[LeaseLostError]:
-    """What is to be told of those that stand no more."""
-    wanted = [*held]
+def all_lost(line: Line, held: Iterable[Lease], *, whole: bool = False) -> list[LeaseLostError]:
+    """What is to be told of those that stand no more; with `whole`, of those too under which more
+    was written than is there."""
+    wanted = [(lease, lease.next_seq - 1) for lease in held]
     if not wanted:
         return []
-    stand: dict[str, int] = dict(
-        line.execute(
-            "SELECT session_id, epoch FROM acphold.leases WHERE session_id = ANY(%s)",
-            ([lease.session_id for lease in wanted],),
-        ).fetchall()
+    last_seq = (
+        "(SELECT coalesce(max(last_seq), 0) FROM acphold.segments"
+        " WHERE segments.session_id = leases.session_id)"
     )
-    return [lost(line, it) for it in wanted if stand.get(it.session_id) != it.epoch]
+    stand = {
+        session_id: (epoch, last)
+        for session_id, epoch, last in line.execute(
+            f"SELECT session_id, epoch, {last_seq if whole else 'NULL'} FROM acphold.leases"
+            " WHERE session_id = ANY(%s)",
+            ([lease.session_id for lease, _ in wanted],),
+        ).fetchall()
+    }
+    found = []
+    for lease, told in wanted:
+        epoch, last = stand.get(lease.session_id, (None, None))
+        if epoch != lease.epoch or (last is not None and last < told):
+            found.append(lost(line, lease))
+    return found
 
 
 def lost(line: Line, lease: Lease) -> LeaseLostError:
-    """Who holds the session instead: another process, or nobody, for it was deleted."""
+    """Who holds the session instead: another process, or nobody, for it was deleted; or what has
+    become of it in a database that has gone back.
+
+    Raises NewerJournalError where a newer release has ended all leases of this one.
+    """
+    refuse_newer_by_now(line)
     row = line.execute(
-        "SELECT 1 FROM acphold.sessions WHERE session_id = %s AND number = %s",
-        (lease.session_id, lease.number),
+        "SELECT (SELECT epoch FROM acphold.leases WHERE session_id = %(session)s),"
+        " (SELECT number FROM acphold.sessions WHERE session_id = %(session)s),"
+        " (SELECT coalesce(max(last_seq), 0) FROM acphold.segments"
+        " WHERE session_id = %(session)s),"
+        " EXISTS (SELECT FROM acphold.gone WHERE session_id = %(session)s)",
+        {"session": lease.session_id},
     ).fetchone()
-    return LeaseLostError(lease.session_id, deleted=row is None)
+    assert row is not None
+    epoch, number, last_seq, was_deleted = row
+    if number is None and not was_deleted:
+        return HistoryLostError(lease.session_id, 0)
+    if number != lease.number:
+        return LeaseLostError(lease.session_id, deleted=True)
+    # Epochs only grow, and a new version of the journal sets them to 0.
+    is_behind = epoch == lease.epoch and last_seq < lease.next_seq - 1
+    if is_behind or 0 < (epoch or 0) < lease.epoch:
+        return HistoryLostError(lease.session_id, last_seq)
+    return LeaseLostError(lease.session_id)

@@ -17,8 +17,8 @@ from typing import Any, Final, TypeAlias
 import psycopg
 from psycopg import Connection
 
-from acphold.errors import JournalUnavailableError, NewerJournalError, NoJournalError
-from acphold.journal.location import NAMED_BY
+from acphold.errors import JournalUnavailableError, NoJournalError
+from acphold.journal import versions
 
 Line: TypeAlias = "Connection[tuple[Any, ...]]"
 """A connection to the database."""
@@ -192,7 +192,25 @@ _SIZES: Final = (
     " (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(words))",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _SIZES)
+_TENANTS: Final = (
+    # What a tenant searches is theirs: the documents of others are not looked at.
+    "ALTER TABLE acphold.documents ADD COLUMN tenant text NOT NULL DEFAULT ''",
+    # Without the index of words, which would be written anew row by row.
+    """DO $$ BEGIN
+        IF EXISTS (SELECT FROM acphold.sessions WHERE tenant <> '') THEN
+            DROP INDEX acphold.documents_words;
+            UPDATE acphold.documents SET tenant = sessions.tenant FROM acphold.sessions
+                WHERE sessions.session_id = documents.session_id AND sessions.tenant <> '';
+            CREATE INDEX documents_words ON acphold.documents USING gin (words);
+        END IF;
+    END $$""",
+    "CREATE INDEX documents_tenant ON acphold.documents (tenant, at, number) WHERE tenant <> ''",
+    # What an import has only listed.
+    "CREATE INDEX listed_unread ON acphold.sessions (prompted, archived, updated_at, session_id)"
+    " WHERE unread IS NOT NULL",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _SIZES, _TENANTS)
 
 VERSION: Final = len(MIGRATIONS)
 """The version of the journals that this release writes."""
@@ -251,13 +269,9 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                 f"this role may not do ({error.diag.message_primary}); run `acphold doctor` once "
                 "with the role that owns it"
             ) from error
-    refuse_newer(found, name)
+    versions.refuse_newer(found, VERSION, f"in {name}")
 
 
-def refuse_newer(found: int, name: str) -> None:
-    """Raise NewerJournalError when a journal of this version is beyond this release."""
-    if found > VERSION:
-        raise NewerJournalError(
-            f"the journal in {name} has version {found}, this release of acphold knows up to "
-            f"{VERSION}; update acphold, or name another journal ({NAMED_BY})"
-        )
+def refuse_newer_by_now(line: Line) -> None:
+    """Raise NewerJournalError when an open journal has been brought beyond this release."""
+    versions.refuse_newer_by_now(version(line) or 0, VERSION, f"in {line.info.dbname}")

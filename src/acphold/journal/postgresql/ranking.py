@@ -28,6 +28,10 @@ _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
 _LEAST: Final = 1e-6
 
+_OWNERS: Final = 1
+"""The word for a document's session, which FTS5 counts as a part of its length; a tenant's document
+has one more, which is left out here."""
+
 Row = tuple[Any, ...]
 
 
@@ -37,10 +41,12 @@ def best(
     part: str | None,
     fitting: str,
     columns: str,
+    documents: str,
     values: dict[str, Any],
 ) -> list[Row]:
     """These columns of the best of what the statement `fitting` finds, `limit` of `values` at most;
-    it has them behind `at`, `number`, `size` and `words`."""
+    it has them behind `at`, `number`, `size` and `words`. `documents` are those that are searched:
+    a table, or a statement that stands for one."""
     words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
     counts = ", ".join(_counted(place, phrase, words) for place, phrase in enumerate(phrases))
     found = line.execute(
@@ -50,11 +56,11 @@ def best(
     ).fetchall()
     if not found:
         return []
-    average, rarities = _measured(line, phrases, part, [row[0] for row in found])
+    average, rarities = _measured(line, phrases, part, [row[0] for row in found], documents, values)
 
     def order(row: Row) -> tuple[float, int, int]:
         counted, at, number, size = row[:4]
-        norm = _SATURATION * (1 - _LENGTH + _LENGTH * size / average)
+        norm = _SATURATION * (1 - _LENGTH + _LENGTH * (size + _OWNERS) / (average + _OWNERS))
         score = 0.0
         for count, rarity in zip(counted, rarities, strict=True):
             score += rarity * (count * (_SATURATION + 1) / (count + norm))
@@ -107,7 +113,12 @@ def _named(phrases: Sequence[Phrase]) -> Iterator[tuple[str, str]]:
 
 
 def _measured(
-    line: Line, phrases: Sequence[Phrase], part: str | None, found: Sequence[Sequence[float]]
+    line: Line,
+    phrases: Sequence[Phrase],
+    part: str | None,
+    found: Sequence[Sequence[float]],
+    documents: str,
+    values: dict[str, Any],
 ) -> tuple[float, list[float]]:
     """How many words a document has, and how rare each of the phrases is.
 
@@ -120,16 +131,16 @@ def _measured(
     row = line.execute(
         "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"
         f" WHERE oid = 'acphold.documents'::regclass){fits}"
-        f" FROM (SELECT size, words FROM acphold.documents LIMIT {SAMPLE}) AS page",
-        {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
+        f" FROM (SELECT size, words FROM {documents} LIMIT {SAMPLE}) AS page",
+        values | {f"phrase_{place}": phrase.query(part) for place, phrase in enumerate(phrases)},
     ).fetchone()
     assert row is not None
     looked_at, average, guessed, *having = row
-    documents = looked_at if looked_at < SAMPLE else max(guessed, looked_at)
+    number = looked_at if looked_at < SAMPLE else max(guessed, looked_at)
     rarities = [1.0] * len(phrases)
     for place, some in enumerate(having):
         least = sum(bool(counts[place]) for counts in found)
-        among = max(some * documents / looked_at, least)
-        rarity = log((documents - among + 0.5) / (among + 0.5)) if among < documents else 0.0
+        among = max(some * number / looked_at, least)
+        rarity = log((number - among + 0.5) / (among + 0.5)) if among < number else 0.0
         rarities[place] = rarity if rarity > 0 else _LEAST
     return average or 1.0, rarities

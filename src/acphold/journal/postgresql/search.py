@@ -72,19 +72,19 @@ def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled:
     for (entry, _), (vector, size) in zip(said, found_words, strict=True):
         latest = max(latest, entry.at)  # in the order of the session, whatever the clock did
         if vector:
-            rows.append((session_id, entry.seq, latest, vector, size))
+            rows.append((entry.seq, latest, vector, size))
     usage = token_reports.reports(found)
     with line.transaction(), line.cursor() as cursor:
         cursor.execute(
             "UPDATE acphold.sessions SET indexed_through = %s"
-            " WHERE session_id = %s AND indexed_through = %s",
+            " WHERE session_id = %s AND indexed_through = %s RETURNING tenant",
             (through, session_id, after),
         )
-        if cursor.rowcount:  # else another process was quicker, or the session was deleted
+        if row := cursor.fetchone():  # else another process was quicker, or it was deleted
             cursor.executemany(
-                "INSERT INTO acphold.documents (session_id, seq, at, words, size)"
-                " VALUES (%s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
-                rows,
+                "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
+                " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
+                [(session_id, row[0], *its) for its in rows],
             )
             upkeep.keep_usage(line, session_id, usage)
 
@@ -102,17 +102,22 @@ def lagging(line: Line, cwd: str | None = None) -> int:
 
 # -- searching --------------------------------------------------------------------------------
 
-_THERE_FOR: Final = (
-    "(tenant = %(tenant)s OR sessions.session_id IN"
-    " (SELECT session_id FROM acphold.shares WHERE tenant = %(tenant)s))"
-)
-"""`SessionRow.is_there_for`, of a tenant, as SQL."""
+_SHARED: Final = """
+    SELECT session_id FROM acphold.shares JOIN acphold.sessions USING (session_id)
+    WHERE shares.tenant = %(tenant)s AND sessions.tenant <> %(tenant)s
+"""
+"""The sessions of others that are shared with a tenant."""
+
+_THEIRS: Final = "tenant = %(tenant)s AND tenant <> ''"
+"""That a row is a tenant's own; that it is not empty is said beside it, for the index of those."""
+
+_NOBODYS: Final = "tenant = ''"
 
 _FOUND_IN: Final = "session_id, agent, cwd, title, archived, seq"
 """What is told of each that is found."""
 
 _FOUND: Final = """
-    FROM acphold.documents JOIN acphold.sessions USING (session_id)
+    FROM {documents} JOIN acphold.sessions USING (session_id)
     WHERE words @@ %(query)s::tsquery AND documents.at >= %(since)s {asked}
 """
 
@@ -122,10 +127,14 @@ WALKED: Final = 20_000
 """The newest documents, that are walked through one by one: what is not rare is found there at
 once. Of what is rarer than that, an index has all in no time."""
 
+_WALK: Final = f"""
+    SELECT session_id, seq, at, number, size, words FROM acphold.documents
+    WHERE {{which}} AND at >= %(since)s {_NEWEST_FIRST} LIMIT %(walked)s
+"""
+
 _OF_THE_NEWEST: Final = f"""
     SELECT {_FOUND_IN} FROM (
-        SELECT session_id, seq, at, number, words FROM acphold.documents
-        WHERE at >= %(since)s {_NEWEST_FIRST} LIMIT %(walked)s
+        SELECT * FROM ({{walks}}) AS documents {_NEWEST_FIRST} LIMIT %(walked)s
     ) AS documents JOIN acphold.sessions USING (session_id)
     WHERE words @@ %(query)s::tsquery {{asked}} {_NEWEST_FIRST} LIMIT %(limit)s
 """
@@ -141,15 +150,42 @@ _RANKED: Final = (
     f"SELECT documents.at, documents.number, size, words, {_FOUND_IN} {_FOUND} {_NEWEST_FIRST}"
 )
 
+_OPEN: Final = f"""
+    SELECT session_id, agent, cwd, title, archived, settled_through, updated_at
+    FROM acphold.sessions WHERE prompted AND NOT archived AND {{which}} {{asked}}
+    ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
+"""
+
 _TAILED: Final = f"""
     SELECT * FROM (
-        SELECT session_id, agent, cwd, title, archived, settled_through FROM acphold.sessions
-        WHERE prompted AND NOT archived {{asked}} ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
+        SELECT * FROM ({{walks}}) AS newest ORDER BY updated_at DESC LIMIT {TAILED_AT_MOST}
     ) AS newest WHERE settled_through < (
         SELECT last_seq FROM acphold.segments WHERE segments.session_id = newest.session_id
         ORDER BY last_seq DESC LIMIT 1
     )
 """
+
+
+def _which(values: dict[str, Any]) -> list[str]:
+    """The rows that are there for a tenant, by one condition or another, none of which finds what
+    another one finds; each of them has an index."""
+    if values["tenant"] is None:
+        return ["true"]
+    own = _THEIRS if values["tenant"] else _NOBODYS
+    return [own, "session_id = ANY(%(shared)s)"] if values["shared"] else [own]
+
+
+def _either(walk: str, which: list[str], **more: str) -> str:
+    """The rows of all these walks."""
+    return " UNION ALL ".join(f"({walk.format(which=one, **more)})" for one in which)
+
+
+def _documents(which: list[str]) -> str:
+    """What stands for the documents in a statement that finds them by their words."""
+    if which == ["true"]:
+        return "acphold.documents"
+    every = "SELECT session_id, seq, at, number, size, words FROM acphold.documents WHERE {which}"
+    return f"({_either(every, which)}) AS documents"
 
 
 def search(line: Line, sought: Sought) -> list[SearchHit]:
@@ -179,16 +215,21 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     if sought.session_id is not None:
         asked += " AND sessions.session_id = %(session)s"
     if sought.tenant is not None:
-        asked += f" AND {_THERE_FOR}"
+        shared = line.execute(_SHARED, values).fetchall()
+        values["shared"] = [session_id for (session_id,) in shared]
+    which = _which(values)
+    documents = _documents(which)
     patterns = patterns_of(found)
     if sought.rank:
         ways = [way for term in wanted for way in term]
-        ranked = _RANKED.format(asked=asked)
-        rows = ranking.best(line, ways, sought.part, ranked, _FOUND_IN, values)
+        ranked = _RANKED.format(asked=asked, documents=documents)
+        rows = ranking.best(line, ways, sought.part, ranked, _FOUND_IN, documents, values)
     else:
-        rows = line.execute(_OF_THE_NEWEST.format(asked=asked), values).fetchall()
+        walks = _either(_WALK, which)
+        rows = line.execute(_OF_THE_NEWEST.format(asked=asked, walks=walks), values).fetchall()
         if len(rows) < sought.limit:
-            rows = line.execute(_OF_ALL.format(asked=asked), values).fetchall()
+            every = _OF_ALL.format(asked=asked, documents=documents)
+            rows = line.execute(every, values).fetchall()
     indexed = [
         hit(Held(*row[:5]), entry, patterns, sought.part)
         for row in rows
@@ -198,7 +239,9 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
         return indexed
     candidates = [
         (Held(*row[:5]), entry)
-        for row in line.execute(_TAILED.format(asked=asked), values).fetchall()
+        for row in line.execute(
+            _TAILED.format(walks=_either(_OPEN, which, asked=asked)), values
+        ).fetchall()
         for segment in compact(tail(segments.Of(line, row[0]), row[5], TAIL_BYTES))
         for entry in segment.entries()
         if entry.at >= sought.since

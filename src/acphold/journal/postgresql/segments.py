@@ -185,17 +185,20 @@ def made(lease: Lease, runs: Iterable[Run]) -> list[Segment]:
 
 HELD: Final = (
     "WITH held AS MATERIALIZED (SELECT 1 FROM acphold.leases"
-    " WHERE session_id = %s AND epoch = %s FOR SHARE)"
+    " WHERE session_id = %s AND epoch = %s AND (%s = 0::bigint OR EXISTS ("
+    "SELECT FROM acphold.segments WHERE session_id = leases.session_id AND last_seq = %s))"
+    " FOR SHARE)"
 )
 """The lease, if it stands, locked until the transaction is over: whoever takes it over waits for
-that, and whoever appends after them finds that it does not stand. The primary key of the segments
-is the second wall."""
+that, and whoever appends after them finds that it does not stand. It does not either where the
+entry before is not there: the database has gone back. The primary key of the segments is the second
+wall."""
 
 
 @cache
 def appending(number: int, assignments: str = "") -> str:
-    """The statement that writes so many segments at once, if the lease stands, and with it the row
-    of the session; it is a transaction by itself."""
+    """The statement that writes so many segments at once, behind those that are there if the lease
+    stands, and with it the row of the session; it is a transaction by itself."""
     row = f"(%s::bigint, %s::bigint, {NOW_MS}, %s::text, %s::bytea)"
     changed = (
         f", changed AS (UPDATE acphold.sessions SET {assignments}"
@@ -214,7 +217,8 @@ def appended(
 ) -> tuple[str, list[Any]]:
     """What writes new segments, with its values: the row that comes has the time (ms since the
     epoch), and there is none if the lease is lost."""
-    parameters: list[Any] = [lease.session_id, lease.epoch]
+    before = segments[0].first_seq - 1
+    parameters: list[Any] = [lease.session_id, lease.epoch, before, before]
     if assignments:
         parameters += [*values, lease.session_id]
     parameters.append(lease.session_id)

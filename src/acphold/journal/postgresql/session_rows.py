@@ -9,20 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from os.path import commonprefix
 from typing import Any, Final
+from zlib import crc32
 
 import msgspec
 from msgspec import UNSET
 from msgspec.structs import asdict
 
-from acphold.errors import AmbiguousIdError, SessionExistsError, UnknownSessionError
+from acphold.errors import (
+    AmbiguousIdError,
+    RewrittenError,
+    SessionExistsError,
+    UnknownSessionError,
+)
 from acphold.history.entries import PROMPT, TURN_END, Entry
 from acphold.history.fold import fold
 from acphold.history.raw_update import storable
 from acphold.journal import packing, settlement
 from acphold.journal.journal import Listed, NewSession, Origin, RowChange, RowChanges, SessionRow
+from acphold.journal.lineage import lineage_of
 from acphold.journal.location import resolved_folder
 from acphold.journal.postgresql import segments
-from acphold.journal.postgresql.leases import CHANGED
+from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
 from acphold.journal.postgresql.migrations import Line
 
 UNSETTLED_BYTES: Final = 1 << 20
@@ -42,7 +49,8 @@ SELECT_ROW: Final = (
     " origins, followers, (SELECT downstream_id FROM acphold.links"
     " WHERE links.session_id = sessions.session_id ORDER BY links.number DESC LIMIT 1),"
     " unread, start, tenant, unseen, (SELECT json_object_agg(shares.tenant, prompts)::text"
-    " FROM acphold.shares WHERE shares.session_id = sessions.session_id) FROM acphold.sessions"
+    " FROM acphold.shares WHERE shares.session_id = sessions.session_id),"
+    f" number, {ERA} FROM acphold.sessions"
 )
 """The columns `session_row` reads."""
 
@@ -55,7 +63,7 @@ def session_row(line: Line, row: Sequence[Any], *, counted: bool = True) -> Sess
     """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
     prompted, last, settled, archived, renamed, origins, followers, known = row[8:16]
-    unread, start, tenant, unseen, shared = row[16:]
+    unread, start, tenant, unseen, shared, number, era = row[16:]
     if counted and last > settled and prompted:
         messages += unsettled(line, session_id, settled)
     return SessionRow(
@@ -79,6 +87,7 @@ def session_row(line: Line, row: Sequence[Any], *, counted: bool = True) -> Sess
         tenant,
         unseen,
         {} if shared is None else _decode_shared(shared),
+        "" if era is None else lineage_of(era, number),
     )
 
 
@@ -240,17 +249,22 @@ def _json(value: object) -> str:
 def changes(line: Line, after: int | None, limit: int) -> RowChanges:
     """As `Journal.changes`.
 
-    The change is the number of its transaction. Of those that are told, all that began before them
-    are over: what commits later, and is numbered lower, would else be passed over.
+    The change is the number of its transaction, below a mark of the server: one that has taken the
+    place of another gives the same numbers again. Of those that are told, all that began before
+    them are over: what commits later, and is numbered lower, would else be passed over.
     """
     row = line.execute(
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,"
-        " pg_snapshot_xmax(pg_current_snapshot())::text::bigint"
+        f" pg_snapshot_xmax(pg_current_snapshot())::text::bigint, {HERE}"
     ).fetchone()
     assert row is not None
-    oldest, next_one = row
+    oldest, next_one, here = row
+    mark = crc32(here) << _NUMBER_BITS
     if after is None:
-        return RowChanges((), oldest - 1)
+        return RowChanges((), mark | oldest - 1)
+    if after >> _NUMBER_BITS << _NUMBER_BITS != mark:
+        raise RewrittenError("the database may have gone back since these changes were told")
+    after -= mark
     rows = line.execute(
         "SELECT session_id, changed::text::bigint FROM ("
         " SELECT session_id, changed FROM acphold.sessions WHERE changed > %s::text::xid8"
@@ -275,7 +289,11 @@ def changes(line: Line, after: int | None, limit: int) -> RowChanges:
         ).fetchone()
         late = row is not None and row[0]
     ids = [*dict.fromkeys(session_id for session_id, _ in rows)]
-    return RowChanges(ids, through, is_more, late)
+    return RowChanges(ids, mark | through, is_more, late)
+
+
+_NUMBER_BITS: Final = 64
+"""Of the number of a transaction."""
 
 
 _LAST_OF_TURNS: Final = """
@@ -311,6 +329,26 @@ def unsettled(line: Line, session_id: str, settled: int) -> int:
     before = settlement.context(rows.read_back(settled, settlement.CONTEXT_SEGMENTS))
     entries = (entry for one in rows.read(settled, UNSETTLED_BYTES) for entry in one.entries())
     return settlement.messages(fold(entries, before)) - settlement.messages(before)
+
+
+_WITHOUT_SESSION: Final = """
+    WITH RECURSIVE ids AS (
+        (SELECT session_id FROM acphold.segments ORDER BY session_id LIMIT 1)
+        UNION ALL
+        SELECT (SELECT segments.session_id FROM acphold.segments
+            WHERE segments.session_id > ids.session_id ORDER BY segments.session_id LIMIT 1)
+        FROM ids WHERE ids.session_id IS NOT NULL
+    )
+    SELECT session_id FROM ids WHERE session_id IS NOT NULL
+    AND NOT EXISTS (SELECT FROM acphold.sessions WHERE sessions.session_id = ids.session_id)
+    LIMIT 20
+"""
+"""From one session to the next: a step for each, however many entries it has."""
+
+
+def without_session(line: Line) -> list[str]:
+    """Ids under which there are entries, and no session; some of them."""
+    return [session_id for (session_id,) in line.execute(_WITHOUT_SESSION).fetchall()]
 
 
 # -- links ------------------------------------------------------------------------------------
@@ -375,34 +413,50 @@ def went_on(line: Line, agent: str, times: Mapping[str, int]) -> None:
 
 # -- deleting ---------------------------------------------------------------------------------
 
-OF_A_SESSION: Final = ("segments", "summaries", "documents", "usage", "shares", "sessions")
+OF_A_SESSION: Final = (
+    "leases",
+    "segments",
+    "summaries",
+    "documents",
+    "usage",
+    "shares",
+    "sessions",
+)
 """The tables of which the rows go with a session."""
 
 
-def lock(line: Line, session_id: str, idle_since: int | None) -> bool:
-    """Keep others from changing a session until the transaction ends; whether there is one.
+DELETED_AT_ONCE: Final = 50
+"""Sessions that are deleted in one transaction: who opens one of them waits for its end."""
 
-    With `idle_since`, only one that was last active by then.
+
+def lock(line: Line, session_ids: Sequence[str], idle_since: int | None) -> list[str]:
+    """Keep others from changing sessions until the transaction ends; those that there are.
+
+    With `idle_since`, only those that were last active by then.
     """
-    # In the order of who appends: the lease, then the row.
-    line.execute("SELECT FROM acphold.leases WHERE session_id = %s FOR UPDATE", (session_id,))
-    row = line.execute(
-        "SELECT 1 FROM acphold.sessions WHERE session_id = %s"
-        " AND (%s::bigint IS NULL OR updated_at <= %s) FOR UPDATE",
-        (session_id, idle_since, idle_since),
-    ).fetchone()
-    return row is not None
+    # In the order of who appends: the leases, then the rows; each in one order, so that two who
+    # delete do not wait for each other.
+    asked = {"ids": [*session_ids], "since": idle_since}
+    line.execute(
+        "SELECT FROM acphold.leases WHERE session_id = ANY(%(ids)s) ORDER BY session_id FOR UPDATE",
+        asked,
+    )
+    rows = line.execute(
+        "SELECT session_id FROM acphold.sessions WHERE session_id = ANY(%(ids)s)"
+        " AND (%(since)s::bigint IS NULL OR updated_at <= %(since)s)"
+        " ORDER BY session_id FOR UPDATE",
+        asked,
+    )
+    return [session_id for (session_id,) in rows.fetchall()]
 
 
-def delete(line: Line, session_id: str, *, as_if_never: bool) -> None:
-    """Delete all that is kept of a session; its links stay as tombstones unless `as_if_never`."""
-    line.execute("DELETE FROM acphold.leases WHERE session_id = %s", (session_id,))
+def delete(line: Line, session_ids: Sequence[str], *, as_if_never: bool) -> None:
+    """Delete all that is kept of sessions; their links stay as tombstones unless `as_if_never`."""
+    its = ([*session_ids],)
     if as_if_never:
-        line.execute("DELETE FROM acphold.links WHERE session_id = %s", (session_id,))
+        line.execute("DELETE FROM acphold.links WHERE session_id = ANY(%s)", its)
     else:
-        line.execute(
-            "UPDATE acphold.links SET session_id = NULL WHERE session_id = %s", (session_id,)
-        )
+        line.execute("UPDATE acphold.links SET session_id = NULL WHERE session_id = ANY(%s)", its)
     for table in OF_A_SESSION:
-        line.execute(f"DELETE FROM acphold.{table} WHERE session_id = %s", (session_id,))
-    line.execute("INSERT INTO acphold.gone (session_id) VALUES (%s)", (session_id,))
+        line.execute(f"DELETE FROM acphold.{table} WHERE session_id = ANY(%s)", its)
+    line.execute("INSERT INTO acphold.gone (session_id) SELECT unnest(%s::text[])", its)

@@ -12,7 +12,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import groupby, islice
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -52,8 +52,9 @@ from acphold.journal.owners import Owner, Whose
 from acphold.journal.postgresql import access, leases, list_page, segments, session_rows, upkeep
 from acphold.journal.postgresql import usage as usage_rows
 from acphold.journal.postgresql.database import Database
-from acphold.journal.postgresql.migrations import Line, refuse_newer, version
+from acphold.journal.postgresql.migrations import Line, refuse_newer_by_now
 from acphold.journal.postgresql.presence import Presence
+from acphold.journal.postgresql.recent_appends import RecentAppends
 from acphold.journal.transcripts import ReadTranscript, Transcripts
 
 T = TypeVar("T")
@@ -78,6 +79,7 @@ class PostgresqlJournal:
         self._registering = asyncio.Lock()
         self._addresses: tuple[str, ...] = ()
         self._retired = False
+        self._recent = RecentAppends()
 
     async def cursor_secret(self) -> bytes:
         if self._cursor_secret is None:
@@ -176,7 +178,7 @@ class PostgresqlJournal:
             with line.transaction():
                 leases.register(line, owner_id, addresses, presence, retired=retired)
             leases.forget_dead(line)
-            refuse_newer(version(line) or 0, self._database.name)
+            refuse_newer_by_now(line)
 
         return work
 
@@ -193,7 +195,7 @@ class PostgresqlJournal:
         if owner_id is None:
             return []
         await self._database.run(self._register(owner_id), slow=True)
-        return await self._look(lambda line: leases.all_lost(line, held))
+        return await self._look(lambda line: self._recent.look(line, held))
 
     async def owners(self) -> list[Owner]:
         return await self._look(leases.owners)
@@ -242,7 +244,12 @@ class PostgresqlJournal:
                 if at is None:
                     try:
                         row = line.execute(*statements[place], binary=True).fetchone()
-                        at = leases.lost(line, lease) if row is None else int(row[0])
+                        if row is None:
+                            at = leases.lost(line, lease)
+                            if self._recent.write_again(line, lease, at):
+                                row = line.execute(*statements[place], binary=True).fetchone()
+                        if row is not None:
+                            at = int(row[0])
                     except UniqueViolation:
                         # An entry that was written, and of which nobody heard: an append failed,
                         # for its answer did not come in time. Or others have come behind.
@@ -266,6 +273,7 @@ class PostgresqlJournal:
                 done.append(at)
             else:
                 append.lease.next_seq = its[-1].last_seq + 1
+                self._recent.note(append.lease, its, append.change)
                 done.append([_at(one, at) for one in its])
         APPENDS.note(perf_counter() - began)
         return done
@@ -426,6 +434,10 @@ class PostgresqlJournal:
                 break
         return await self._look(upkeep.unpacked_sessions)
 
+    async def without_session(self) -> list[str]:
+        """Ids under which there are entries, and no session; some of them."""
+        return await self._steadily(session_rows.without_session, slow=True)
+
     async def count(self) -> int:
         return await self._look(
             lambda line: int(_one(line, "SELECT count(*) FROM acphold.sessions"))
@@ -471,18 +483,26 @@ class PostgresqlJournal:
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
         gone: dict[str, None] = {}
 
-        def one(line: Line, session: Lease | str) -> None:
-            session_id = session if isinstance(session, str) else session.session_id
-            if isinstance(session, Lease):
-                leases.require(line, session)
-            if session_rows.lock(line, session_id, idle_since) and (
-                idle_since is None or leases.is_free(line, session_id)
-            ):
-                session_rows.delete(line, session_id, as_if_never=isinstance(session, Lease))
-                gone[session_id] = None
+        def some(line: Line, session_ids: Sequence[str], *held_by: Lease) -> None:
+            for lease in held_by:
+                leases.require(line, lease)
+            found = session_rows.lock(line, session_ids, idle_since)
+            if idle_since is not None and found:
+                held = leases.held(line, found)
+                found = [session_id for session_id in found if session_id not in held]
+            if found:
+                session_rows.delete(line, found, as_if_never=bool(held_by))
+            wanted = {*found}
+            gone.update((it, None) for it in session_ids if it in wanted)
 
-        for session in sessions:
-            await self._write(lambda line, it=session: one(line, it), slow=True)  # type: ignore[misc]
+        for is_held, alike in groupby(sessions, key=lambda it: isinstance(it, Lease)):
+            left = [*alike]
+            most = 1 if is_held else session_rows.DELETED_AT_ONCE
+            while left:
+                now, left = left[:most], left[most:]
+                ids = [it if isinstance(it, str) else it.session_id for it in now]
+                by = [it for it in now if isinstance(it, Lease)]
+                await self._write(lambda line, ids=ids, by=by: some(line, ids, *by), slow=True)  # type: ignore[misc]
         return [*gone]
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:

@@ -47,9 +47,8 @@ _LAST: Final = """
 """
 
 _ODD: Final = f"""
-    (origins <> '[]' OR agent = ANY(%(cumulative)s) OR settled_through < {_LAST} OR EXISTS (
-        SELECT FROM acphold.usage WHERE usage.session_id = sessions.session_id AND by_turn = 2
-    ))
+    (origins <> '[]' OR agent = ANY(%(cumulative)s) OR settled_through < {_LAST}
+        OR session_id IN (SELECT session_id FROM acphold.usage WHERE by_turn = 2))
 """
 """Sessions that several agents held, or in which something was told of the whole session, or that
 have something that is not settled."""
@@ -76,18 +75,29 @@ _PLAIN: Final = f"""
     )
 """
 
+_ADDED_UP: Final = f"""
+    count(*), sum((told = 0)::int), {", ".join(f"sum({name})::bigint" for name in COUNTS)}
+"""
+
 _SUMS: Final = f"""
-    WITH {_PLAIN}, used AS (
-        SELECT {{name}} AS name, count(total) AS told,
-            {", ".join(f"sum({name}) AS {name}" for name in COUNTS)}
+    WITH {_PLAIN}, used AS MATERIALIZED (
+        SELECT session_id, agent AS who, {{name}} AS name, count(total) AS told,
+            bool_or(by_turn = 0) AS by_request,
+            {", ".join(f"sum({name})::bigint AS {name}" for name in COUNTS)}
         FROM wanted LEFT JOIN (SELECT * FROM acphold.usage WHERE at >= %(since)s) AS since_then
             USING (session_id)
-        GROUP BY session_id, 1
+        GROUP BY session_id, who, 3
     )
-    SELECT name, count(*), sum((told = 0)::int),
-        {", ".join(f"sum({name})::bigint" for name in COUNTS)}
-    FROM used GROUP BY name
+    SELECT name, NULL, {_ADDED_UP} FROM used GROUP BY name
+    UNION ALL
+    SELECT NULL, array_agg(DISTINCT who) FILTER (WHERE by_request), {_ADDED_UP} FROM (
+        SELECT who, sum(told) AS told, bool_or(by_request) AS by_request,
+            {", ".join(f"sum({name}) AS {name}" for name in COUNTS)}
+        FROM used GROUP BY session_id, who
+    ) AS whole
 """
+"""A row for each group; and one without a name of all, with those who reported by request. A
+session may be in several days."""
 
 _COSTS: Final = f"""
     WITH {_PLAIN}, told AS (
@@ -103,12 +113,6 @@ _COSTS: Final = f"""
 """
 """What came to the cost with each report, as in `token_reports`."""
 
-_BY_REQUEST: Final = f"""
-    WITH {_PLAIN}
-    SELECT DISTINCT agent FROM wanted JOIN acphold.usage USING (session_id)
-    WHERE by_turn = 0 AND at >= %(since)s
-"""
-
 _NEWEST: Final = f"""
     SELECT session_id, title FROM acphold.sessions WHERE {_WANTED}
     ORDER BY updated_at DESC, session_id DESC
@@ -118,10 +122,14 @@ _QUARTER_MS: Final = 15 * 60 * 1000
 """Everywhere days begin at a quarter of an hour."""
 
 _QUARTERS: Final = f"""
-    WITH {_PLAIN}
-    SELECT DISTINCT coalesce(at, updated_at) / {_QUARTER_MS} FROM wanted LEFT JOIN acphold.usage
-        ON usage.session_id = wanted.session_id AND at >= %(since)s
+    SELECT at / {_QUARTER_MS} FROM acphold.usage WHERE at >= %(since)s
+    UNION SELECT updated_at / {_QUARTER_MS} FROM acphold.sessions WHERE {_WANTED}
 """
+"""Those in which anything was reported, also in sessions that are not asked for: to leave these out
+takes longer than a few days of which nothing is found."""
+
+_MEMORY: Final = "SET LOCAL work_mem = '32MB'"
+"""With PostgreSQL's own 4 MB it writes the sums of 20,000 sessions to disk, and reads them back."""
 
 _DAY: Final = "width_bucket(coalesce(at, updated_at), %(midnights)s::bigint[])"
 """The place of a day among those that begin at these midnights, from 1 on."""
@@ -131,10 +139,9 @@ def sums(
     line: Line, by: Grouping, agents: tuple[str, ...], cwd: str | None, since: int
 ) -> UsageSums:
     """As `Journal.usage`."""
-    total = UsageSum("")
-    by_request: set[str] = set()
     with line.transaction():
         line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # all of one moment
+        line.execute(_MEMORY)
         odd = [*sessions(line, cwd, since, which=_ODD)]
         values: dict[str, Any] = {
             "since": since,
@@ -144,18 +151,19 @@ def sums(
         }
         days = _days(line, values) if by == "day" else []
         name = {"agent": "agent", "folder": "cwd", "day": _DAY, "session": "session_id"}[by]
-        of_groups = line.execute(_SUMS.format(name=name), values).fetchall()
-        of_all = line.execute(_SUMS.format(name="''"), values).fetchall()
+        found = line.execute(_SUMS.format(name=name), values).fetchall()
         newest = line.execute(_NEWEST, values).fetchall() if by == "session" else []
         costs = line.execute(_COSTS.format(name=name), values).fetchall()
-        by_request.update(who for (who,) in line.execute(_BY_REQUEST, values).fetchall())
 
     def named(group: str | int) -> str:
         return days[group - 1].isoformat() if isinstance(group, int) else group
 
-    groups = {named(group): _sum(named(group), *rest) for group, *rest in of_groups}
-    for _, *rest in of_all:
-        total = _sum("", *rest)
+    groups = {
+        named(group): _sum(named(group), *rest) for group, _, *rest in found if group is not None
+    }
+    [(who, *of_all)] = [rest for group, *rest in found if group is None]
+    total = _sum("", *of_all)
+    by_request = {*(who or ())}
     for group, currency, cost in costs:
         groups[named(group)].costs[currency] = cost
         total.costs[currency] = total.costs.get(currency, 0.0) + cost
@@ -169,8 +177,8 @@ def sums(
     return UsageSums(packed, total, frozenset(by_request))
 
 
-def _sum(name: str, sessions: int, not_reported: int, *counts: int | None) -> UsageSum:
-    return UsageSum(name, None, sessions, not_reported, Tokens(*counts), {})
+def _sum(name: str, sessions: int, not_reported: int | None, *counts: int | None) -> UsageSum:
+    return UsageSum(name, None, sessions, not_reported or 0, Tokens(*counts), {})
 
 
 def _days(line: Line, values: dict[str, Any]) -> list[date]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from acphold.errors import UnknownSessionError
-from acphold.journal.access import NODE, SCOPES, AccessToken, Share
+from acphold.journal.access import KINDS, AccessToken, Share
 
 COLUMNS = (
     "id, name, digest, scopes, created_at, session_id, expires_at, used_at, revoked_at, tenant"
@@ -20,8 +20,7 @@ def read(connection: sqlite3.Connection) -> list[AccessToken]:
             id=id_,
             name=name,
             digest=bytes(digest),
-            # One that a newer release knows permits nothing here.
-            scopes=tuple(scope for scope in (*SCOPES, NODE) if scope in scopes.split()),
+            scopes=tuple(scope for scope in KINDS if scope in scopes.split()),
             created_at=created_at,
             session_id=session_id,
             expires_at=expires_at,

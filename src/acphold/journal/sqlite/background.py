@@ -15,7 +15,7 @@ from math import inf
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from acphold.journal.sqlite.connection import PIECE_SECONDS, Connection, connect
-from acphold.journal.sqlite.file import FAULTS, JournalFile, failure
+from acphold.journal.sqlite.file import FAULTS, JournalFile, abandon, failure
 
 if TYPE_CHECKING:
     from concurrent.futures import Future, ThreadPoolExecutor
@@ -141,7 +141,10 @@ class Background:
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            self._connection.close()
+            if self._file().is_overwritten():
+                abandon(self._connection)  # see `JournalFile.close`
+            else:
+                self._connection.close()
             self._connection = None
 
     def _checkpoint(self, connection: Connection) -> None:

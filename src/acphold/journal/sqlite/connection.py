@@ -48,9 +48,13 @@ class Access(NamedTuple):
 READ_WRITE: Final = Access("mode=rw")
 READ_ONLY: Final = Access("mode=ro")
 
-CACHE_KIB: Final = 8 * 1024
-"""What a connection keeps of the file in memory, at most. Hundreds of sessions that stream write to
-a page each: with SQLite's 2 MiB it was read again for each piece."""
+CACHE_KIB: Final = 2 * 1024
+"""What a connection keeps of the file in memory, at most."""
+
+CROWD: Final = 32
+CROWD_CACHE_KIB: Final = 8 * 1024
+"""The same once more sessions than `CROWD` are written to together. Hundreds that stream write to a
+page each: with 2 MiB it was read again for each piece."""
 
 PIECE_SECONDS: Final = 0.01
 """How long a piece of work has the lock, beyond the one step that it is in."""
@@ -80,7 +84,14 @@ class Connection(sqlite3.Connection):
     gives_way: bool
     access: Access
     writes_of_others: int | None = None
+    _keeps_more = False
     _began = _ended = _held = 0.0
+
+    def written_together(self, sessions: int) -> None:
+        """So many are written to in one transaction: keep more of the file in memory for many."""
+        if sessions > CROWD and not self._keeps_more:
+            self._keeps_more = True
+            self.execute(f"PRAGMA cache_size = -{CROWD_CACHE_KIB}")
 
     def refuse_newer(self) -> None:
         """Raise NewerJournalError when a newer release has brought the file to its own version.

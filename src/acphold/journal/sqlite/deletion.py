@@ -79,11 +79,15 @@ def delete(
 
 def remove_rows(connection: sqlite3.Connection, number: int) -> None:
     """Delete all that is kept of a session beside its entries, which the next sweep removes."""
+    connection.execute(
+        "INSERT OR IGNORE INTO deleted VALUES"
+        " (?1, coalesce((SELECT tenant FROM sessions WHERE number = ?1), ''))",
+        (number,),
+    )
     connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
     connection.execute("DELETE FROM leases WHERE session = ?", (number,))
     connection.execute("DELETE FROM summaries WHERE session = ?", (number,))
     connection.execute("DELETE FROM usage WHERE session = ?", (number,))
-    connection.execute("INSERT OR IGNORE INTO deleted VALUES (?)", (number,))
 
 
 # -- sweeping -----------------------------------------------------------------------------------
@@ -100,7 +104,8 @@ def sweep(connection: Connection) -> Iterator[None]:
 
     When a reader keeps the log from being emptied, the next sweep tries again.
     """
-    deleted = deque(number for (number,) in connection.execute("SELECT session FROM deleted"))
+    tenants: dict[int, str] = dict(connection.execute("SELECT session, tenant FROM deleted"))
+    deleted = deque(tenants)
     waiting = deleted.copy()
     # What a volume of the index has is not taken out word by word if all of it goes.
     doomed = search_index.volumes_of_these_alone(connection, deleted)
@@ -111,7 +116,8 @@ def sweep(connection: Connection) -> Iterator[None]:
                     if part.documents is None:
                         search_index.strike_out(connection, part.session, part.through)
                     else:
-                        search_index.unindex(connection, part.session, part.documents)
+                        tenant = tenants[part.session]
+                        search_index.unindex(connection, part.session, tenant, part.documents)
                     segments.remove_through(connection, part.session, part.through)
             yield
     if not deleted:

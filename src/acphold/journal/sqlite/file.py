@@ -62,6 +62,7 @@ class JournalFile:
         self.path = path
         self.connection = connection
         self.was_open_to_others = was_open
+        self._has_log = connection.access is READ_WRITE
         self._identity = _identity(path)
 
     @classmethod
@@ -93,6 +94,7 @@ class JournalFile:
                             "the end of %s-wal is missing; what was written last is lost", path
                         )
                         with suppress(sqlite3.Error):  # it is told again by who opens it next
+                            connection.execute("DELETE FROM meta WHERE name = 'era'")
                             connection.execute(
                                 "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)",
                                 (time.time_ns() // 1_000_000,),
@@ -117,14 +119,69 @@ class JournalFile:
                 f"the journal {self.path} was deleted or replaced while it was in use, and takes "
                 "nothing more; put it back, or start acphold again"
             )
+        if self.is_overwritten():
+            _set_log_aside(self.path)
+            raise JournalUnavailableError(
+                f"the journal {self.path} was overwritten while it was in use, and takes nothing "
+                "more; end all of acphold and put the backup there with `acphold restore`"
+            )
+
+    def is_overwritten(self) -> bool:
+        """Whether the file is another one now under the same number: a backup was copied over it.
+
+        A journal in use has write-ahead logging, and no backup of ours has. Source: sqlite.org,
+        Database File Format, 1.3.3.
+        """
+        if not self._has_log or _identity(self.path) != self._identity:
+            return False
+        try:
+            return _without_log(raw_bytes.read(self.path, _HEADER_BYTES))
+        except OSError:
+            return True
+
+    def stand_alone(self) -> None:
+        """Have it need no other file beside it; for who is alone with it."""
+        self.connection.execute("PRAGMA journal_mode = DELETE")
+        self._has_log = False
 
     def close(self) -> None:
         """Let go of the file, and leave alone what has taken its place.
 
         Which SQLite sees to: it copies and removes no log of a file that was moved or deleted.
         """
+        if self.is_overwritten():
+            # Who closes it last would copy the log into what is there now. So it stays open until
+            # the process ends, which closes nothing in SQLite's way.
+            _set_log_aside(self.path)
+            abandon(self.connection)
+            return
         self.connection.close()
         raw_bytes.let_go(self.path)
+
+
+def _without_log(header: bytes) -> bool:
+    """Whether a file with this header is of no journal in use; an empty one is being written."""
+    return header[18:20] != b"\2\2"
+
+
+def log_files(path: str) -> list[str]:
+    """The files of SQLite's beside a journal that are there: its log, and the index of that."""
+    return [file for suffix in ("-wal", "-shm") if os.path.exists(file := f"{path}{suffix}")]
+
+
+def _set_log_aside(path: str) -> None:
+    """Take the log away from a file that it is not of; those who have it open keep it."""
+    for file in log_files(path):
+        with suppress(OSError):
+            os.replace(file, f"{file}-of-another-{time.time_ns()}")
+            log.error("%s is not the log of the file %s, and was set aside", file, path)
+
+
+def abandon(connection: sqlite3.Connection) -> None:
+    """Never close it: see `JournalFile.close`."""
+    import ctypes  # rare, and an editor waits
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
 
 def _identity(path: str) -> tuple[int, int] | None:
@@ -145,6 +202,7 @@ def _inspect(path: str, *, create: bool) -> bool:
             f"the journal {path} lies on a network file system ({type_}), on which neither locks "
             f"nor SQLite's log can be relied on; put it on a disk of this machine ({NAMED_BY})"
         )
+    _refuse_left_log(path)
     try:
         if create:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
@@ -190,6 +248,10 @@ def _inspect(path: str, *, create: bool) -> bool:
             f"Name another file ({NAMED_BY})"
         )
     refuse_newer(int.from_bytes(header[60:64], "big"), path)
+    if logged and _without_log(header):  # in this order: somebody may just begin one
+        # A backup was copied over a journal in use, or after a crash: SQLite would mix the two.
+        _set_log_aside(path)
+        logged = False
     if not logged and not _has_log(path):
         # One that is shorter than it says: SQLite would find out only after it wrote.
         page_bytes = int.from_bytes(header[16:18], "big")
@@ -197,6 +259,20 @@ def _inspect(path: str, *, create: bool) -> bool:
         if pages * (page_bytes if page_bytes > 1 else 65536) > size:
             raise _damaged(path, f"it should have {pages} pages, and ends before")
     return False
+
+
+def _refuse_left_log(path: str) -> None:
+    """Raise JournalUnavailableError for a log whose journal is gone: SQLite would delete it."""
+    log_path = f"{path}-wal"
+    with suppress(OSError):
+        if os.path.exists(path) and os.stat(path).st_size > 0:
+            return
+        if os.stat(log_path).st_size > 0:
+            raise JournalUnavailableError(
+                f"the journal {path} is gone, and its log {log_path} is still there, with what was "
+                "written last; nothing was changed. Move the journal back, or move the log to "
+                f"where the journal is now, beside it. To begin anew here, move {log_path} away"
+            )
 
 
 def _access(path: str) -> Access:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Final
 
@@ -46,10 +46,23 @@ def free_bytes(connection: sqlite3.Connection) -> int:
     return int(pages) * int(page_size)
 
 
-def give_back(connection: Connection, spare: int = 0, most: int | None = None) -> Iterator[None]:
+def size(connection: sqlite3.Connection) -> int:
+    """How long the file is with all that is in the log."""
+    (pages,) = connection.execute("PRAGMA page_count").fetchone()
+    (page_size,) = connection.execute("PRAGMA page_size").fetchone()
+    return int(pages) * int(page_size)
+
+
+def give_back(
+    connection: Connection,
+    spare: int = 0,
+    most: int | None = None,
+    told: Callable[[int], None] = lambda _: None,
+) -> Iterator[None]:
     """Give back all but `spare` bytes, `most` of them if that is set, a piece with each step.
 
-    The file is shorter once the log is copied into it.
+    `told` is called with the bytes of each piece. The file is shorter once the log is copied into
+    it.
     """
     if not can_give_back(connection):
         return
@@ -57,9 +70,12 @@ def give_back(connection: Connection, spare: int = 0, most: int | None = None) -
     least = spare if most is None else max(spare, free - most)
     while free > least:
         with writing(connection):
+            before = size(connection)
             for _ in connection.while_there_is_time(deque(range(PAGES_AT_ONCE))):
                 # One at a time: Python takes a single step of a statement without columns.
                 connection.execute("PRAGMA incremental_vacuum(1)")
+            given = before - size(connection)
+        told(given)
         free = free_bytes(connection)
         yield
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import asyncio
+import os
+import time
+from typing import TYPE_CHECKING, Final
 
 from acphold.journal.sqlite import deletion, free_pages, upkeep
 
@@ -11,7 +14,19 @@ if TYPE_CHECKING:
 
     from acphold.journal.in_file import Repaired, Sizes
     from acphold.journal.sqlite.background import Background
+    from acphold.journal.sqlite.connection import Connection
     from acphold.journal.sqlite.file import JournalFile
+
+
+SHORTENED_SECONDS: Final = 2.0
+"""How long it is tried to make the file shorter beside others: each reads and writes for
+milliseconds. After that the next one who copies the log does it."""
+
+
+def _is_shortened(connection: Connection) -> bool:
+    """Copy the log into the file; True once the file is as long as what is in it."""
+    connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+    return os.stat(connection.path).st_size <= free_pages.size(connection)
 
 
 class SqliteFile:
@@ -51,12 +66,17 @@ class SqliteFile:
 
         return await self._background.run(repair.repair)
 
-    async def give_back(self) -> bool:
+    async def give_back(self) -> int | None:
+        given: list[int] = []
         await self._background.in_pieces(deletion.sweep)
-        await self._background.in_pieces(free_pages.give_back)
-        await self._background.run(lambda db: db.execute("PRAGMA wal_checkpoint(PASSIVE)"))
+        await self._background.in_pieces(lambda db: free_pages.give_back(db, told=given.append))
+        # The file gets shorter in a moment in which nobody writes, so it is tried several times.
+        deadline = time.monotonic() + SHORTENED_SECONDS
+        while not await self._background.run(_is_shortened) and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells
+            await asyncio.sleep(SHORTENED_SECONDS / 50)
         await self._background.shorten_log()
-        return await self._background.run(free_pages.can_give_back)
+        can_give_back = await self._background.run(free_pages.can_give_back)
+        return sum(given) if can_give_back else None
 
     async def copy_to(self, path: str) -> int:
         from acphold.journal.sqlite import online_copy  # late: for `acphold backup` alone

@@ -16,13 +16,26 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 
 import msgspec
 
-from acphold.errors import HeldElsewhereError, LeaseLostError, UnknownSessionError
+from acphold.errors import (
+    HeldElsewhereError,
+    HistoryLostError,
+    LeaseLostError,
+    UnknownSessionError,
+)
 from acphold.journal.journal import Lease
+from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
-from acphold.journal.sqlite.session_rows import number_of, updated_by_last_entry
+from acphold.journal.sqlite.connection import Connection
+from acphold.journal.sqlite.session_rows import (
+    last_seq,
+    number_of,
+    updated_by_last_entry,
+    was_there,
+)
 
 Lives = Callable[[str], bool]
 """Whether the owner of this id lives."""
@@ -85,7 +98,7 @@ def unregister(connection: sqlite3.Connection, owner_id: str) -> None:
 
 
 def grant(
-    connection: sqlite3.Connection,
+    connection: Connection,
     session_id: str,
     number: int,
     owner_id: str,
@@ -93,16 +106,54 @@ def grant(
     yields: bool = False,
 ) -> Lease:
     """Give the session to an owner, whoever had it."""
-    connection.execute("UPDATE meta SET value = value + 1 WHERE name = 'epoch'")
+    # The lower bits are random: in a file that goes back, no epoch is given out a second time.
+    connection.execute(
+        "UPDATE meta SET value = (((value >> 20) + 1) << 20) | (random() & 1048575)"
+        " WHERE name = 'epoch'"
+    )
     (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
     connection.execute(
         "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (number, owner_id, epoch, yields)
     )
-    return Lease(session_id, number, epoch, updated_by_last_entry(connection, number) + 1)
+    next_seq = updated_by_last_entry(connection, number) + 1
+    return Lease(session_id, number, epoch, next_seq, lineage_of(era(connection), number))
+
+
+def era(connection: Connection) -> str:
+    """The era of the journal, which begins anew where it may have gone back."""
+    here = f"{_boot()} {os.stat(connection.path).st_ino}"
+    row = connection.execute("SELECT value FROM meta WHERE name = 'era'").fetchone()
+    found, _, where = ("", "", "") if row is None else row[0].partition(" ")
+    if where != here:
+        found = new_era()
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('era', ?)", (f"{found} {here}",))
+    return str(found)
+
+
+def renew_era(connection: sqlite3.Connection) -> None:
+    """The journal has gone back, or this is a copy: no position that was told before holds."""
+    connection.execute("DELETE FROM meta WHERE name = 'era'")
+
+
+@cache
+def _boot() -> str:
+    """What tells this boot of the machine from all others."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as linux:
+            return linux.read().strip()
+    except OSError:
+        import ctypes  # no Linux; an editor waits for what is imported above
+
+    told, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
+    # Source: macOS, sysctlbyname(3). Where there is no such name, a boot is not noticed.
+    ask = getattr(ctypes.CDLL(None), "sysctlbyname", None)
+    if ask is None or ask(b"kern.bootsessionuuid", told, ctypes.byref(size), None, 0):
+        return ""
+    return told.value.decode(errors="replace")
 
 
 def acquire(
-    connection: sqlite3.Connection,
+    connection: Connection,
     session_id: str,
     owner_id: str,
     seen: int | None = None,
@@ -177,9 +228,20 @@ def require(connection: sqlite3.Connection, lease: Lease) -> None:
         raise lost(connection, lease)
 
 
-def all_lost(connection: sqlite3.Connection, held: Iterable[Lease]) -> list[LeaseLostError]:
-    """What is to be told of those that stand no more."""
-    return [lost(connection, lease) for lease in held if not _stands(connection, lease)]
+def all_lost(
+    connection: sqlite3.Connection, held: Iterable[Lease], *, whole: bool = False
+) -> list[LeaseLostError]:
+    """What is to be told of those that stand no more; with `whole`, of those too under which more
+    was written than is there."""
+    return [
+        lost(connection, lease)
+        for lease in held
+        if not _stands(connection, lease) or (whole and _is_behind(connection, lease))
+    ]
+
+
+def _is_behind(connection: sqlite3.Connection, lease: Lease) -> bool:
+    return last_seq(connection, lease.number) < lease.next_seq - 1
 
 
 def _stands(connection: sqlite3.Connection, lease: Lease) -> bool:
@@ -190,8 +252,20 @@ def _stands(connection: sqlite3.Connection, lease: Lease) -> bool:
 
 
 def lost(connection: sqlite3.Connection, lease: Lease) -> LeaseLostError:
-    """Who holds the session instead: another process, or nobody, for it was deleted."""
-    found = connection.execute(
-        "SELECT 1 FROM sessions WHERE number = ?", (lease.number,)
+    """Who holds the session instead: another process, or nobody, for it was deleted; or what has
+    become of it in a journal that has gone back."""
+    row = connection.execute(
+        "SELECT number, (SELECT epoch FROM leases WHERE session = number) FROM sessions"
+        " WHERE session_id = ?",
+        (lease.session_id,),
     ).fetchone()
-    return LeaseLostError(lease.session_id, deleted=found is None)
+    number, epoch = (None, None) if row is None else row
+    if number is None and not was_there(connection, lease.session_id):
+        return HistoryLostError(lease.session_id, 0)
+    if number != lease.number:
+        return LeaseLostError(lease.session_id, deleted=True)
+    # Epochs only grow, and a new version of the journal sets them to 0.
+    is_behind = epoch == lease.epoch and _is_behind(connection, lease)
+    if is_behind or 0 < (epoch or 0) < lease.epoch:
+        return HistoryLostError(lease.session_id, last_seq(connection, number))
+    return LeaseLostError(lease.session_id)

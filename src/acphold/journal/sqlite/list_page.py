@@ -75,8 +75,8 @@ def _walk(
     index = f"INDEXED BY {_INDEXES[bool(filter.agents), filter.cwd is not None]}"
     if filter.tenant:
         index = "INDEXED BY listed_tenant"
-    if filter.unread:  # few, whose rows no index tells
-        index = "NOT INDEXED"
+    elif filter.unread:
+        index = "INDEXED BY listed_unread"
     conditions, values = _conditions(filter, after)
     rows = connection.execute(
         # Named, because without statistics the planner may take another index and sort.

@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Final
 from zlib import crc32
 
-from acphold.errors import NewerJournalError, ReadOnlyJournalError
-from acphold.journal.location import NAMED_BY
+from acphold.errors import ReadOnlyJournalError
+from acphold.journal import versions
 from acphold.journal.words_in_memory import TOKENIZER
 
 SEQ_BITS: Final = 32
@@ -288,6 +288,19 @@ _SHARES: Final = (
     " DELETE FROM shares WHERE session_id = old.session_id; END",
 )
 
+_OWN_WORDS: Final = (
+    # What a tenant searches is found by a word for the tenant, see journal.sqlite.search_index. All
+    # is put into new volumes; the old ones take nothing more, and are dropped.
+    "DELETE FROM documents",
+    "UPDATE volumes SET documents = 0, untidy = 1, size = max(size, 1 << 40)",
+    "UPDATE sessions SET indexed_through = 0",
+    # By whose word the documents of a deleted session are taken out.
+    "ALTER TABLE deleted ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",
+    # What an import has only listed.
+    "CREATE INDEX listed_unread ON sessions (prompted, archived, updated_at, session_id)"
+    " WHERE unread IS NOT NULL",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -305,6 +318,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _CHANGES,
     _DEEDS,
     _SHARES,
+    _OWN_WORDS,
 )
 
 VERSION: Final = len(MIGRATIONS)
@@ -343,11 +357,7 @@ def take_step(connection: sqlite3.Connection, statements: Iterable[str]) -> None
 
 def refuse_newer(version: int, path: str) -> None:
     """Raise NewerJournalError when a journal of this version is beyond this release."""
-    if version > VERSION:
-        raise NewerJournalError(
-            f"the journal {path} has version {version}, this release of acphold knows up to "
-            f"{VERSION}; update acphold, or name another journal ({NAMED_BY})"
-        )
+    versions.refuse_newer(version, VERSION, path)
 
 
 def refuse_other(connection: sqlite3.Connection, path: str) -> None:
@@ -363,12 +373,7 @@ def refuse_other(connection: sqlite3.Connection, path: str) -> None:
 
 def refuse_newer_by_now(connection: sqlite3.Connection, path: str) -> None:
     """Raise NewerJournalError when an open journal has been brought beyond this release."""
-    if (version := _version(connection)) > VERSION:
-        raise NewerJournalError(
-            f"a newer acphold has brought the journal {path} to version {version} while this one "
-            f"was running, which knows up to {VERSION}; start it again: the agent in your editor, "
-            "and with `acphold stop --all` what runs in the background"
-        )
+    versions.refuse_newer_by_now(_version(connection), VERSION, path)
 
 
 def _version(connection: sqlite3.Connection) -> int:

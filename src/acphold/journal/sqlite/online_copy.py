@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Final
 
 from acphold.errors import JournalUnavailableError
+from acphold.journal.sqlite import leases
 
 
 def copy_to(connection: sqlite3.Connection, path: str) -> int:
@@ -26,9 +27,9 @@ def copy_to(connection: sqlite3.Connection, path: str) -> int:
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             _copy(connection, temporary)
             size = os.stat(temporary).st_size
-            _write_out(temporary)
+            write_out(temporary)
             os.replace(temporary, path)
-        _write_out(folder)
+        write_out(folder)
     except _WritingError as error:
         raise JournalUnavailableError(
             f"cannot write the copy {path}: {error}; make room on its disk, or name another place"
@@ -64,6 +65,7 @@ def _copy(connection: sqlite3.Connection, path: str) -> None:
             raise JournalUnavailableError(
                 f"the copy is not whole ({found[0]}); `acphold doctor` looks at the journal itself"
             )
+        leases.renew_era(copied)  # what is told of the journal from now on is not in the copy
 
 
 _OF_WRITING: Final = {
@@ -74,7 +76,7 @@ _OF_WRITING: Final = {
 }
 
 
-def _write_out(path: str) -> None:
+def write_out(path: str) -> None:
     """Have the disk keep it, also if the power fails."""
     opened = os.open(path, os.O_RDONLY)
     try:

@@ -74,6 +74,13 @@ def lives(journal: str, owner_id: str) -> bool:
     return False
 
 
+def known(journal: str) -> list[str]:
+    """The ids of owners of which there is a file, whether they live or not."""
+    with suppress(OSError):
+        return os.listdir(f"{journal}{SUFFIX}")
+    return []
+
+
 def forget(journal: str, owner_id: str) -> None:
     """Remove the file of an owner that lives no more."""
     if owner_id.isalnum():

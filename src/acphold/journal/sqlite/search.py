@@ -15,30 +15,26 @@ from acphold.journal.hits import Held, Term, hit, patterns_of, terms
 from acphold.journal.journal import SearchHit, Sought
 from acphold.journal.location import resolved_folder
 from acphold.journal.packing import plain
-from acphold.journal.sqlite import unsettled
+from acphold.journal.sqlite import search_index, unsettled
 from acphold.journal.sqlite.migrations import SEQ_MASK
 from acphold.journal.sqlite.search_index import TIME_BITS
 from acphold.journal.sqlite.segments import NAMES
-from acphold.journal.sqlite.session_rows import OF_AGENTS, THERE_FOR, as_json
+from acphold.journal.sqlite.session_rows import OF_AGENTS, SHARED_WITH, THERE_FOR, as_json
 from acphold.journal.words_in_memory import query
+
+MOST_SHARED: Final = 1_000
+"""Sessions that others share with one tenant and that are looked for by a word each."""
 
 RANKED_AT_MOST: Final = 50_000
 """Of how many hits, the newest, `rank` takes the best: ranking one costs a microsecond."""
 
 
-_ASKED: Final = (
-    f"{OF_AGENTS} AND (:folder IS NULL OR folder = :folder)"
-    " AND (:session IS NULL OR session_id = :session)"
-    f" AND (:tenant IS NULL OR {THERE_FOR})"
-)
-
-_WALK: Final = f"""
-    FROM words_{{0}}
-    CROSS JOIN documents ON documents.number = words_{{0}}.rowid AND volume = {{0}}
+_WALK: Final = """
+    FROM words_{0}
+    CROSS JOIN documents ON documents.number = words_{0}.rowid AND volume = {0}
     CROSS JOIN sessions ON sessions.number = entry >> 32
-    WHERE words_{{0}} MATCH :query AND words_{{0}}.rowid >= :since
-        AND {_ASKED}
-        ORDER BY words_{{0}}.rowid DESC LIMIT :limit
+    WHERE words_{0} MATCH :query AND words_{0}.rowid >= :since {1}
+    ORDER BY words_{0}.rowid DESC LIMIT :limit
 """
 # CROSS keeps the planner from turning the walk around.
 
@@ -65,19 +61,23 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
     if not found:
         return []
     values: dict[str, str | None] = {
-        "query": query(found, sought.part),
+        "query": (asked := query(found, sought.part)),
         "agents": as_json(sought.agents),
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "session": sought.session_id,
         "tenant": sought.tenant,
     }
-    if not connection.execute(_OF_THESE, values).fetchone():
+    conditions = _conditions(sought)
+    if (words := _of_whom(connection, sought, values, conditions)) is None:
         return []  # without walking through all that has the words
+    if words:
+        either = " OR ".join(f'"{word}"' for word in words)
+        values["query"] = f"({asked}) AND whose : ({either})"
     patterns = patterns_of(found)
     entries = (
-        _best(connection, found, sought, values)
+        _best(connection, found, sought, values, conditions)
         if sought.rank
-        else newest(connection, values, sought.since >> TIME_BITS, sought.limit)
+        else newest(connection, values, sought.since >> TIME_BITS, sought.limit, conditions)
     )
     indexed = [
         hit(*known, patterns, sought.part)
@@ -86,7 +86,7 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
     ]
     if not sought.unsettled:
         return indexed
-    fresh = unsettled.matching(connection, sought, str(values["query"]))
+    fresh = unsettled.matching(connection, sought, asked)
     newer = [hit(held, entry, patterns, sought.part) for held, entry in fresh]
     if not newer:
         return indexed
@@ -95,8 +95,46 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
     return sorted([*newer, *indexed], key=lambda found: -found.at)[: sought.limit]
 
 
+def _conditions(sought: Sought) -> str:
+    """What the session of a hit has to be, as SQL behind other conditions."""
+    asked = f" AND {OF_AGENTS}" if sought.agents else ""
+    if sought.cwd is not None:
+        asked += " AND folder = :folder"
+    if sought.session_id is not None:
+        asked += " AND session_id = :session"
+    if sought.tenant is not None:
+        asked += f" AND {THERE_FOR}"
+    return asked
+
+
+def _of_whom(
+    connection: sqlite3.Connection,
+    sought: Sought,
+    values: Mapping[str, str | None],
+    conditions: str,
+) -> list[str] | None:
+    """The words by one of which the documents of all sessions that are asked for are found; none
+    where they are too many for that. None where there is no such session."""
+    if sought.tenant and sought.session_id is None:
+        shared = connection.execute(_SHARED.format(conditions), values).fetchall()
+        if len(shared) > MOST_SHARED:
+            return []
+        words = [search_index.of_session(number) for (number,) in shared]
+        if connection.execute(_OWN.format(conditions), values).fetchone():
+            words.append(search_index.of_tenant(sought.tenant))
+        return words or None
+    row = connection.execute(_OF_THESE.format(conditions), values).fetchone()
+    if row is None:
+        return None
+    return [] if sought.session_id is None else [search_index.of_session(row[0])]
+
+
 def newest(
-    connection: sqlite3.Connection, values: Mapping[str, str | None], least: int, limit: int
+    connection: sqlite3.Connection,
+    values: Mapping[str, str | None],
+    least: int,
+    limit: int,
+    conditions: str = "",
 ) -> list[int]:
     """The newest entries that fit, as `documents` names them, from the number `least` on.
 
@@ -108,7 +146,7 @@ def newest(
         if latest < least:
             break
         row = {**values, "since": least, "limit": limit}
-        found += connection.execute(_NEWEST.format(volume), row).fetchall()
+        found += connection.execute(_NEWEST.format(volume, conditions), row).fetchall()
         found = sorted(found, reverse=True)[:limit]
         if len(found) == limit:
             least = found[-1][0] + 1
@@ -120,20 +158,26 @@ def _best(
     terms: Sequence[Term],
     sought: Sought,
     values: Mapping[str, str | None],
+    conditions: str,
 ) -> list[int]:
     """The best of the newest entries that fit, as `documents` names them."""
-    found: list[tuple[float, int, int]] = []
+    found: dict[int, list[tuple[float, int, int]]] = {}
     left, since = RANKED_AT_MOST, sought.since >> TIME_BITS
     for volume, latest in _volumes(connection):
         if left <= 0 or latest < since:
             break
         row = {**values, "since": since, "limit": left, "best": sought.limit}
-        ranked = connection.execute(_BEST.format(volume), row).fetchall()
+        ranked = connection.execute(_BEST.format(volume, conditions), row).fetchall()
         if ranked:
             left -= ranked[0][3]
-            weight = _weight(connection, volume, [query([term], sought.part) for term in terms])
-            found += [(rank / weight, -number, entry) for rank, number, entry, _ in ranked]
-    return [entry for _, _, entry in sorted(found)[: sought.limit]]
+            found[volume] = [(rank, -number, entry) for rank, number, entry, _ in ranked]
+    if len(found) > 1:  # else they compare as they are
+        asked = [query([term], sought.part) for term in terms]
+        for volume, its in found.items():
+            weight = _weight(connection, volume, asked)
+            found[volume] = [(rank / weight, place, entry) for rank, place, entry in its]
+    of_all = sorted(one for its in found.values() for one in its)
+    return [entry for _, _, entry in of_all[: sought.limit]]
 
 
 def _volumes(connection: sqlite3.Connection) -> list[tuple[int, int]]:
@@ -174,5 +218,12 @@ def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | 
     return None
 
 
-_OF_THESE: Final = f"SELECT 1 FROM sessions WHERE {_ASKED} LIMIT 1"
-"""Whether there is any session of the agents and the folder."""
+_OF_THESE: Final = "SELECT number FROM sessions WHERE true {} LIMIT 1"
+"""A session of the agents and the folder."""
+
+_OWN: Final = "SELECT 1 FROM sessions WHERE tenant = :tenant AND tenant <> '' {} LIMIT 1"
+
+_SHARED: Final = (
+    f"SELECT number FROM sessions WHERE tenant <> :tenant AND {SHARED_WITH} {{}}"
+    f" LIMIT {MOST_SHARED + 1}"
+)

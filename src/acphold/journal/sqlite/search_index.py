@@ -11,6 +11,10 @@ are put into the last one; when it is full, another begins. One that something w
 *untidy* until it is merged into one part, which takes a twentieth of a second, however large the
 journal is.
 
+Beside its text, each document has words that nobody can type, in a column of their own: one for its
+session, and one for the tenant whose it is. By these a search that is limited to a session, or to a
+tenant, skips the documents of all others.
+
 The functions may raise sqlite3 errors. Those with a Connection make transactions of their own; the
 others run inside one of the caller's. Those that are iterators do one piece of their work, which is
 one transaction, for each step.
@@ -47,11 +51,22 @@ SESSIONS_AT_ONCE: Final = 100
 VOLUME_CHARACTERS: Final = 4 << 20
 """How much text a volume takes: with more of it deletions take longer, with less searches."""
 
-PAGES_AT_ONCE: Final = 64
-"""Pages of the index that are merged in one transaction: some milliseconds."""
+PAGES_AT_ONCE: Final = 16
+"""Pages of the index that are merged in one step, of which a transaction has some."""
+
+STEPS_AT_ONCE: Final = 8
+"""Steps of merging in one transaction, at most."""
+
+LAST_OF_STRUCTURE: Final = 10
+"""The highest id in the `_data` of a volume that is no block of words.
+
+Source: fts5_index.c, FTS5_STRUCTURE_ROWID."""
 
 PARTS: Final = 16
 """So many parts of about one size in a volume are merged into one: a search looks through each."""
+
+RANK: Final = "bm25(1.0, 1.0, 1.0, 0.0)"
+"""How documents are ranked: by their texts, and not by whose they are."""
 
 TIME_BITS: Final = 8
 """Bits of a time in ms that a document's number does without: it counts quarters of a second."""
@@ -63,6 +78,17 @@ class Indexed(NamedTuple):
     seq: int
     at: int
     texts: tuple[str, str, str]
+
+
+def of_session(number: int) -> str:
+    """The word for a session. It begins with a character for private use, which is a letter to the
+    tokenizer."""
+    return f"\ue000{number:x}"
+
+
+def of_tenant(tenant: str) -> str:
+    """The word for a tenant."""
+    return f"\ue001{tenant.encode(errors='surrogatepass').hex()}"
 
 
 def documents(found: Iterable[Segment]) -> list[Indexed]:
@@ -91,11 +117,12 @@ def index(connection: Connection, session: int | None = None, since: int = 0) ->
                     # Unless another process was quicker, or the session was deleted.
                     is_next = connection.execute(
                         "UPDATE sessions SET indexed_through = ?"
-                        " WHERE number = ? AND indexed_through = ?",
+                        " WHERE number = ? AND indexed_through = ? RETURNING tenant",
                         (part.through, part.session, part.after),
-                    ).rowcount
+                    ).fetchone()
                     if is_next:
-                        news += [(part.session, document) for document in part.documents]
+                        (tenant,) = is_next
+                        news += [(part.session, tenant, document) for document in part.documents]
                         token_usage.keep(connection, part.session, part.usage)
                     size += part.size
                     if size >= CHARACTERS_AT_ONCE:
@@ -167,15 +194,15 @@ def lagging(connection: sqlite3.Connection, cwd: str | None = None) -> int:
     return int(count)
 
 
-_News = tuple[int, Indexed]
-"""The number of a session, and a document of it."""
+_News = tuple[int, str, Indexed]
+"""The number of a session, whose it is, and a document of it."""
 
 
 def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, int]) -> None:
     """Put documents in; `last` has the numbers of the last documents of sessions, and gets them."""
     volume = _open_volume(connection)
-    rows: list[tuple[int, str, str, str]] = []
-    for session, (seq, at, texts) in news:
+    rows: list[tuple[int, str, str, str, str]] = []
+    for session, tenant, (seq, at, texts) in news:
         # In the order of the session, whatever the clock did.
         number = _free_number(connection, max(at >> TIME_BITS, last.get(session, -1) + 1, 0))
         is_new = connection.execute(
@@ -183,19 +210,25 @@ def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, i
             (number, session << SEQ_BITS | seq, volume),
         ).rowcount
         if is_new:
-            rows.append((number, *texts))
+            rows.append((number, *texts, _whose(session, tenant)))
         last[session] = number
     if not rows:
         return
     rows.sort()  # FTS5 begins another part of the index with each number that is lower
     connection.executemany(
-        f"INSERT INTO words_{volume} (rowid, messages, tools, diffs) VALUES (?, ?, ?, ?)", rows
+        f"INSERT INTO words_{volume} (rowid, messages, tools, diffs, whose) VALUES (?, ?, ?, ?, ?)",
+        rows,
     )
     connection.execute(
         "UPDATE volumes SET size = size + ?, documents = documents + ?, newest = max(newest, ?)"
         " WHERE number = ?",
-        (sum(len(text) for _, *texts in rows for text in texts), len(rows), rows[-1][0], volume),
+        (sum(len(text) for row in rows for text in row[1:4]), len(rows), rows[-1][0], volume),
     )
+
+
+def _whose(session: int, tenant: str) -> str:
+    """The words for whom a document is."""
+    return f"{of_session(session)} {of_tenant(tenant)}" if tenant else of_session(session)
 
 
 def _open_volume(connection: sqlite3.Connection) -> int:
@@ -208,11 +241,12 @@ def _open_volume(connection: sqlite3.Connection) -> int:
     number = connection.execute("INSERT INTO volumes DEFAULT VALUES").lastrowid
     assert number is not None
     name = f"words_{number}"
-    form = f"messages, tools, diffs, content = '', {TOKENIZER}"
+    form = f"messages, tools, diffs, whose, content = '', {TOKENIZER}"
     connection.execute(f"CREATE VIRTUAL TABLE {name} USING fts5 ({form})")
     # All merging is done by `tidy`: FTS5 itself does it in the transaction of whoever puts in.
     for setting, value in (("automerge", 0), ("crisismerge", 1000), ("usermerge", PARTS)):
         connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES (?, ?)", (setting, value))
+    connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('rank', ?)", (RANK,))
     return number
 
 
@@ -242,7 +276,9 @@ def _is_taken(connection: sqlite3.Connection, number: int) -> bool:
 # -- taking out -------------------------------------------------------------------------------
 
 
-def unindex(connection: sqlite3.Connection, session: int, found: Iterable[Indexed]) -> None:
+def unindex(
+    connection: sqlite3.Connection, session: int, tenant: str, found: Iterable[Indexed]
+) -> None:
     """Take documents out; those that are not in are passed over."""
     taken: Counter[int] = Counter()
     for seq, _, texts in found:
@@ -252,9 +288,9 @@ def unindex(connection: sqlite3.Connection, session: int, found: Iterable[Indexe
         if row is not None:
             number, volume = row
             connection.execute(
-                f"INSERT INTO words_{volume} (words_{volume}, rowid, messages, tools, diffs)"
-                " VALUES ('delete', ?, ?, ?, ?)",
-                (number, *texts),
+                f"INSERT INTO words_{volume} (words_{volume}, rowid, messages, tools, diffs, whose)"
+                " VALUES ('delete', ?, ?, ?, ?, ?)",
+                (number, *texts, _whose(session, tenant)),
             )
             connection.execute("DELETE FROM documents WHERE number = ?", (number,))
             taken[volume] += 1
@@ -319,20 +355,25 @@ def tidy(connection: Connection) -> Iterator[None]:
 
     Of the last volume, which new parts are put into, some are merged when there are many.
     """
+    yield from _drop_all_of_none(connection)
     while untidy(connection):
+        is_dropped = False
         with writing(connection):
             row = connection.execute(
-                "SELECT number, documents, number < (SELECT max(number) FROM volumes) FROM volumes"
-                " WHERE untidy LIMIT 1"
+                "SELECT number, documents, size >= ? OR number < (SELECT max(number) FROM volumes)"
+                " FROM volumes WHERE untidy LIMIT 1",
+                (VOLUME_CHARACTERS,),
             ).fetchone()
             if row is None:
                 return  # another process was quicker
             number, count, is_closed = row
-            if is_closed and not count:
-                _drop(connection, number)
+            if is_dropped := is_closed and not count:
+                connection.execute("DELETE FROM volumes WHERE number = ?", (number,))
             elif not _merge(connection, number, -PAGES_AT_ONCE):
                 connection.execute("UPDATE volumes SET untidy = 0 WHERE number = ?", (number,))
         yield
+        if is_dropped:
+            yield from _drop(connection, number)
     is_merged = False
     while not is_merged:
         with writing(connection):
@@ -341,19 +382,57 @@ def tidy(connection: Connection) -> Iterator[None]:
         yield
 
 
-def _merge(connection: sqlite3.Connection, volume: int, pages: int) -> bool:
-    """Merge so many pages, also all parts into one if the number is negative; False if nothing
-    was left to do."""
-    before = connection.total_changes
+def _merge(connection: Connection, volume: int, pages: int) -> bool:
+    """Merge so many pages, and again while there is time, also all parts into one if the number is
+    negative; False if nothing was left to do."""
     name = f"words_{volume}"
-    connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('merge', ?)", (pages,))
-    # Source: sqlite.org, FTS5, "The 'merge' Command".
-    return connection.total_changes - before > 1
+    for _ in connection.while_there_is_time(deque(range(STEPS_AT_ONCE))):
+        before = connection.total_changes
+        connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('merge', ?)", (pages,))
+        # Source: sqlite.org, FTS5, "The 'merge' Command".
+        if connection.total_changes - before <= 1:
+            return False
+    return True
 
 
-def _drop(connection: sqlite3.Connection, volume: int) -> None:
-    connection.execute(f"DROP TABLE words_{volume}")
-    connection.execute("DELETE FROM volumes WHERE number = ?", (volume,))
+def _drop(connection: Connection, volume: int) -> Iterator[None]:
+    """Remove the table of a volume that is none any more, row by row: to overwrite all of it at
+    once takes a tenth of a second."""
+    # The first ones say what is where; without them the table could not be dropped.
+    blocks = deque(
+        connection.execute(f"SELECT id FROM words_{volume}_data WHERE id > {LAST_OF_STRUCTURE}")
+        if _has_table(connection, volume)
+        else ()
+    )
+    is_left = True
+    while is_left:
+        with writing(connection):
+            if not _has_table(connection, volume):
+                return  # another process was quicker
+            for row in connection.while_there_is_time(blocks):
+                connection.execute(f"DELETE FROM words_{volume}_data WHERE id = ?", row)
+            if not blocks:
+                connection.execute(f"DROP TABLE words_{volume}")
+                is_left = False
+        yield
+
+
+def _has_table(connection: sqlite3.Connection, volume: int) -> bool:
+    found = connection.execute(
+        "SELECT 1 FROM sqlite_schema WHERE name = ?", (f"words_{volume}_data",)
+    )
+    return found.fetchone() is not None
+
+
+def _drop_all_of_none(connection: Connection) -> Iterator[None]:
+    """Remove the tables of volumes that are none any more: somebody was killed while at it."""
+    left = connection.execute(
+        "SELECT cast(substr(name, 7) AS integer) FROM sqlite_schema"
+        " WHERE type = 'table' AND name GLOB 'words_[0-9]*' AND sql LIKE 'CREATE VIRTUAL%'"
+        " AND cast(substr(name, 7) AS integer) NOT IN (SELECT number FROM volumes)"
+    ).fetchall()
+    for (number,) in left:
+        yield from _drop(connection, number)
 
 
 def forget(connection: Connection) -> Iterator[None]:
@@ -386,5 +465,5 @@ def forget(connection: Connection) -> Iterator[None]:
         yield
     for number in volumes:
         with writing(connection):
-            _drop(connection, number)
-        yield
+            connection.execute("DELETE FROM volumes WHERE number = ?", (number,))
+        yield from _drop(connection, number)

@@ -22,6 +22,7 @@ from acphold.history.raw_update import storable
 from acphold.history.times import now_ms
 from acphold.journal import packing, settlement
 from acphold.journal.journal import NewSession, Origin, RowChange, RowChanges, SessionRow
+from acphold.journal.lineage import lineage_of
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
@@ -48,13 +49,14 @@ SELECT_ROW: Final = (
     " followers, (SELECT downstream_id FROM links WHERE session = sessions.number"
     " ORDER BY links.number DESC LIMIT 1), unread, start, tenant, unseen,"
     " (SELECT json_group_object(tenant, prompts) FROM shares"
-    " WHERE shares.session_id = sessions.session_id) FROM sessions"
+    " WHERE shares.session_id = sessions.session_id),"
+    " (SELECT value FROM meta WHERE name = 'era') FROM sessions"
 )
 """The columns `session_row` reads."""
 
 Row = tuple[
     *tuple[str, str, str, str, str | None, int, int, int, int, int, int, int, int, int, str, int],
-    *tuple[str | None, bytes | None, str | None, str, int, str],
+    *tuple[str | None, bytes | None, str | None, str, int, str, str | None],
 ]
 
 _decode_directories = msgspec.json.Decoder(tuple[str, ...]).decode
@@ -66,7 +68,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
     """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
     prompted, last, number, settled, archived, renamed, origins = row[8:15]
-    followers, known, unread, start, tenant, unseen, shared = row[15:]
+    followers, known, unread, start, tenant, unseen, shared, era = row[15:]
     if counted and last > settled and prompted:
         messages += unsettled(connection, number, settled)
     return SessionRow(
@@ -90,6 +92,7 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
         tenant,
         bool(unseen),
         {} if shared == "{}" else _decode_shared(shared),
+        "" if era is None else lineage_of(era.partition(" ")[0], number),
     )
 
 
@@ -102,10 +105,11 @@ def as_json(agents: tuple[str, ...]) -> str | None:
     return _json(agents) if agents else None
 
 
-THERE_FOR: Final = (
-    "(tenant = :tenant OR session_id IN (SELECT session_id FROM shares WHERE tenant = :tenant))"
-)
-"""`SessionRow.is_there_for`, of a tenant, as SQL."""
+SHARED_WITH: Final = "session_id IN (SELECT session_id FROM shares WHERE tenant = :tenant)"
+"""Sessions that others share with a tenant, as SQL."""
+
+THERE_FOR: Final = f"(tenant = :tenant OR {SHARED_WITH})"
+"""`SessionRow.is_there_for`, of a tenant, as SQL: to look at one row, not to find some."""
 
 
 def find(connection: sqlite3.Connection, session_id: str, *, counted: bool) -> SessionRow:
@@ -232,6 +236,18 @@ def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
         "UPDATE sessions SET updated_at = ? WHERE number = ? AND updated_at < ?", (at, number, at)
     )
     return int(key) & SEQ_MASK
+
+
+def last_seq(connection: sqlite3.Connection, number: int) -> int:
+    """The last seq of a session; 0 where it has no entries."""
+    (key,) = connection.execute(f"SELECT {_LAST_KEY.format('?1')}", (number,)).fetchone()
+    return 0 if key is None else int(key) & SEQ_MASK
+
+
+def was_there(connection: sqlite3.Connection, session_id: str) -> bool:
+    """Whether the journal has known of a session, be it deleted since."""
+    row = connection.execute("SELECT 1 FROM changes WHERE session_id = ?", (session_id,))
+    return row.fetchone() is not None
 
 
 # -- what is new ------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from acphold.journal.hits import Held
 from acphold.journal.journal import Sought
 from acphold.journal.location import resolved_folder
 from acphold.journal.sqlite import segments
-from acphold.journal.sqlite.session_rows import THERE_FOR
+from acphold.journal.sqlite.session_rows import SHARED_WITH
 from acphold.journal.stored_history import tail
 from acphold.journal.words_in_memory import fitting
 
@@ -29,7 +29,7 @@ TAIL_BYTES: Final = 256 << 10
 
 _TAILED: Final = """
     SELECT updated_at, number, settled_through, session_id, agent, cwd, title FROM (
-        SELECT * FROM sessions WHERE prompted = 1 AND archived = 0 {filters}
+        SELECT * FROM sessions WHERE {filters}
         ORDER BY updated_at DESC LIMIT :most
     ) WHERE EXISTS (
         SELECT 1 FROM segments
@@ -49,15 +49,24 @@ def matching(
         "tenant": sought.tenant,
     }
     # Only those that are asked for: each of them has an index that the list of sessions uses.
-    filters = " AND folder = :folder" if sought.cwd is not None else ""
+    filters = "prompted = 1 AND archived = 0"
+    if sought.cwd is not None:
+        filters += " AND folder = :folder"
     if sought.session_id is not None:
         filters += " AND session_id = :session"
-    if sought.tenant is not None:
-        filters += f" AND {THERE_FOR}"
     if sought.agents:
         filters += " AND agent = :agent"
-    each = ({**values, "agent": agent} for agent in sought.agents or (None,))
-    walks = [connection.execute(_TAILED.format(filters=filters), one) for one in each]
+    either = [filters]
+    if sought.tenant is not None:
+        own = "tenant = :tenant AND tenant <> ''" if sought.tenant else "tenant = ''"
+        # The pluses keep SQLite from walking all sessions instead of looking up a few.
+        few = filters.replace("prompted", "+prompted").replace("archived", "+archived")
+        either = [f"{filters} AND {own}", f"{few} AND tenant <> :tenant AND {SHARED_WITH}"]
+    walks = [
+        connection.execute(_TAILED.format(filters=one), {**values, "agent": agent})
+        for agent in sought.agents or (None,)
+        for one in either
+    ]
     rows = sorted((row for walk in walks for row in walk), reverse=True)[:SESSIONS_AT_MOST]
     candidates = [
         (Held(session_id, agent, cwd, title, archived=False), entry)

@@ -249,12 +249,21 @@ def damage(connection: sqlite3.Connection) -> list[str]:
 
 
 def _gaps(connection: sqlite3.Connection) -> Iterator[str]:
-    """A sentence for each entry that does not follow the one before it."""
+    """A sentence for each entry that does not follow the one before it, or is of no session."""
     last = (0, 0)
+    # A deleted one has some until it is swept.
+    known = {
+        number
+        for (number,) in connection.execute(
+            "SELECT number FROM sessions UNION ALL SELECT session FROM deleted"
+        )
+    }
     # Row by row: SQLite would keep all of them in memory to look at the one before.
     for key, first_seq in connection.execute("SELECT key, first_seq FROM segments ORDER BY key"):
         number, seq = key >> SEQ_BITS, key & SEQ_MASK
         before = last[1] if number == last[0] else 0
+        if number != last[0] and number not in known:
+            yield f"entries from {first_seq} on are of session number {number}, which there is not"
         last = number, seq
         if first_seq != before + 1:
             # Not of one that is deleted, and not swept yet.

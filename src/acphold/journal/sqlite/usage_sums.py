@@ -32,7 +32,7 @@ _ODD: Final = f"""
     CREATE TEMP TABLE odd AS SELECT number FROM sessions WHERE {_WANTED} AND (
         origins != '[]'
         OR agent IN ({", ".join(f"'{agent}'" for agent in sorted(CUMULATIVE))})
-        OR number IN (SELECT session FROM usage WHERE by_turn = {SESSION})
+        OR EXISTS (SELECT 1 FROM usage WHERE session = number AND by_turn = {SESSION})
         OR EXISTS (
             SELECT 1 FROM segments
             WHERE key BETWEEN (number << 32 | settled_through) + 1 AND number << 32 | 4294967295
@@ -74,6 +74,7 @@ _CAME: Final = f"""
         SELECT session, at, currency, cost,
             lag(cost, 1, 0.0) OVER (PARTITION BY session, currency ORDER BY seq) AS before
         FROM usage WHERE cost IS NOT NULL
+            AND session IN (SELECT number FROM sessions WHERE {_WANTED})
     ) JOIN sessions ON number = session
     WHERE {_WANTED} AND at >= :since AND {OF_AGENTS} AND number NOT IN odd
     GROUP BY name, currency

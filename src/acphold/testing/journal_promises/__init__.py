@@ -1,1 +1,1 @@
-"""What every journal promises: see `suite`."""
+"""The promises of every journal: see `suite`."""

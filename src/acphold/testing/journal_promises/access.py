@@ -1,4 +1,4 @@
-"""Tokens: what is kept of them, and that it is not the tokens themselves."""
+"""Tokens: stored facts, without the tokens themselves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from acphold.errors import UnknownSessionError
 from acphold.journal import Journal, ListFilter, NewSession, RowChange, Sought
-from acphold.journal.access import NODE, Deed, Share, new_token, token_id
+from acphold.journal.access import NODE, Deed, Share, new_browser, new_token, token_id
 from acphold.testing.journal_promises.promise import promised, raises
 
 SAID = b'[{"type":"text","text":"apples"}]'
@@ -24,19 +24,25 @@ async def tokens_are_kept_oldest_first_and_their_use_and_end_are_noted(
     await journal.keep_access_token(first)
     assert await other.access_tokens() == [first, second]
     await other.keep_access_token(replace(first, revoked_at=3, used_at=2))
-    await journal.keep_access_token(replace(first, used_at=4))  # by who read it before it ended
+    await journal.keep_access_token(replace(first, used_at=4))  # read before it was revoked
     assert await journal.access_tokens() == [replace(first, revoked_at=3, used_at=4), second]
 
 
 @promised
-async def a_token_is_of_its_tenant_and_one_of_nodes_is_known_as_that(
+async def a_token_is_of_its_tenant_and_one_of_nodes_or_a_browser_is_known_as_that(
     journal: Journal, other: Journal
 ) -> None:
     _, hers = new_token("phone", ("watch",), 1, tenant="alice")
     _, nodes = new_token("nodes", (NODE,), 2)
     await journal.keep_access_token(hers)
+    page, cookie, browsers = new_browser("browser", ("watch",), 3, "http://localhost:8260")
     await journal.keep_access_token(nodes)
-    assert await other.access_tokens() == [hers, nodes]
+    await journal.keep_access_token(browsers)
+    assert await other.access_tokens() == [hers, nodes, browsers]
+    [*_, found] = await other.access_tokens()
+    assert found.is_page_of(page, "http://localhost:8260")
+    assert found.is_cookie_of(cookie)
+    assert not any(found.is_of(half) for half in (page, cookie))
 
 
 @promised
@@ -78,7 +84,7 @@ async def a_session_is_there_for_whose_it_is_and_for_those_it_is_shared_with(
     seen = (await journal.changes(None)).last
     assert await journal.end_share("shared", "bob")
     assert not await journal.end_share("shared", "bob")
-    # A store may tell it as late as when all that began before it is over.
+    # A store may report it only when everything that began earlier is over.
     while "shared" not in (await journal.changes(seen)).session_ids:  # noqa: ASYNC110
         await asyncio.sleep(0.01)
     assert await there_for("bob") == [{"his"}, {"his"}]
@@ -116,7 +122,7 @@ async def deeds_are_read_oldest_first_and_one_token_takes_no_room_of_another(
         return [Deed(at=at, deed="session/prompt", name="phone", token=token) for at in times]
 
     await journal.keep_deeds(deeds("one", 2))
-    await journal.keep_deeds(deeds("one", 1))  # written down later than it was done
+    await journal.keep_deeds(deeds("one", 1))  # written down later than it happened
     await other.keep_deeds(deeds("two", *range(3, 12_000)))
     assert await journal.deeds(0, 2) == deeds("two", 11_998, 11_999)
     kept = await journal.deeds(0, 100_000)

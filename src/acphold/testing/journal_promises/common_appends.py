@@ -1,4 +1,4 @@
-"""What many sessions append in one transaction."""
+"""Appends of many sessions in one transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is read of a session: all of it, each entry once, whoever settles it meanwhile."""
+"""Reading a session: all of it, each entry once, even if it is settled meanwhile."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ TEXT = "x" * 20_000
 
 
 async def long_turn(journal: Journal, chunks: int = 80) -> Lease:
-    """A session with a turn that is over, and is longer than one read brings."""
+    """Make a session with a finished turn that is longer than one read returns."""
     lease = await begun(journal)
     pieces = [chunk("agent_message", f"<{number}>{TEXT}") for number in range(chunks)]
     await append(journal, lease, turn("Go", *pieces))
@@ -21,7 +21,7 @@ async def long_turn(journal: Journal, chunks: int = 80) -> Lease:
 
 
 def numbers(found: list[Segment]) -> list[int]:
-    """The numbers of the chunks, in the order in which they are told."""
+    """Return the numbers of the chunks, in order."""
     text = b"".join(segment.raw for segment in found if segment.kind == "update").decode()
     return [int(number) for number in re.findall("<([0-9]+)>", text)]
 
@@ -85,7 +85,7 @@ async def entries_of_some_kinds_are_read_back_without_the_others(journal: Journa
         if (before := page.before) is None:
             break
     assert found == wanted
-    # A page that begins inside of a segment of another kind has none of it.
+    # A page that begins inside a segment of another kind contains none of it.
     middle = next(entry.seq for entry in all_ if entry.kind == "update")
     back = await journal.read_back("s1", middle + 1, 100, kinds=("prompt",))
     assert {entry.kind for entry in back.entries} == {"prompt"}

@@ -1,4 +1,4 @@
-"""Leases: only who owns a session writes to it, and what belongs together is written together."""
+"""Leases: only a session's owner writes to it, and related entries are written together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ async def the_old_owner_writes_nothing_after_a_takeover(journal: Journal) -> Non
     old = await begun(journal)
     [kept] = await journal.append(old, [("update", [b"1"])])
     new = await journal.acquire("s1")
-    assert (new.epoch, new.next_seq) == (2, 2)
+    assert (new.epoch > old.epoch, new.next_seq) == (True, 2)
     with raises(LeaseLostError):
         await journal.append(old, [("update", [b"2"])])
     with raises(LeaseLostError):
@@ -40,6 +40,19 @@ async def taking_over_repairs_the_time_that_a_crash_kept_from_being_written(
     assert (await journal.session("s1")).updated_at == 5
     await journal.acquire("s1")
     assert (await journal.session("s1")).updated_at == segment.at
+
+
+@promised
+async def positions_are_of_one_lineage_under_all_owners_and_of_another_in_each_session(
+    journal: Journal, other: Journal
+) -> None:
+    lease = await begun(journal)
+    await journal.append(lease, [("update", [b"1"])])
+    taken = await other.acquire("s1")
+    assert taken.lineage == lease.lineage == (await journal.session("s1")).lineage
+    await journal.delete("s1")
+    again = await begun(other)
+    assert again.lineage != taken.lineage or not taken.lineage  # a store may have none
 
 
 @promised
@@ -141,11 +154,11 @@ async def a_session_is_not_deleted_under_a_lease_that_another_process_has_taken_
     assert (await journal.session("s1")).session_id == "s1"
 
 
-# -- who owns it ------------------------------------------------------------------------------
+# -- ownership ----------------------------------------------------------------------------
 
 
 async def free(journal: Journal) -> str:
-    """A session that nobody owns."""
+    """Make a session that nobody owns."""
     await journal.release(await begun(journal))
     return "s1"
 
@@ -228,7 +241,7 @@ async def what_an_import_works_on_and_what_a_retired_owner_has_may_be_taken(
     assert not (await owner_of(journal, session)).yields
     await other.renew(retiring=True)
     assert (await owner_of(journal, session)).yields
-    assert await other.append(lease, [("update", [b"1"])])  # until somebody does take it
+    assert await other.append(lease, [("update", [b"1"])])  # until somebody takes it over
 
 
 @promised

@@ -1,4 +1,4 @@
-"""Links: which ids the agents know our sessions by, and which are to be forgotten."""
+"""Links: the agents' ids for our sessions, and those to be forgotten."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ EVERYTHING = ListFilter(include_unprompted=True)
 async def ids(
     journal: Journal, filter: ListFilter, after: ListKey | None = None, limit: int = 50
 ) -> list[str]:
-    """The ids of one page."""
+    """Return the ids of one page."""
     return [row.session_id for row in await journal.page(filter, after, limit)]
 
 

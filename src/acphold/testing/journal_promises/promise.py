@@ -1,7 +1,7 @@
-"""What a promise of a journal is, and how it is written down.
+"""The definition of a journal's promise, and a way to write one down.
 
-A promise is a function that is given a `journal` nobody has used; one that asks for `other` gets
-the same as another owner has it, and one for `again` what opens it once more.
+A promise is a function that gets a new `journal`; one with a parameter `other` also gets the same
+journal as another owner, and one with `again` a function that opens it once more.
 """
 
 from __future__ import annotations
@@ -18,27 +18,27 @@ from msgspec import Struct
 from acphold.journal import Journal
 
 OpenJournal: TypeAlias = Callable[[], Journal | Awaitable[Journal]]
-"""Opens a journal, each time the same one, and each time as another owner."""
+"""Opens a journal, always the same one, and each time as another owner."""
 
 SECONDS: Final = 60.0
-"""What any promise may take; one that hangs is broken."""
+"""Longest time for any promise, in seconds; one that hangs is broken."""
 
 Keep = TypeVar("Keep", bound=Callable[..., Awaitable[None]])
 E = TypeVar("E", bound=BaseException)
 
 
 class JournalPromise(Struct, frozen=True):
-    """One thing that a journal promises; `name` says which."""
+    """One promise of a journal; `name` identifies it."""
 
     name: str
     keep: Callable[..., Awaitable[None]]
     given: dict[str, object] = {}
 
     async def check(self, open_journal: OpenJournal) -> None:
-        """See that it is kept; AssertionError where it is not, TimeoutError where nothing comes.
+        """Check the promise; raises AssertionError if it is broken, TimeoutError if it hangs.
 
-        `open_journal` opens a journal that is empty at first, and that no other promise is checked
-        with; what it returns is closed here.
+        `open_journal` opens a journal that is empty at first and used for no other promise; the
+        opened journals are closed here.
         """
 
         async def again() -> Journal:
@@ -58,17 +58,17 @@ class JournalPromise(Struct, frozen=True):
 
 
 PROMISED: Final[list[JournalPromise]] = []
-"""Everything that a journal promises, once the modules beside this one are imported."""
+"""All promises of a journal, once the modules beside this one are imported."""
 
 
 def promised(keep: Keep) -> Keep:
-    """Note what this function is called as a promise, which it keeps or not."""
+    """Register this function as a promise."""
     PROMISED.append(JournalPromise(keep.__name__.replace("_", " "), keep))
     return keep
 
 
 def each(names: tuple[str, ...] | str, cases: list[Any]) -> Callable[[Keep], Keep]:
-    """Check what is promised below with each of these values."""
+    """Check the promise below with each of these values."""
 
     def in_each(keep: Keep) -> Keep:
         promise = PROMISED.pop()
@@ -81,14 +81,14 @@ def each(names: tuple[str, ...] | str, cases: list[Any]) -> Callable[[Keep], Kee
 
 
 class Caught:
-    """What was raised, once it was."""
+    """Holds a raised exception."""
 
     value: Any = None
 
 
 @contextmanager
 def raises(*kinds: type[BaseException], match: str = "") -> Iterator[Caught]:
-    """A block that raises one of these, with words that fit `match`; else AssertionError."""
+    """Expect the block to raise one of these, matching `match`; else AssertionError."""
     caught = Caught()
     try:
         yield caught

@@ -1,4 +1,4 @@
-"""What is said and done in the sessions of these promises."""
+"""Contents of the sessions in these promises."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Json = dict[str, object]
 
 
 def chunk(role: str, text: str, **more: object) -> Json:
-    """A chunk of plain text by `role` ("user_message", "agent_message", "agent_thought")."""
+    """Return a chunk of text by `role` ("user_message", "agent_message", "agent_thought")."""
     return {
         "sessionUpdate": f"{role}_chunk",
         "content": {"type": "text", "text": text},
@@ -22,12 +22,12 @@ def chunk(role: str, text: str, **more: object) -> Json:
 
 
 def encode(value: object) -> bytes:
-    """JSON on one line."""
+    """Return JSON on one line."""
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
 def entries_of(segments: Sequence[Segment]) -> list[Entry]:
-    """All entries of these segments, in order."""
+    """Return all entries of these segments, in order."""
     return [entry for segment in segments for entry in segment.entries()]
 
 
@@ -35,7 +35,7 @@ Pieces = list[tuple[str, list[bytes]]]
 
 
 def turn(prompt: str, *updates: object) -> Pieces:
-    """A whole turn, each update appended by itself."""
+    """Return a whole turn, each update appended by itself."""
     return [
         ("prompt", [encode([{"type": "text", "text": prompt}])]),
         *[("update", [encode(update)]) for update in updates],
@@ -44,30 +44,30 @@ def turn(prompt: str, *updates: object) -> Pieces:
 
 
 async def append(journal: Journal, lease: Lease, pieces: Pieces) -> int:
-    """Append all; the number of the last entry."""
+    """Append all; return the number of the last entry."""
     for kind, raws in pieces:
         await journal.append(lease, [(kind, raws)])
     return lease.next_seq - 1
 
 
 async def begun(journal: Journal, session_id: str = "s1", agent: str = "a") -> Lease:
-    """A new session."""
+    """Make a new session."""
     return await journal.create(NewSession(session_id, agent, "/w"))
 
 
 def past(pieces: Pieces) -> list[PastEntry]:
-    """What happened, a second apart."""
+    """Return these as past entries, a second apart."""
     raws = [(kind, raw) for kind, raws in pieces for raw in raws]
     return [PastEntry(kind, 1000 * n, raw) for n, (kind, raw) in enumerate(raws, 1)]
 
 
 def used(total: int, **more: int) -> dict[str, Any]:
-    """The `usage` of an answer."""
+    """Return the `usage` of an answer."""
     return {"usage": {"inputTokens": total - 10, "outputTokens": 10, "totalTokens": total, **more}}
 
 
 def cost(amount: float, currency: str = "USD") -> tuple[str, bytes]:
-    """A `usage_update`."""
+    """Return a `usage_update`."""
     paid = {"amount": amount, "currency": currency}
     update = {"sessionUpdate": "usage_update", "used": 1, "size": 2, "cost": paid}
     return "update", encode(update)
@@ -82,7 +82,7 @@ async def put(
     cwd: str = "/w",
     prompted: bool = True,
 ) -> None:
-    """A session in the list."""
+    """Put a session into the list."""
     lease = await journal.create(NewSession(session_id, agent, cwd, created_at=updated_at))
     await journal.change(lease, RowChange(prompted=prompted))
 
@@ -90,7 +90,7 @@ async def put(
 async def said(
     journal: Journal, session_id: str, *values: object, agent: str = "a", cwd: str = "/w"
 ) -> None:
-    """A settled session in which these updates came, after a prompt if one is a list."""
+    """Make a settled session with these updates, after a prompt if one is a list."""
     lease = await journal.create(NewSession(session_id, agent, cwd))
     for value in values:
         kind = "prompt" if isinstance(value, list) else "update"
@@ -99,12 +99,12 @@ async def said(
 
 
 async def found(journal: Journal, words: str) -> list[tuple[str, int]]:
-    """Where the words are."""
+    """Return the places of the words."""
     return [(hit.session_id, hit.seq) for hit in await journal.search(words)]
 
 
 async def told(journal: Journal, session_id: str, *times: int) -> None:
-    """A session that was imported: an entry at each of these times (ms)."""
+    """Make an imported session: an entry at each of these times (ms)."""
     lease = await journal.create(NewSession(session_id, "a", "/w"))
     raws = [encode(chunk("agent_message", f"word{n}", messageId=str(n))) for n in range(len(times))]
     past = [PastEntry("update", at, raw) for at, raw in zip(times, raws, strict=True)]
@@ -112,7 +112,7 @@ async def told(journal: Journal, session_id: str, *times: int) -> None:
 
 
 async def running(journal: Journal, session_id: str, *values: object, cwd: str = "/w") -> None:
-    """A session whose last turn is not settled, as if its process had been killed."""
+    """Make a session with an unsettled last turn, as if its process had been killed."""
     lease = await journal.create(NewSession(session_id, "a", cwd))
     for value in values:
         kind = "prompt" if isinstance(value, list) else "update"

@@ -1,4 +1,4 @@
-"""What is found by its words."""
+"""Full-text search."""
 
 from __future__ import annotations
 

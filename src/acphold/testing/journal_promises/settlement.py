@@ -1,4 +1,4 @@
-"""What settling and taking in change of a session, and what they never do."""
+"""Effects of settling and of imports on a session, and what they never do."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ async def messages_of_a_turn_that_is_not_settled_count_too(journal: Journal) -> 
     await journal.settle(lease, last)
     await append(journal, lease, turn("Two", chunk("agent_message", "second"))[:-1])
     await journal.change(lease, RowChange(prompted=True))
-    assert (await journal.session("s1")).message_count == 2  # quick: it counts no running turn
+    assert (await journal.session("s1")).message_count == 2  # fast: does not count a running turn
     assert (await journal.session("s1", counted=True)).message_count == 4
     await journal.settle(lease, lease.next_seq - 1)
     assert (await journal.session("s1", counted=True)).message_count == 4

@@ -1,4 +1,4 @@
-"""Tokens and cost that agents reported, added up."""
+"""Tokens and cost reported by agents, added up."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ DAY = 24 * 3600 * 1000
 
 
 async def used_in(journal: Journal, name: str, agent: str, cwd: str, *days: int) -> None:
-    """A session in which an agent reports so many tokens, and as much of cost, day by day."""
+    """Make a session in which an agent reports so many tokens, and the same cost, day by day."""
     lease = await journal.create(NewSession(name, agent, cwd))
     spent = 0
     for day, tokens in enumerate(days, 1):

@@ -2,7 +2,7 @@
 // what is loaded later. `digests.json` has what the policy of the page names; see page_files.py.
 import { createHash } from "node:crypto";
 import { cpSync, existsSync, mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
-import { dirname, join } from "node:path";
+import { dirname, join, sep } from "node:path";
 import { fileURLToPath } from "node:url";
 import { gzipSync } from "node:zlib";
 import { build } from "esbuild";
@@ -15,6 +15,17 @@ mkdirSync(out);
 
 /** @param {string} text @param {string} [how] */
 const digest = (text, how = "base64") => createHash("sha256").update(text).digest(/** @type {any} */ (how));
+
+/** Of the sources: hatch_build.py makes the same one, to tell whether a build is one of them. */
+const sources = createHash("sha256");
+for (const { name, path } of readdirSync(here, { recursive: true, withFileTypes: true })
+  .filter((each) => each.isFile())
+  .map((each) => ({ path: join(each.parentPath, each.name), name: join(each.parentPath, each.name).slice(here.length + 1).replaceAll(sep, "/") }))
+  .filter(({ name }) => !/^(built|node_modules)\//.test(name))
+  .sort((a, b) => (a.name < b.name ? -1 : 1))) {
+  sources.update(`${name}\0${createHash("sha256").update(readFileSync(path)).digest("hex")}\n`);
+}
+
 /** @type {Set<string>} */
 const bundled = new Set();
 
@@ -30,8 +41,7 @@ const unindented = {
 const LENT = /** @type {Record<string, string[]>} */ ({
   "preact/hooks": ["useEffect", "useRef", "useState"],
   "./html.js": ["html"],
-  "./places.js": ["codeIn", "go", "sessionPlace"],
-  "./entries.js": ["HOW"],
+  "./places.js": ["codeIn", "go", "sessionPlace", "whole"],
   "./long.js": ["Long"],
 });
 
@@ -46,8 +56,22 @@ const lent = {
   },
 };
 
+/** marked without its renderers: the page draws tokens itself. Its one instance keeps all of it from being shaken off. @type {import("esbuild").Plugin} */
+const lexerAlone = {
+  name: "lexer alone",
+  setup: ({ onLoad }) => {
+    onLoad({ filter: /\/marked\.esm\.js$/ }, ({ path }) => {
+      const whole = readFileSync(path, "utf8");
+      const [name, all] = [/\b(\w+) as Lexer\b/, /\b(\w+) as Marked\b/].map((each) => each.exec(whole)?.[1]);
+      const end = whole.search(new RegExp(`\\bvar \\w+=new ${all};`));
+      if (end < 0 || !name) throw new Error(`${path} is not built as it was: see lexerAlone in build.mjs`);
+      return { contents: `${whole.slice(0, end)}export { ${name} as Lexer };`, loader: "js" };
+    });
+  },
+};
+
 /** The text that an entry becomes. @param {string} entry @param {Record<string, string>} [define] */
-async function made(entry, define = {}, plugins = [unindented]) {
+async function made(entry, define = {}, plugins = [unindented, lexerAlone]) {
   const done = await build({
     entryPoints: [entry],
     bundle: true,
@@ -95,7 +119,7 @@ const html = readFileSync("index.html", "utf8")
 writeFileSync(join(out, "index.html"), html);
 writeFileSync(
   join(out, "digests.json"),
-  JSON.stringify({ early: `sha256-${digest(early)}`, script: `sha256-${digest(script)}`, style: `sha256-${digest(style)}` }),
+  JSON.stringify({ early: `sha256-${digest(early)}`, script: `sha256-${digest(script)}`, style: `sha256-${digest(style)}`, sources: sources.digest("hex") }),
 );
 
 for (const name of ["manifest.webmanifest", ...readdirSync("icons").map((each) => `icons/${each}`)]) {

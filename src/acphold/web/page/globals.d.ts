@@ -9,3 +9,6 @@ declare const BUILD: string;
 
 /** What `early.js` has asked for, until it is taken. */
 declare var early: import("./wire/end.js").Asked | undefined;
+
+/** An event of an element of this kind. */
+type On<T> = Event & { target: T; currentTarget: T };

@@ -5,6 +5,7 @@ import { attend } from "./model/attendance.js";
 import { App } from "./view/app.js";
 import { html } from "./view/html.js";
 import { codeIn, place } from "./view/places.js";
+import { device, whenChanged } from "./wire/device.js";
 
 async function start() {
   let problem = "";
@@ -13,11 +14,12 @@ async function start() {
     // Out of the address first: it is of no use twice, and stays in no history.
     history.replaceState(null, "", "#/");
     dispatchEvent(new HashChangeEvent("hashchange"));
-    await import(LATER).then(({ pairWith }) => pairWith(code)).catch((error) => (problem = error.message));
+    await import(LATER).then(({ pairByAddress }) => pairByAddress(code)).catch((error) => (problem = error.message));
   }
+  whenChanged(() => location.reload());  // nothing of who was here before stays in memory
   const desk = new Desk();
   // What is looked at is drawn with the page where it is there already, and before anything else is asked for.
-  const { seen } = place.value.name === "session" ? desk.look(place.value.id) : { seen: null };
+  const { seen } = place.value.name === "session" && device() ? desk.look(place.value.id) : { seen: null };
   await soon(seen, 100);
   const page = document.getElementById("page");
   if (page) render(html`<${App} desk=${desk} problem=${problem} />`, page);

@@ -5,6 +5,28 @@
 const SEQUENCE =
   /\u001b(?:\[([0-9;:?<=>!]*)[ -/]*([@-~])|\][^\u0007\u001b]*(?:\u0007|\u001b\\)?|[()#][ -~]|[ -~])|\u0008|\r(?!\n)/g;
 
+/** Characters of a piece, and of the longest line that is not cut. */
+const PIECE = 8000;
+const LONGEST_LINE = 60_000;
+
+/** Where the pieces of a text begin and end, at ends of lines: they stay where they are when it grows. @param {string} text @returns {[number, number][]} */
+export function cuts(text) {
+  /** @type {[number, number][]} */
+  const found = [];
+  for (let begin = 0, end = 0; begin < text.length; begin = end) {
+    const line = text.slice(begin + PIECE - 1, begin + LONGEST_LINE).indexOf("\n");
+    end = line < 0 ? begin + LONGEST_LINE : begin + PIECE + line;
+    found.push([begin, Math.min(end, text.length)]);
+  }
+  return found;
+}
+
+/** The colours that hold at a place, as the text has set them in the piece before. @param {string} text @param {number} at */
+export function setBefore(text, at) {
+  const before = text.slice(Math.max(0, at - LONGEST_LINE), at);
+  return (before.slice(before.lastIndexOf("\u001b[0m") + 1).match(/\u001b\[[0-9;:]*m/g) ?? []).join("");
+}
+
 /** @param {string} text @returns {Run[]} */
 export function runs(text) {
   /** @type {Run[]} */

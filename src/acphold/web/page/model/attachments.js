@@ -7,7 +7,7 @@ const MOST_TEXT = 1_000_000;
 /** @param {File} file @param {{image?: boolean, audio?: boolean, embeddedContext?: boolean}} can @returns {Promise<any>} */
 export async function attachment(file, can) {
   if (file.type.startsWith("image/")) {
-    if (!can.image) throw new Error("This agent takes no pictures.");
+    if (!can.image) throw new Error("This agent does not accept pictures.");
     const { data, mimeType } = await picture(file);
     return { type: "image", data, mimeType };
   }
@@ -37,7 +37,7 @@ async function picture(file) {
     canvas.height = Math.round(bitmap.height * scale);
     canvas.getContext("2d")?.drawImage(bitmap, 0, 0, canvas.width, canvas.height);
     blob = await new Promise((resolve, reject) =>
-      canvas.toBlob((made) => (made ? resolve(made) : reject(new Error("This picture cannot be read."))), "image/jpeg", 0.85),
+      canvas.toBlob((made) => (made ? resolve(made) : reject(new Error("This picture could not be read."))), "image/jpeg", 0.85),
     );
   }
   bitmap.close();

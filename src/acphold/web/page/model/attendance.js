@@ -1,10 +1,11 @@
 // That somebody is here, who needs no notice: see `web.notices`.
+import { request } from "../wire/device.js";
 
 const TOLD_EVERY_MS = 20_000;
 const THERE_MS = 60_000;
 
 /** What does not arrive harms nobody: then the notice comes. @param {string} method @param {string} [body] */
-const tell = (method, body) => fetch("/notices/attended", { method, body, keepalive: true }).catch(() => {});
+const tell = (method, body) => request("/notices/attended", { method, body, keepalive: true }).catch(() => {});
 
 /** Say that somebody is here while they are: the page has the focus, and got input a moment ago. */
 export function attend() {

@@ -24,6 +24,7 @@ const AGAIN_MS = 2000;
  * @property {string} method
  * @property {any} params
  * @property {any} toolCall
+ * @property {import("./permission.js").Shows} [shows]  what a request for permission shows
  */
 
 /** @param {Row} row */
@@ -124,7 +125,7 @@ export class Desk {
   async begin(agent, cwd) {
     const told = await this.server.call("session/new", { cwd, mcpServers: [], _meta: { "acphold/agent": agent } });
     const session = new Session(told.sessionId, cwd, this.server);
-    session.timeline.state.modes = told.modes ?? undefined;
+    session.timeline.hasModes(told.modes);
     session.timeline.state.options = told.configOptions ?? undefined;
     session.introduction.value = told._meta?.["acphold/introduction"] ?? null;
     session.isAttached.value = true;
@@ -195,7 +196,7 @@ export class Desk {
     }
     const session = this.#sessions.get(params.sessionId) ?? this.#sessions.get(params._meta?.["acphold/parent"]);
     if (session) session.wasAsked(request, method, params);
-    else this.server.refuse(request, -32601, "This page has no such session open");
+    else this.server.refuse(request, -32601, "This page does not have that session open");
   }
 
   /** What an earlier page has kept and nobody else is sending. */

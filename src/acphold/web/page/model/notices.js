@@ -1,4 +1,5 @@
 // Notices on this device: whether they are on.
+import { request } from "../wire/device.js";
 import { read } from "../wire/pages.js";
 
 /**
@@ -8,7 +9,7 @@ import { read } from "../wire/pages.js";
 
 /** @param {string} method @param {string} path @param {object} [said] */
 async function tell(method, path, said) {
-  const answer = await fetch(path, {
+  const answer = await request(path, {
     method,
     headers: { "Content-Type": "application/json" },
     body: said && JSON.stringify(said),

@@ -1,15 +1,18 @@
 // Markdown that grows: cut into blocks, of which all but the last one stand for good.
 //
-// `marked` makes tokens of it and no HTML; `view/prose.js` makes elements of the tokens. A text is
+// `markdown.lex` makes tokens of it and no HTML: `view/prose.js` sets it, so that the model needs no
+// package of npm, and makes elements of the tokens. A text is
 // never looked at as a whole: what marked takes seconds for, were it long (it is quadratic on some
 // texts), comes in pieces of PIECE characters, so a hostile one costs no more than another. And only
 // those are read that are shown.
-import { Lexer } from "marked";
 import { visible } from "./text.js";
 
 const PIECE = 6000;
 /** Characters that are shown of one message, its last ones; more than that nobody reads on a page. */
 const MOST = 240_000;
+/** What may begin or end an emphasis: of thousands marked tries each with each, and nobody means them. */
+const MARKS = /[*_]+/g;
+const MOST_MARKS = 1500;
 /** Quotes, lists and emphasis inside of each other. */
 const DEEPEST = 50;
 /** Characters of a fence in one text node, so that each frame touches the last one alone. */
@@ -20,6 +23,9 @@ const CODE_PIECE = 8000;
  * @typedef {{kind: "code", language: string, pieces: string[], isOpen: boolean}} Code
  * @typedef {Piece | Code} Block
  */
+
+/** Tokens of a text, null where it is to be shown as it is written. @type {{lex: (text: string) => Token[] | null}} */
+export const markdown = { lex: () => null };
 
 /** A text; its tokens are made when they are asked for first. */
 class Piece {
@@ -86,6 +92,18 @@ export class Prose {
     return this.omitted + Math.max(0, at);
   }
 
+  /** Where about so many characters end that begin with a block. @param {number} characters @param {number} from */
+  below(characters, from) {
+    let at = Math.max(0, from - this.omitted);
+    for (let length = 0; at < this.#lengths.length && length < characters; ) length += this.#lengths[at++];
+    return this.omitted + at;
+  }
+
+  /** Where the blocks end that stand, counted in the same way. */
+  get end() {
+    return this.omitted + this.#settled.length;
+  }
+
   /** Settle what can be; whether there may be more. */
   #advance() {
     return this.#code ? this.#advanceCode(this.#code) : this.#advanceText();
@@ -121,8 +139,8 @@ export class Prose {
   #grow(code, text) {
     if (!text) return;
     const last = code.pieces.at(-1);
-    if (last !== undefined && last.length < CODE_PIECE) code.pieces[code.pieces.length - 1] = last + text;
-    else code.pieces.push(text);
+    const rest = last !== undefined && last.length < CODE_PIECE ? `${code.pieces.pop()}${text}` : text;
+    for (let at = 0; at < rest.length; at += CODE_PIECE) code.pieces.push(rest.slice(at, at + CODE_PIECE));
     if (code.pieces.length * CODE_PIECE > MOST) code.pieces.splice(0, code.pieces.length - MOST / CODE_PIECE);
   }
 
@@ -181,9 +199,10 @@ export class Prose {
 
 /** @param {string} text @returns {Token[] | null} */
 function lexed(text) {
+  if ((text.match(MARKS)?.length ?? 0) > MOST_MARKS) return null;
   try {
-    const tokens = new Lexer({ gfm: true }).lex(text);
-    return isDeep(tokens) ? null : tokens;
+    const tokens = markdown.lex(text);
+    return !tokens || isDeep(tokens) ? null : tokens;
   } catch {
     return null;  // what is quoted three thousand times marked does not read, either
   }

@@ -56,6 +56,9 @@ export const keepDraft = (sessionId, text) =>
 /** @param {string} sessionId @returns {Promise<string | undefined>} */
 export const draft = (sessionId) => run("drafts", "readonly", (store) => store.get(sessionId));
 
+/** Throw all of it away. */
+export const forgetAll = () => Promise.all([run("prompts", "readwrite", (store) => store.clear()), run("drafts", "readwrite", (store) => store.clear())]);
+
 /**
  * Do something with a prompt that no other page of this browser does at the same time: who comes
  * later waits until the one before is done with it, or is closed.

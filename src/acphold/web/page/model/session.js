@@ -12,6 +12,8 @@ import * as sends from "./sends.js";
 import { held, Timeline } from "./timeline.js";
 
 const INVALID_PARAMS = -32602;
+/** The agent of the session is not served: a person says which one continues it. */
+const OTHER_AGENT = -32051;
 
 /** Items, and characters that an agent said in them, that are kept while somebody reads at the end: whoever goes up has them read again. */
 const MOST_ITEMS = 600;
@@ -58,9 +60,15 @@ export class Session {
   asked = signal([]);
   /** @type {import("@preact/signals").Signal<Sending[]>} */
   sending = signal([]);
+  /** Prompts that were stopped before they began: who wrote them has them back. @type {import("@preact/signals").Signal<any[][]>} */
+  returned = signal([]);
   /** What its agent has answered to `initialize`. @type {import("@preact/signals").Signal<any>} */
   introduction = signal(null);
   isAttached = signal(false);
+  /** Set while it can only be read: its agent is not served, and nobody said which other one may read the conversation and continue it. @type {import("@preact/signals").Signal<{agent: string, served: string[]} | null>} */
+  otherAgent = signal(null);
+  /** The agent that a person has named to continue it. */
+  #continuedBy = "";
   /** Where the page before the first one ends, null at the beginning of the session. @type {import("@preact/signals").Signal<number | null>} */
   before = signal(null);
   /** Items at the beginning of the timeline that are not drawn yet: what is seen is drawn first. */
@@ -74,7 +82,13 @@ export class Session {
 
   /** @type {Map<string, () => void>} */
   #whenOver = new Map();
+  /** Prompts that waited when somebody here stopped all, and of which nothing was heard since. @type {Set<string>} */
+  #stopped = new Set();
+  /** Those of them that are over. @type {any[][]} */
+  #unbegun = [];
   #position = 0;
+  /** That of the position: where the journal has gone back, the server has another one, and refuses. */
+  #lineage = "";
   #server;
   /** @type {any[]} */
   #pending = [];
@@ -114,6 +128,12 @@ export class Session {
     return (this.#attaching ??= this.#attach().finally(() => (this.#attaching = null)));
   }
 
+  /** A person lets another agent read the conversation and continue it. @param {string} agent */
+  continueWith(agent) {
+    this.#continuedBy = agent;
+    return this.attach();
+  }
+
   /** The connection is lost: nothing is asked over it any more, nothing was told to have arrived. */
   detach() {
     this.#flush();  // what had come still means what it meant then
@@ -130,7 +150,7 @@ export class Session {
     if (before === null || this.#isLoadingOlder) return;
     this.#isLoadingOlder = true;
     try {
-      const page = await entries(this.id, before, limit);
+      const page = await entries(this.id, before, limit, this.#lineage);
       if (this.before.value !== before) return;
       const older = new Timeline();
       for (const entry of page.entries.reverse()) older.addEntry(entry);
@@ -161,8 +181,16 @@ export class Session {
       await this.loadOlder();
       if (this.before.value === before) break;
     }
-    this.undrawn.value = 0;
+    await this.drawAll();
     return has();
+  }
+
+  /** Draw all that was read, a screen in each task. */
+  async drawAll() {
+    while (this.undrawn.value > 0) {
+      this.undrawn.value = aScreenAbove(this.timeline.items, this.undrawn.value);
+      await new Promise((resolve) => setTimeout(resolve));
+    }
   }
 
   // -- what comes ------------------------------------------------------------------------------
@@ -194,7 +222,7 @@ export class Session {
         if (params.childSessionId !== undefined) this.timeline.addChild({ method: "opencode", params }, place);
         else if (params.sessionId !== this.id) this.timeline.addChild(params, place);
         else if (params.update?._meta?.["acphold/begun"]) this.#begun(place);
-        else this.timeline.add(params.update ?? {}, place);
+        else this.timeline.tell(params.update, place);
       });
       if (seq) this.#position = seq;
     }
@@ -246,7 +274,7 @@ export class Session {
     /** @param {any} told */
     const find = (told) => told.decisions.find((/** @type {any} */ each) => each.id === over.id);
     void read("/inbox/history", { session: this.id, limit: 50 }).then(find).catch(() => {}).then((found) => {
-      this.timeline.answered({ question: over.id, outcome: found?.how ?? "No longer asks", client: found?.client }, now());
+      this.timeline.answered({ question: over.id, outcome: found?.how ?? "No longer pending", client: found?.client }, now());
       this.#changed();
     });
   }
@@ -293,8 +321,9 @@ export class Session {
     this.#over(kept);
   }
 
-  /** End the turn that runs. */
+  /** End the turn that runs, and those that wait. */
   cancel() {
+    for (const { kept, state } of this.sending.value) if (state === "sent" || state === "arrived") this.#stopped.add(kept.id);
     this.#server.tell("session/cancel", { sessionId: this.id });
   }
 
@@ -333,7 +362,7 @@ export class Session {
     if (!sending) return;
     this.#state(sending.kept, "begun");
     for (const content of sending.kept.content) {
-      this.timeline.add({ sessionUpdate: "user_message_chunk", messageId: `acphold-${sending.kept.id}`, content }, place);
+      this.timeline.tell({ sessionUpdate: "user_message_chunk", messageId: `acphold-${sending.kept.id}`, content }, place);
     }
   }
 
@@ -344,6 +373,12 @@ export class Session {
     if (sending?.state === "begun") {
       const outcomes = /** @type {Record<string, string>} */ ({ cancelled: "cancelled", refusal: "refused", max_tokens: "limited", max_turn_requests: "limited" });
       this.timeline.endTurn(outcomes[stopReason] ?? "completed", undefined, now());
+    }
+    const wasStopped = this.#stopped.delete(kept.id);
+    if (stopReason === "cancelled" && (wasStopped || sending?.state === "sent" || sending?.state === "arrived")) this.#unbegun.push(kept.content);
+    if (this.#stopped.size === 0 && this.#unbegun.length > 0) {
+      this.returned.value = [...this.returned.value, ...this.#unbegun];
+      this.#unbegun = [];
     }
     this.#over(kept);
     this.#changed();
@@ -367,7 +402,7 @@ export class Session {
   /** @param {string} modeId */
   async setMode(modeId) {
     await this.#server.call("session/set_mode", { sessionId: this.id, modeId });
-    if (this.timeline.state.modes) this.timeline.state.modes = { ...this.timeline.state.modes, currentModeId: modeId };
+    this.timeline.state.modeId = modeId;
     this.#changed();
   }
 
@@ -398,6 +433,7 @@ export class Session {
     this.timeline = timeline;
     this.undrawn.value = aScreenAbove(timeline.items, timeline.items.length);
     this.#position = page.entries[0]?.seq ?? 0;
+    this.#lineage = page.lineage ?? "";
     this.before.value = page.before;
     this.status.value = "ready";
     this.#isSeen();
@@ -416,18 +452,22 @@ export class Session {
       mcpServers: [],
       _meta: {
         "acphold/after": this.#position,
+        "acphold/lineage": this.#lineage || undefined,
         "acphold/sent": this.sending.value.filter((each) => each.kept.after !== null).map((each) => each.kept.id),
         "acphold/answered": answering.map((each) => each.sent),
+        ...(this.#continuedBy && { "acphold/agent": this.#continuedBy }),
       },
     };
     try {
       const told = await this.#server.call("session/resume", params);
       this.#attached(told);
-    } catch (error) {
-      if (error instanceof LostError) return;
+    } catch (refusal) {
+      if (refusal instanceof LostError) return;
+      let error = refusal;
       if (error instanceof RpcError && error.code === INVALID_PARAMS && params._meta["acphold/after"] === this.#position) {
         await this.#load();
         params._meta["acphold/after"] = this.#position;
+        params._meta["acphold/lineage"] = this.#lineage || undefined;
         try {
           this.#attached(await this.#server.call("session/resume", params));
           return;
@@ -436,6 +476,12 @@ export class Session {
           error = again;
         }
       }
+      if (error instanceof RpcError && error.code === OTHER_AGENT) {
+        const { "acphold/agent": agent, "acphold/allAgents": served } = error.data ?? {};
+        this.otherAgent.value = { agent: String(agent), served: (served ?? []).map(String) };
+        this.problem.value = "";
+        return;
+      }
       this.problem.value = String(/** @type {any} */ (error).message);
     }
   }
@@ -443,10 +489,12 @@ export class Session {
   /** @param {any} told  the answer of session/resume */
   #attached(told) {
     this.problem.value = "";
+    this.otherAgent.value = null;
     this.isAttached.value = true;
     this.introduction.value = told._meta?.["acphold/introduction"] ?? null;
-    if (told.modes) this.timeline.state.modes = told.modes;
+    this.timeline.hasModes(told.modes);
     if (told.configOptions) this.timeline.state.options = told.configOptions;
+    this.#lineage = told._meta?.["acphold/lineage"] ?? this.#lineage;
     const taken = told._meta?.["acphold/answered"] ?? [];
     this.asked.value = this.asked.value.filter((each) => !taken.includes(each.sent));
     for (const each of this.sending.value) this.#send(each.kept);

@@ -1,12 +1,17 @@
 // What was said and done in a session, folded from entries of the journal and from updates as they
 // come. An item is changed in its place; its `version` tells a view that it was.
 //
+// The rules are those of `history/fold.py`: one corpus of sequences is folded by both
+// (tests/history/fold_corpus.py). Beside what the core has on its timeline there are plans, notes
+// and questions here, which part no message.
+//
 // A timeline begins anywhere: a page of the journal may begin in the middle of a message or of a
 // tool call. When the page before it comes, the two halves are put together (`prepend`).
+import { joinTerminals, takeTerminals } from "./display_terminals.js";
 import { Prose } from "./prose.js";
 
 /**
- * @typedef {{type: string, text?: string, data?: string, mimeType?: string, uri?: string, name?: string, resource?: any}} Content
+ * @typedef {{type: string, text?: string, data?: string, mimeType?: string, uri?: string, name?: string, resource?: {uri: string, text?: string}}} Content
  *
  * @typedef {object} Base
  * @property {number} key
@@ -15,20 +20,50 @@ import { Prose } from "./prose.js";
  * @property {number} version
  * @property {number} size  characters that it holds, but for the prose
  *
- * @typedef {Base & {kind: "said", role: "agent" | "thought", messageId?: string, prose: Prose, others: Content[]}} Said
- * @typedef {Base & {kind: "prompt", messageId?: string, content: Content[], author?: string, isTold: boolean}} Prompt
- * @typedef {Base & {kind: "tool", id: string, fields: any, isWhole: boolean, children: Child[]}} Tool
+ * @typedef {object} Message
+ * @property {string} [messageId]
+ * @property {boolean} isWhole  false if an earlier page may have its beginning
+ *
+ * @typedef {Base & Message & {kind: "said", role: "agent" | "thought", prose: Prose, others: Content[], isPart: boolean}} Said  `isPart`: it goes on with the one before it, and something of ours stands between
+ * @typedef {Base & Message & {kind: "prompt", role: "user", content: Content[], author?: string, isTold: boolean}} Prompt
+ * @typedef {Base & {kind: "tool", id: string, fields: ToolFields, saysAll: boolean, saysMeta: boolean, terminals: import("./display_terminals.js").Terminals, children: Child[]}} Tool  `saysAll`, `saysMeta`: an earlier page has nothing to say of its status, of its `_meta`
  * @typedef {Base & {kind: "plan", entries: {content: string, status: string, priority?: string}[]}} Plan
  * @typedef {Base & {kind: "end", outcome: string, message?: string}} End
  * @typedef {Base & {kind: "note", severity: string, title: string, description?: string}} Note
- * @typedef {Base & {kind: "question", id: string, method: string, params: any, answer?: any}} Question
- * @typedef {Base & {kind: "compaction", id: string, status: string, prose: Prose, error?: string}} Compaction
- * @typedef {Base & {kind: "child", id: string, title?: string, task?: string, state?: string, caller?: string, timeline: Timeline}} Child
+ * @typedef {Base & {kind: "question", id: string, method: string, params: any, answer?: Answer}} Question
+ * @typedef {Base & {kind: "compaction", id: string, status?: string, prose: Prose, error?: string | null, saysAll: boolean}} Compaction
+ * @typedef {Base & {kind: "child", id: string, depth: number, lane: Timeline, caller?: string, told: ChildState, timeline: Timeline}} Child
  * @typedef {Said | Prompt | Tool | Plan | End | Note | Question | Compaction | Child} Item
+ *
+ * @typedef {{title?: string | null, description?: string | null, state?: string | null, stopReason?: string | null}} ChildState
+ * @typedef {{question: string, outcome?: string, result?: any, client?: string}} Answer
+ *
+ * @typedef {object} ToolFields  what an agent may say of a tool call; `content` and the inputs are as it sent them
+ * @property {string} [title]
+ * @property {string} [name]
+ * @property {string} [kind]
+ * @property {string} [status]
+ * @property {any[]} [content]
+ * @property {any[]} [locations]
+ * @property {any} [rawInput]
+ * @property {any} [rawOutput]
+ * @property {any} [_meta]
+ *
+ * @typedef {object} State  what holds now
+ * @property {string | null} [title]
+ * @property {any[]} [availableModes]
+ * @property {string} [modeId]
+ * @property {any[]} [options]
+ * @property {any[]} [commands]
+ * @property {any} [usage]
  *
  * @typedef {object} Place
  * @property {number} seq
  * @property {string} at
+ *
+ * @typedef {<T extends Item>(before: Map<string, T>, now: Map<string, T>, join: (older: T, later: T) => void) => void} Meet
+ *
+ * @typedef {Record<string, any>} Update  as the agent sent it: nothing in it is sure
  */
 
 let keys = 0;
@@ -40,21 +75,72 @@ const OUTCOMES = /** @type {Record<string, string>} */ ({
   cancelled: "cancelled",
 });
 
+/** How the id of a message begins that a person sent through us. */
+const OURS = "acphold-";
+
+const ROLES = /** @type {Record<string, "user" | "agent" | "thought">} */ ({
+  user_message_chunk: "user",
+  agent_message_chunk: "agent",
+  agent_thought_chunk: "thought",
+});
+
+const SPEAKS_OF_CHILDREN = ["subagent_update", "subagent_spawned", "subagent_state_update", "session_message", "session_message_chunk"];
+
+/** What brings a child about that nobody has announced: what may become void does not. */
+const LASTING = new Set([...Object.keys(ROLES), ...SPEAKS_OF_CHILDREN, "tool_call", "tool_call_update", "compaction_update"]);
+
+/** The stop reason behind each word that ends a child. */
+const ENDED = /** @type {Record<string, string>} */ ({
+  completed: "end_turn",
+  failed: "error",
+  disconnected: "error",
+  cancelled: "cancelled",
+  stopped: "cancelled",
+  interrupted: "cancelled",
+});
+
+/** How many children may lie in one another. */
+const DEEPEST = 8;
+
+const MOST_UNPLACED = 100;
+
+const STRINGS = new Set(["title", "name", "kind", "status"]);
+const ARRAYS = new Set(["content", "locations"]);
+const NULLABLE = new Set([...STRINGS, ...ARRAYS, "rawInput", "rawOutput", "_meta"]);
+
 export class Timeline {
   /** @type {Item[]} */
   items = [];
-  /** What holds now: modes, options, commands, use of the context. @type {any} */
+  /** @type {State} */
   state = {};
+  /** The items that the core has on its timeline, but for ends of turns, in the order in which they came. @type {(Said | Prompt | Tool | Compaction | Child)[]} */
+  #order = [];
+  /** Whether something of ours stands behind the last of them. */
+  #isParted = false;
   /** Who writes the prompt behind it. */
   #author = "";
+  /** By role and id. @type {Map<string, Said | Prompt>} */
+  #messages = new Map();
   /** @type {Map<string, Tool>} */
   #tools = new Map();
   /** @type {Map<string, Question>} */
   #questions = new Map();
-  /** @type {Map<string, Child>} */
-  #children = new Map();
   /** @type {Map<string, Compaction>} */
   #compactions = new Map();
+  /** One for the whole tree: an update of a child names it, wherever it lies. @type {Map<string, Child>} */
+  #children;
+  /** The child that this is said in. @type {Child | null} */
+  #within;
+  /** What was said in children that nobody has announced, unless a page before this one has. @type {{id: string, update: Update, place: Place}[]} */
+  #unplaced = [];
+  /** Messages between sessions, by their ids. @type {Map<string, {lane: Timeline, role: "user" | "agent", id: string}>} */
+  #between = new Map();
+
+  /** @param {Child | null} [within] @param {Map<string, Child>} [children] */
+  constructor(within = null, children = new Map()) {
+    this.#within = within;
+    this.#children = children;
+  }
 
   /** Take what came: what cannot be read is said in its place. @param {Place} place @param {() => void} what */
   take(place, what) {
@@ -62,7 +148,7 @@ export class Timeline {
       what();
     } catch (error) {
       console.error(error);
-      this.#note("error", "Something came that this page cannot read.", undefined, place);
+      this.#note("error", "This page could not read something that the server sent.", undefined, place);
     }
   }
 
@@ -75,37 +161,47 @@ export class Timeline {
   #addEntry({ seq, kind, at, update }) {
     const place = { seq, at };
     if (kind === "update" || kind === "terminal") this.add(update, place);
-    else if (kind === "params") this.add(update.update ?? {}, place);
+    else if (kind === "params") this.add(update?.update, place);
     else if (kind === "author") this.#author = String(update.name ?? "");
     else if (kind === "prompt") {
-      this.#put({ kind: "prompt", content: update.prompt ?? [], author: this.#author, isTold: false, ...base(place), size: sizeOf(update.prompt) });
+      for (const content of update.prompt ?? []) this.#said("user", `${OURS}${seq}`, content, place, this.#author);
       this.#author = "";
-    } else if (kind === "turn_end") this.#end(update, place);
+    } else if (kind === "turn_end") this.#put({ kind: "end", ...ended(update), ...base(place) });
     else if (kind === "settings") this.#settings(update);
     else if (kind === "question") this.asked(update.id, update.method, update.params, place);
     else if (kind === "answer") this.answered(update, place);
-    else if (kind === "child") this.#saidInChild(update, place);
+    else if (kind === "child") this.addChild(update, place);
   }
 
-  /** @param {any} update @param {Place} place */
+  /** An update as it comes, with marks of what the journal has entries for. @param {Update} update @param {Place} place */
+  tell(update, place) {
+    const turn = update?.sessionUpdate === "session_info_update" && update._meta?.["acphold/turn"];
+    if (turn) this.endTurn(turn.outcome, turn.message, place);
+    // Of a turn that was completed nobody else is told its end.
+    const isPrompt = update?.sessionUpdate === "user_message_chunk" && isOurs(update.messageId);
+    if (isPrompt && this.items.length > 0 && !this.#messages.has(`user ${update.messageId}`)) this.endTurn("completed", undefined, place);
+    this.add(update, place);
+  }
+
+  /** @param {Update} update @param {Place} place */
   add(update, place) {
-    switch (update.sessionUpdate) {
-      case "agent_message_chunk":
-        if (update._meta?.["acphold/notice"]) this.#note("info", update.content?.text, undefined, place);
-        else this.#speak("agent", update, place);
-        break;
-      case "agent_thought_chunk":
-        this.#speak("thought", update, place);
-        break;
-      case "user_message_chunk":
-        this.#userSaid(update, place);
-        break;
+    const kind = update?.sessionUpdate;
+    const role = ROLES[kind];
+    if (role) {
+      if (update.content !== undefined) this.#said(role, update.messageId, update.content, place, update._meta?.["acphold/client"]?.name);
+      return;
+    }
+    if (SPEAKS_OF_CHILDREN.includes(kind)) {
+      this.#aboutChild(update, place);
+      return;
+    }
+    switch (kind) {
       case "tool_call":
       case "tool_call_update":
         this.#tool(update, place);
         break;
       case "plan":
-        this.#plan(update.entries, place);
+        if (Array.isArray(update.entries)) this.#plan(update.entries, place);
         break;
       case "notice":
         this.#note(update.severity, update.title, update.description, place);
@@ -114,42 +210,26 @@ export class Timeline {
       case "compaction_summary_chunk":
         this.#compact(update, place);
         break;
-      case "subagent_update":
-      case "subagent_spawned":
-      case "subagent_state_update":
-        this.#announce(update, place);
-        break;
       case "available_commands_update":
-        this.state.commands = (update.availableCommands ?? []).filter(Boolean);
+        if (Array.isArray(update.availableCommands)) this.state.commands = update.availableCommands;
         break;
       case "current_mode_update":
-        if (this.state.modes) this.state.modes = { ...this.state.modes, currentModeId: update.currentModeId };
-        else this.state.modeId = update.currentModeId;
+        if (typeof update.currentModeId === "string") this.state.modeId = update.currentModeId;
         break;
       case "config_option_update":
-        this.state.options = update.configOptions ?? [];
+        if (Array.isArray(update.configOptions)) this.state.options = update.configOptions;
         break;
       case "usage_update":
         this.state.usage = update;
         break;
-      case "session_info_update": {
-        if (update.title !== undefined) this.state.title = update.title;
-        const turn = update._meta?.["acphold/turn"];
-        if (turn) this.endTurn(turn.outcome, turn.message, place);
-      }
+      case "session_info_update":
+        if (update.title === null || typeof update.title === "string") this.state.title = update.title;
     }
   }
 
-  /** The notification of opencode, or what is said in another child. @param {any} told @param {Place} place */
-  addChild(told, place) {
-    this.#saidInChild(told, place);
-  }
-
-  /** @param {string} outcome @param {string | undefined} message @param {Place} place */
+  /** A turn is over of which no entry was read. @param {string} outcome @param {string | undefined} message @param {Place} place */
   endTurn(outcome, message, place) {
-    const last = this.items.at(-1);
-    if (last?.kind === "end") return;
-    this.#put({ kind: "end", outcome, message, ...base(place) });
+    if (this.items.at(-1)?.kind !== "end") this.#put({ kind: "end", outcome, message, ...base(place) });
   }
 
   /** Drop items at the beginning until `most` are left; what is left begins at the returned entry, 0 for nothing dropped. @param {number} most */
@@ -157,10 +237,10 @@ export class Timeline {
     let from = this.items.length - most;
     while (from > 0 && from < this.items.length && !this.items[from].seq) from++;
     if (from <= 0 || from >= this.items.length) return 0;
-    for (const item of this.items.splice(0, from)) {
-      if (item.kind === "tool") this.#tools.delete(item.id);
-      else if (item.kind === "question") this.#questions.delete(item.id);
-      else if (item.kind === "child") this.#children.delete(item.id);
+    const gone = new Set(this.items.splice(0, from));
+    this.#order = this.#order.filter((item) => !gone.has(item));
+    for (const known of [this.#messages, this.#tools, this.#questions, this.#compactions, this.#children]) {
+      for (const [id, item] of known) if (gone.has(item)) known.delete(id);
     }
     return this.items[0].seq;
   }
@@ -168,47 +248,96 @@ export class Timeline {
   /** Set what was before in front of it. @param {Timeline} older */
   prepend(older) {
     this.state = { ...older.state, ...this.state };
-    const last = older.items.at(-1);
-    const first = this.items[0];
-    if (last?.kind === "said" && first?.kind === "said" && last.role === first.role && last.messageId === first.messageId) {
-      last.prose = new Prose(last.prose.text + first.prose.text);
-      last.others.push(...first.others);
-      last.size += first.size;
-      last.version++;
-      this.items.shift();
-    }
-    /** @type {Set<Item>} */
+    /** Those that go on with one of the older items. @type {Set<Item>} */
     const merged = new Set();
-    for (const [id, tool] of older.#tools) {
-      const later = this.#tools.get(id);
-      if (later && !later.isWhole) {
-        patch(tool, later.fields);
-        tool.children.push(...later.children);
-        merged.add(later);
+    /** @type {Meet} */
+    const meet = (before, now, join) => {
+      for (const [id, item] of before) {
+        const later = now.get(id);
+        if (later) {
+          join(item, later);
+          item.version++;
+          merged.add(later);
+        }
+        now.set(id, item);
       }
-      this.#tools.set(id, later && later.isWhole ? later : tool);
+    };
+    meet(older.#messages, this.#messages, joinMessages);
+    meet(older.#tools, this.#tools, joinTools);
+    meet(older.#compactions, this.#compactions, joinCompactions);
+    meet(older.#questions, this.#questions, (question, later) => void (question.answer ??= later.answer));
+    if (!this.#within) this.#meetChildren(older, meet);
+    const plan = this.items.slice(0, this.items.findIndex(isTurn) >>> 0).find((item) => item.kind === "plan");
+    const before = older.items.slice(older.items.findLastIndex(isTurn) + 1).find((item) => item.kind === "plan");
+    if (plan?.kind === "plan" && before?.kind === "plan") {
+      before.entries = plan.entries;
+      merged.add(plan);
     }
-    for (const [id, question] of older.#questions) {
-      const later = this.#questions.get(id);
-      if (later) {
-        question.answer ??= later.answer;
-        merged.add(later);
-      }
-      this.#questions.set(id, question);
-    }
-    for (const [id, child] of older.#children) {
-      const later = this.#children.get(id);
-      if (later) {
-        later.timeline.prepend(child.timeline);
-        child.timeline = later.timeline;
-        child.state = later.state ?? child.state;
-        child.version++;
-        merged.add(later);
-      }
-      this.#children.set(id, child);
-    }
+    this.items.unshift(...older.items);
+    this.#isParted = this.#isParted || (this.#order.length === 0 && older.#isParted);
+    this.#order.unshift(...older.#order);
+    this.#drop(merged);
+    if (!this.#within) for (const child of this.#children.values()) child.timeline.#drop(merged);
+  }
+
+  /** @param {Set<Item>} merged */
+  #drop(merged) {
+    this.items = this.items.filter((item) => !merged.has(item));
+    this.#order = this.#order.filter((item) => !merged.has(item));
     for (const tool of this.#tools.values()) tool.children = tool.children.filter((child) => !merged.has(child));
-    this.items = [...older.items, ...this.items.filter((item) => !merged.has(item))];
+    this.#joinNeighbours();
+  }
+
+  /** Those of the whole tree, each of which may lie anywhere in it. @param {Timeline} older @param {Meet} meet */
+  #meetChildren(older, meet) {
+    const left = this.#unplaced.filter(({ id, update, place }) => {
+      const child = older.#children.get(id);
+      child?.timeline.add(update, place);
+      return !child;
+    });
+    this.#unplaced = [...older.#unplaced, ...left];
+    /** Beside each that was put in front of another one the other one. @type {Map<Timeline, Timeline>} */
+    const stays = new Map().set(older, this);
+    meet(older.#children, this.#children, (child, later) => {
+      stays.set(child.timeline, later.timeline);
+      later.timeline.prepend(child.timeline);
+      child.timeline = later.timeline;
+      child.timeline.#within = child;
+      child.told = { ...child.told, ...later.told };
+      child.caller = later.caller ?? child.caller;
+      child.size += later.size;
+    });
+    for (const child of this.#children.values()) {
+      child.lane = stays.get(child.lane) ?? child.lane;
+      child.timeline.#children = this.#children;
+    }
+  }
+
+  /** Messages without ids that stand behind each other, now that both halves are there, are one. */
+  #joinNeighbours() {
+    /** @type {Set<Item>} */
+    const joined = new Set();
+    /** @type {Item | undefined} */
+    let before;
+    for (const item of this.#order) {
+      if (before && isMessage(item) && goesOnWith(before, item.role, item.messageId)) {
+        if (item.kind === "said" && (item.isPart || this.#isOursBetween(before, item))) item.isPart = true;
+        else {
+          joinMessages(/** @type {Said} */ (before), /** @type {Said} */ (item));
+          before.version++;
+          joined.add(item);
+          continue;
+        }
+      }
+      before = item;
+    }
+    this.#order = this.#order.filter((item) => !joined.has(item));
+    this.items = this.items.filter((item) => !joined.has(item));
+  }
+
+  /** @param {Item} one @param {Item} other */
+  #isOursBetween(one, other) {
+    return this.items.slice(this.items.indexOf(one) + 1, this.items.indexOf(other)).some(isOursAlone);
   }
 
   /** The tool call that is asked about. @param {string} id */
@@ -218,102 +347,93 @@ export class Timeline {
 
   // -- messages --------------------------------------------------------------------------------
 
-  /** @param {"agent" | "thought"} role @param {any} update @param {Place} place */
-  #speak(role, { content, messageId }, place) {
-    let said = this.items.at(-1);
-    const isSame = said?.kind === "said" && said.role === role && (said.messageId ?? messageId) === (messageId ?? said.messageId);
-    if (!isSame || said?.kind !== "said") {
-      said = /** @type {Said} */ ({ kind: "said", role, messageId, prose: new Prose(), others: [], ...base(place) });
-      this.#put(said);
-    }
-    if (content?.type === "text") said.prose.add(String(content.text ?? ""));
-    else if (content) {
-      said.others.push(content);
-      said.size += sizeOf(content);
-    }
-    touch(said, place);
+  /** Chunks with one id are one message; without ids, those of one role are, as long as nothing else comes up. @param {"user" | "agent" | "thought"} role @param {unknown} id @param {Content} content @param {Place} place @param {string} [author] */
+  #said(role, id, content, place, author) {
+    const messageId = typeof id === "string" ? id : undefined;
+    grow(this.#message(role, messageId, place, author), content, place);
   }
 
-  /** @param {any} update @param {Place} place */
-  #userSaid({ content, messageId, _meta }, place) {
-    const last = this.items.at(-1);
-    if (last?.kind === "prompt" && messageId !== undefined && last.messageId === messageId) {
-      last.content.push(content);
-      last.size += sizeOf(content);
-      touch(last, place);
-      return;
-    }
-    const author = _meta?.["acphold/client"]?.name ?? "";
-    // Without that mark there is only the agent's word for it that the user said it.
-    const isTold = !String(messageId ?? "").startsWith("acphold-");
-    // Of a turn that was completed nobody else is told its end.
-    if (!isTold && last) this.endTurn("completed", undefined, place);
-    this.#put({ kind: "prompt", messageId, content: [content], author, isTold, ...base(place), size: sizeOf(content) });
+  /** The message that a chunk belongs to. @param {"user" | "agent" | "thought"} role @param {string | undefined} messageId @param {Place} place @param {string} [author] @returns {Said | Prompt} */
+  #message(role, messageId, place, author = "") {
+    const last = this.#order.at(-1);
+    const goesOn = messageId === undefined && last !== undefined && goesOnWith(last, role, undefined);
+    const found = messageId === undefined ? goesOn && last : this.#messages.get(`${role} ${messageId}`);
+    const isPart = goesOn && this.#isParted && role !== "user";
+    if (found && isMessage(found) && !isPart) return found;
+    const message = /** @type {const} */ ({ messageId, isWhole: false, ...base(place) });
+    /** @type {Said | Prompt} */
+    const made = role === "user"
+      // Without that mark there is only the agent's word for it that the user said it.
+      ? { kind: "prompt", role, content: [], author, isTold: !isOurs(messageId), ...message }
+      : { kind: "said", role, prose: new Prose(), others: [], isPart, ...message };
+    if (messageId !== undefined) this.#messages.set(`${role} ${messageId}`, made);
+    this.#put(made);
+    return made;
   }
 
   // -- what it does ----------------------------------------------------------------------------
 
-  /** @param {any} update @param {Place} place */
-  #tool(update, place) {
-    const { sessionUpdate, toolCallId, ...fields } = update;
-    const id = String(toolCallId);
-    let tool = this.#tools.get(id);
+  /** @param {Update} update @param {Place} place */
+  #tool({ sessionUpdate, toolCallId, ...fields }, place) {
+    if (typeof toolCallId !== "string" || !toolCallId) return;
+    let tool = this.#tools.get(toolCallId);
     if (!tool) {
-      tool = { kind: "tool", id, fields: {}, isWhole: sessionUpdate === "tool_call", children: [], ...base(place) };
-      this.#tools.set(id, tool);
+      tool = { kind: "tool", id: toolCallId, fields: {}, saysAll: false, saysMeta: false, terminals: new Map(), children: [], ...base(place) };
+      this.#tools.set(toolCallId, tool);
       this.#put(tool);
+    }
+    if (sessionUpdate === "tool_call") {
+      tool.saysAll = true;
+      delete tool.fields.status;
     }
     patch(tool, fields);
   }
 
   /** One for each turn, which is changed. @param {any[]} entries @param {Place} place */
   #plan(entries, place) {
-    for (let at = this.items.length - 1; at >= 0; at--) {
-      const item = this.items[at];
-      if (item.kind === "prompt" || item.kind === "end") break;
-      if (item.kind === "plan") {
-        item.entries = entries ?? [];
-        item.version++;
-        return;
-      }
-    }
-    this.#put({ kind: "plan", entries: entries ?? [], ...base(place) });
+    const inTurn = this.items.slice(this.items.findLastIndex(isTurn) + 1);
+    const plan = inTurn.find((item) => item.kind === "plan");
+    if (plan?.kind === "plan") {
+      plan.entries = entries;
+      plan.version++;
+    } else this.#put({ kind: "plan", entries, ...base(place) });
   }
 
-  /** @param {any} update @param {Place} place */
-  #compact(update, place) {
-    const id = String(update.compactionId);
-    let found = this.#compactions.get(id);
+  /** @param {Update} update @param {Place} place */
+  #compact({ sessionUpdate, compactionId, status, error, summary, content }, place) {
+    if (typeof compactionId !== "string" || !compactionId) return;
+    let found = this.#compactions.get(compactionId);
     if (!found) {
-      found = { kind: "compaction", id, status: "in_progress", prose: new Prose(), ...base(place) };
-      this.#compactions.set(id, found);
+      found = { kind: "compaction", id: compactionId, prose: new Prose(), saysAll: false, ...base(place) };
+      this.#compactions.set(compactionId, found);
       this.#put(found);
     }
-    if (update.status) found.status = update.status;
-    if (update.error !== undefined) found.error = update.error ?? undefined;
-    const text = [update.content, ...(update.summary ?? [])].map((each) => each?.text ?? "").join("");
-    if (update.summary) found.prose = new Prose();
-    if (text) found.prose.add(text);
+    if (sessionUpdate === "compaction_summary_chunk") found.prose.add(textOf(content));
+    else {
+      if (typeof status === "string" && status) found.status = status;
+      if (error === null || typeof error === "string") found.error = error;
+      if (summary === null || Array.isArray(summary)) {
+        found.prose = new Prose((summary ?? []).map(textOf).join(""));
+        found.saysAll = true;
+      }
+    }
     found.version++;
   }
 
   // -- turns and questions ---------------------------------------------------------------------
 
-  /** @param {any} end @param {Place} place */
-  #end(end, place) {
-    if (end.interrupted) this.endTurn("interrupted", undefined, place);
-    else if (end.error) this.endTurn("failed", end.error.message, place);
-    else this.endTurn(OUTCOMES[end.stopReason] ?? "completed", undefined, place);
+  /** @param {Update} settings */
+  #settings({ modes, configOptions, anew }) {
+    if (anew === true) this.state.availableModes = this.state.modeId = this.state.options = undefined;
+    this.hasModes(modes);
+    if (Array.isArray(configOptions)) this.state.options = configOptions;
   }
 
-  /** @param {any} settings */
-  #settings({ modes, configOptions, anew }) {
-    if (anew) {
-      this.state.modes = this.state.options = undefined;
-      this.state.commands = [];
-    }
-    if (modes) this.state.modes = modes;
-    if (configOptions) this.state.options = configOptions;
+  /** The modes as an agent tells them of a session that it opens. @param {any} modes */
+  hasModes(modes) {
+    if (!Array.isArray(modes?.availableModes)) return;
+    this.state.availableModes = modes.availableModes;
+    if (typeof modes.currentModeId === "string") this.state.modeId = modes.currentModeId;
   }
 
   /** A person is asked. @param {string} id @param {string} method @param {any} params @param {Place} place */
@@ -325,7 +445,7 @@ export class Timeline {
     this.#put(question);
   }
 
-  /** What came of it. @param {any} answer @param {Place} place */
+  /** What came of it. @param {Answer} answer @param {Place} place */
   answered(answer, place) {
     this.asked(String(answer.question), "", {}, place);
     const question = this.#questions.get(String(answer.question));
@@ -341,60 +461,91 @@ export class Timeline {
 
   // -- sub-agents ------------------------------------------------------------------------------
 
-  /** @param {any} update @param {Place} place */
-  #announce(update, place) {
-    const child = this.#child(String(update.sessionId ?? update.subagentSessionId), place, callerOf(update));
-    child.title = update.title ?? update.name ?? child.title;
-    child.task = update.description ?? update.task ?? child.task;
-    const state = typeof update.state === "object" ? update.state?.state : update.state;
-    child.state = state ?? (update.sessionUpdate === "subagent_spawned" ? "running" : child.state);
-    child.version++;
-  }
-
-  /** @param {any} told @param {Place} place */
-  #saidInChild(told, place) {
-    if (told.method) {
-      const params = told.params ?? {};
-      const id = String(params.childSessionId);
-      if (params.type === "update") {
-        const child = this.#child(id, place);
-        child.timeline.add(params.update ?? {}, place);
-        child.size += sizeOf(params.update);
-      }
-      else {
-        const child = this.#child(id, place);
-        child.title = params.title ?? child.title;
-        child.state = params.status ?? child.state;
-      }
-      this.#children.get(id)?.version !== undefined && this.#touchChild(id);
+  /** What was said in a child, or opencode's notification of one. @param {Update} told @param {Place} place */
+  addChild(told, place) {
+    const { id, update } = told.method === undefined ? { id: told.sessionId, update: told.update } : opencodes(told.params ?? {});
+    if (typeof id !== "string" || !id) {
+      this.add(update, place);
       return;
     }
-    const child = this.#child(String(told.sessionId), place);
-    child.timeline.add(told.update ?? {}, place);
-    child.size += sizeOf(told.update);
-    this.#touchChild(child.id);
+    if (!this.#children.has(id) && !LASTING.has(update?.sessionUpdate)) {
+      if (this.#unplaced.length < MOST_UNPLACED) this.#unplaced.push({ id, update, place });
+      return;
+    }
+    const child = this.#child(id, place);
+    child.timeline.add(update, place);
+    this.#grown(child, sizeOf(update));
   }
 
-  /** @param {string} id */
-  #touchChild(id) {
-    const child = this.#children.get(id);
-    if (!child) return;
-    child.version++;
-    const caller = child.caller === undefined ? undefined : this.#tools.get(child.caller);
-    if (caller) caller.version++;
+  /** @param {Update} update @param {Place} place */
+  #aboutChild(update, place) {
+    if (update.sessionUpdate === "session_message") this.#messageBetween(update, place);
+    else if (update.sessionUpdate === "session_message_chunk") {
+      const message = this.#between.get(update.messageId);
+      if (message && update.content !== undefined) message.lane.#said(message.role, message.id, update.content, place);
+    } else this.#announced(update, place);
   }
 
-  /** @param {string} id @param {Place} place @param {string} [caller] */
+  /** @param {Update} update @param {Place} place */
+  #announced(update, place) {
+    const isDraft = update.sessionUpdate === "subagent_update";
+    const id = isDraft ? update.sessionId : update.subagentSessionId;
+    if (typeof id !== "string" || !id) return;
+    const caller = callerOf(update);
+    const child = this.#child(id, place, caller);
+    child.caller = caller || child.caller;
+    Object.assign(child.told, isDraft ? { ...named(update, "title", "title"), ...named(update, "description", "description") } : { ...named(update, "title", "name"), ...named(update, "description", "task") });
+    const word = update.sessionUpdate === "subagent_spawned" ? "running" : string(update.state);
+    if (!isDraft) Object.assign(child.told, word && ENDED[word] ? { state: "idle", stopReason: ENDED[word] } : { state: word, stopReason: null });
+    else if (update.state !== undefined) Object.assign(child.told, { state: string(update.state?.state), stopReason: string(update.state?.stopReason) });
+    this.#grown(child, 0);
+  }
+
+  /** A message between sessions stands in the child that it goes to, as from its user. @param {Update} update @param {Place} place */
+  #messageBetween(update, place) {
+    if (typeof update.messageId !== "string" || !update.messageId) return;
+    /** @type {"user" | "agent"} */
+    let role = "user";
+    let id = update.messageId;
+    let child = this.#children.get(update.recipientSessionId) ?? null;
+    if (child && child !== this.#within) id = string(update.recipientMessageId) || id;
+    else if (!(child = this.#within)) return;
+    else if (update.senderSessionId === child.id) role = "agent";
+    this.#between.set(update.messageId, { lane: child.timeline, role, id });
+    if (Array.isArray(update.content)) {
+      const message = child.timeline.#message(role, id, place);
+      empty(message);
+      for (const content of update.content) grow(message, content, place);
+    }
+    this.#grown(child, sizeOf(update.content));
+  }
+
+  /** It has changed, and so has all that it lies in. @param {Child} changed @param {number} size */
+  #grown(changed, size) {
+    for (let child = /** @type {Child | null} */ (changed); child; child = child.lane.#within) {
+      child.version++;
+      child.size += size;
+      const caller = child.caller === undefined ? undefined : child.lane.#tools.get(child.caller);
+      if (caller) caller.version++;
+    }
+  }
+
+  /** The child with this id; a new one stands here, unless that lies too deep. @param {string} id @param {Place} place @param {string} [caller] */
   #child(id, place, caller) {
-    let child = this.#children.get(id);
-    if (!child) {
-      child = { kind: "child", id, caller, timeline: new Timeline(), ...base(place) };
-      this.#children.set(id, child);
-      const tool = caller === undefined ? undefined : this.#tools.get(caller);
-      if (tool) {
-        tool.children.push(child);
-        tool.version++;
-      } else this.#put(child);
+    const known = this.#children.get(id);
+    if (known) return known;
+    /** @type {Timeline} */
+    let lane = this;
+    while (lane.#within && lane.#within.depth >= DEEPEST) lane = lane.#within.lane;
+    const depth = (lane.#within?.depth ?? 0) + 1;
+    const child = /** @type {Child} */ ({ kind: "child", id, depth, lane, caller, told: {}, ...base(place) });
+    child.timeline = new Timeline(child, this.#children);
+    this.#children.set(id, child);
+    const tool = caller === undefined ? undefined : lane.#tools.get(caller);
+    if (!tool) lane.#put(child);
+    else {
+      tool.children.push(child);
+      lane.#came(child);
     }
     return child;
   }
@@ -402,6 +553,14 @@ export class Timeline {
   /** @param {Item} item */
   #put(item) {
     this.items.push(item);
+    if (isOursAlone(item)) this.#isParted = true;
+    else if (item.kind !== "end") this.#came(/** @type {Tool} */ (item));
+  }
+
+  /** @param {Said | Prompt | Tool | Compaction | Child} item */
+  #came(item) {
+    this.#order.push(item);
+    this.#isParted = false;
   }
 }
 
@@ -411,32 +570,138 @@ export const held = (item) => item.size + (item.kind === "tool" ? item.children.
 /** @param {Place} place @returns {Base} */
 const base = ({ seq, at }) => ({ key: ++keys, seq, at, version: 0, size: 0 });
 
-/** Characters in a value, as deep as anybody would say something. @param {any} value @param {number} [depth] @returns {number} */
+/** Characters in a value, as deep as anybody would say something. @param {unknown} value @param {number} [depth] @returns {number} */
 const sizeOf = (value, depth = 0) =>
   typeof value === "string" ? value.length : value && typeof value === "object" && depth < 50 ? Object.values(value).reduce((sum, each) => sum + sizeOf(each, depth + 1), 0) : 0;
 
-/** An update without a place belongs to the next one that has one. @param {Item} item @param {Place} place */
-function touch(item, place) {
-  item.version++;
-  item.seq ||= place.seq;
-  item.at ||= place.at;
+/** @param {unknown} value */
+const string = (value) => (typeof value === "string" ? value : null);
+
+/** @param {unknown} value */
+const members = (value) => (value && typeof value === "object" && !Array.isArray(value) ? value : {});
+
+/** @param {unknown} id */
+const isOurs = (id) => typeof id === "string" && id.startsWith(OURS);
+
+/** What a turn begins or ends with. @param {Item} item */
+const isTurn = (item) => item.kind === "prompt" || item.kind === "end";
+
+/** What the core has not on its timeline. @param {Item} item */
+const isOursAlone = (item) => item.kind === "plan" || item.kind === "note" || item.kind === "question";
+
+/** @param {Item} item @returns {item is Said | Prompt} */
+const isMessage = (item) => item.kind === "said" || item.kind === "prompt";
+
+/** Whether a chunk without an id belongs to what stands last. @param {Item} last @param {string} role @param {string | undefined} messageId */
+const goesOnWith = (last, role, messageId) => isMessage(last) && last.role === role && last.messageId === undefined && messageId === undefined;
+
+/** @param {any} content */
+const textOf = (content) => (content?.type === "text" && typeof content.text === "string" ? content.text : "");
+
+/** @param {Said | Prompt} message @param {Content} content @param {Place} place */
+function grow(message, content, place) {
+  message.version++;
+  // An update without a place belongs to the next one that has one.
+  message.seq ||= place.seq;
+  message.at ||= place.at;
+  if (message.kind === "said" && content?.type === "text" && typeof content.text === "string") {
+    message.prose.add(content.text);
+    return;
+  }
+  (message.kind === "said" ? message.others : message.content).push(content);
+  message.size += sizeOf(content);
 }
 
-/** What an update says of a tool call, over what was said before: null clears. @param {Tool} tool @param {any} fields */
+/** All of it is said anew. @param {Said | Prompt} message */
+function empty(message) {
+  message.isWhole = true;
+  message.size = 0;
+  if (message.kind === "said") [message.prose, message.others] = [new Prose(), []];
+  else message.content = [];
+}
+
+/** @param {Said | Prompt} older @param {Said | Prompt} later */
+function joinMessages(older, later) {
+  if (later.isWhole) empty(older);
+  if (older.kind === "said" && later.kind === "said") {
+    older.prose = new Prose(older.prose.text + later.prose.text);
+    older.others.push(...later.others);
+  } else if (older.kind === "prompt" && later.kind === "prompt") older.content.push(...later.content);
+  older.size += later.size;
+}
+
+/** What an update says of a tool call: each field that it names replaces the old value; null, or a value of the wrong type, changes nothing. @param {Tool} tool @param {Record<string, any>} fields */
 function patch(tool, fields) {
+  const known = /** @type {Record<string, any>} */ (tool.fields);
   for (const [name, value] of Object.entries(fields)) {
-    if (value === null) delete tool.fields[name];
-    else tool.fields[name] = value;
+    if (value === null && NULLABLE.has(name)) continue;
+    if (STRINGS.has(name) && typeof value !== "string") continue;
+    if (ARRAYS.has(name) && !Array.isArray(value)) continue;
+    if (name === "_meta") takeMeta(tool, value);
+    else known[name] = value;
   }
-  tool.size = sizeOf(tool.fields);
+  tool.size = sizeOfTool(tool);
   tool.version++;
 }
 
-/** The call that made a child; agents put it into their own part of `_meta`. @param {any} update @returns {string | undefined} */
+/** @param {Tool} tool @param {any} told */
+function takeMeta(tool, told) {
+  const meta = JSON.stringify(told).includes('"terminal_') ? takeTerminals(tool.terminals, members(told)) : told;
+  if (meta === undefined || (typeof meta === "object" && !Array.isArray(meta) && Object.keys(meta).length === 0)) return;
+  // What the server adds stands beside what the agent has put there.
+  const isAdded = JSON.stringify(meta).includes('"acphold/');
+  if (!isAdded) tool.saysMeta = true;
+  tool.fields._meta = isAdded ? { ...members(tool.fields._meta), ...members(meta) } : meta;
+}
+
+/** @param {Tool} tool */
+const sizeOfTool = ({ fields, terminals }) => [...terminals.values()].reduce((sum, each) => sum + each.kept.length, sizeOf(fields));
+
+/** @param {Tool} older @param {Tool} later */
+function joinTools(older, later) {
+  const { _meta, ...fields } = later.fields;
+  if (later.saysAll) delete older.fields.status;
+  if (_meta !== undefined) older.fields._meta = later.saysMeta ? _meta : { ...members(older.fields._meta), ...members(_meta) };
+  Object.assign(older.fields, fields);
+  older.saysAll ||= later.saysAll;
+  older.saysMeta ||= later.saysMeta;
+  joinTerminals(older.terminals, later.terminals);
+  older.children.push(...later.children);
+  older.size = sizeOfTool(older);
+}
+
+/** @param {Compaction} older @param {Compaction} later */
+function joinCompactions(older, later) {
+  older.status = later.status ?? older.status;
+  if (later.error !== undefined) older.error = later.error;
+  older.prose = new Prose((later.saysAll ? "" : older.prose.text) + later.prose.text);
+  older.saysAll ||= later.saysAll;
+}
+
+/** What the end of a turn says. @param {Update} end */
+function ended({ interrupted, error, stopReason }) {
+  if (interrupted === true) return { outcome: "interrupted" };
+  if (error !== undefined) return { outcome: "failed", message: string(error?.message) ?? undefined };
+  return { outcome: OUTCOMES[stopReason] ?? "completed" };
+}
+
+/** A member of an announcement by our name, if it is there. @param {Update} update @param {string} ours @param {string} theirs */
+const named = (update, ours, theirs) => (update[theirs] === null || typeof update[theirs] === "string" ? { [ours]: update[theirs] } : {});
+
+/** opencode's words as the others would say it. @param {Update} params */
+function opencodes({ type, childSessionId, parentSessionId, rootSessionId, update, status, title }) {
+  if (type === "update") return { id: childSessionId, update };
+  return {
+    id: parentSessionId === rootSessionId ? "" : parentSessionId,
+    update: { sessionUpdate: "subagent_state_update", subagentSessionId: childSessionId, state: status ?? undefined, name: title ?? undefined },
+  };
+}
+
+/** The call that made a child; agents put it into their own part of `_meta`. @param {Update} update @returns {string | undefined} */
 function callerOf(update) {
   for (const own of Object.values(update._meta ?? {})) {
     for (const name of ["parentToolCallId", "parentToolUseId", "toolCallId", "toolUseId"]) {
-      const caller = /** @type {any} */ (own)?.[name];
+      const caller = own?.[name];
       if (typeof caller === "string") return caller;
     }
   }

@@ -23,9 +23,8 @@ export function App({ desk, problem }) {
     if (name !== "session") document.title = waiting ? `(${waiting}) acphold` : "acphold";
     /** @type {any} */ (navigator).setAppBadge?.(waiting).catch(() => {});
   }, [name, waiting]);
-  if (desk.server.link.value.state === "stranger") {
-    return html`<${Later} name="SignIn" problem=${problem} done=${() => desk.server.connectNow()} />`;
-  }
+  const { state, why } = desk.server.link.value;
+  if (state === "stranger") return html`<${Later} name="SignIn" problem=${problem || why} />`;
   return html`<a class="skip" href="#main" onClick=${(/** @type {Event} */ event) => (event.preventDefault(), document.getElementById("main")?.focus())}>Skip to the conversation</a>
     <${Away} server=${desk.server} />
     <div class=${`panes ${isOpen ? "has-open" : ""}`}>
@@ -34,6 +33,6 @@ export function App({ desk, problem }) {
         ? html`<${Guard} key=${id}><${Conversation} desk=${desk} id=${id} seq=${seq} /><//>`
         : isOpen
           ? html`<${Later} key=${name} name=${LATER_VIEWS[name]} desk=${desk} />`
-          : html`<aside class="plain nothing" aria-label="Nothing is open"><p class="aside">Choose a session, or begin one.</p></aside>`}
+          : html`<aside class="plain nothing" aria-label="No session is open"><p class="aside">Choose a session, or start one.</p></aside>`}
     </div>`;
 }

@@ -16,6 +16,7 @@ export function Composer({ session, isRunning, paths }) {
   const [isStopping, setStopping] = useState(false);
   useEffect(() => setStopping(false), [isRunning]);
   const area = useRef(/** @type {HTMLTextAreaElement | null} */ (null));
+  const loading = useRef(/** @type {Promise<void>} */ (Promise.resolve()));
   const state = session.timeline.state;
   const can = session.introduction.value?.agentCapabilities?.promptCapabilities ?? {};
 
@@ -23,9 +24,27 @@ export function Composer({ session, isRunning, paths }) {
     let isWanted = true;
     setText("");
     setFiles([]);
-    void draft(session.id).then((kept) => isWanted && kept && setText((now) => now || kept)).catch(() => {});
+    loading.current = draft(session.id).then((kept) => void (isWanted && kept && setText((now) => now || kept))).catch(() => {});
     return () => void (isWanted = false);
   }, [session.id]);
+  // What was stopped before it began stands in front of what is being written.
+  const returned = session.returned.value;
+  useEffect(() => {
+    if (returned.length === 0) return;
+    session.returned.value = [];
+    const content = returned.flat();
+    const words = content.filter((each) => each.type === "text").map((each) => each.text);
+    void loading.current.then(() => {
+      setText((now) => {
+        const next = [...words, now].filter(Boolean).join("\n\n");
+        void keepDraft(session.id, next).catch(() => {});
+        return next;
+      });
+      // A link stands in the text, behind its @.
+      const others = content.filter((each) => each.type !== "text" && each.type !== "resource_link");
+      setFiles((now) => [...others.map((each) => ({ name: nameOf(each), content: each })), ...now]);
+    });
+  }, [returned]);
   useLayoutEffect(() => {
     if (!area.current) return;
     area.current.style.height = "auto";
@@ -86,14 +105,17 @@ export function Composer({ session, isRunning, paths }) {
       <label class="attach" title="Add a picture or a file"><span class="away">Add a picture or a file</span>
         <input type="file" multiple class="away" onChange=${(/** @type {any} */ event) => (void attach([...event.target.files]), (event.target.value = ""))} /><span aria-hidden="true">+</span></label>
       <textarea ref=${area} rows="1" value=${text} aria-label="Prompt" placeholder="Write to the agent" enterkeyhint="enter"
-        onInput=${(/** @type {any} */ event) => write(event.target.value)} onKeyDown=${onKey}
+        onInput=${(/** @type {On<HTMLInputElement>} */ event) => write(event.target.value)} onKeyDown=${onKey}
         onPaste=${(/** @type {ClipboardEvent} */ event) => event.clipboardData?.files.length && (event.preventDefault(), void attach(event.clipboardData.files))}></textarea>
-      ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the turn that runs"><span class="away">Stop</span></button>`}
+      ${isRunning && html`<button type="button" class="stop" disabled=${isStopping || !session.isAttached.value} onClick=${() => (session.cancel(), setStopping(true))} title="Stop the running turn"><span class="away">Stop</span></button>`}
       ${(!isRunning || text.trim() || files.length > 0) && html`<button type="submit" class="send" disabled=${!text.trim() && files.length === 0} title="Send"><span class="away">Send</span></button>`}
     </div>
     <${Guard}><${Choices} session=${session} /><//>
   </form>`;
 }
+
+/** @param {any} content */
+const nameOf = ({ type, resource }) => (resource?.uri ? decodeURIComponent(String(resource.uri).split("/").at(-1) ?? "") : type === "image" ? "a picture" : String(type));
 
 /** Text, and a link for each file that is named behind an `@`. @param {string} text @param {string} cwd */
 function blocks(text, cwd) {
@@ -110,7 +132,7 @@ function blocks(text, cwd) {
 function suggestions(text, commands, paths) {
   const command = /^\/(\S*)$/.exec(text);
   if (command) {
-    return commands.filter((each) => String(each.name).startsWith(command[1])).slice(0, 8)
+    return commands.filter((each) => each && String(each.name).startsWith(command[1])).slice(0, 8)
       .map((each) => [`/${each.name}`, String(each.description ?? "")]);
   }
   const file = /(?:^|\s)@(\S*)$/.exec(text);
@@ -123,19 +145,19 @@ function suggestions(text, commands, paths) {
 function Choices({ session }) {
   void session.changes.value;  // another device, or the agent, may have chosen
   const [problem, setProblem] = useState("");
-  const { modes, options = [] } = session.timeline.state;
+  const { availableModes: modes, modeId, options = [] } = session.timeline.state;
   /** @param {Promise<void>} choosing */
   const tell = (choosing) => choosing.then(() => setProblem(""), (error) => setProblem(error.message));
   const isOff = !session.isAttached.value;
   // Modes are an older way to say what the options say: where both are there, they are one choice.
-  const hasMode = options.some((/** @type {any} */ each) => each.category === "mode" || each.id === "mode");
+  const hasMode = options.some((each) => each.category === "mode" || each.id === "mode");
   if (!(modes && !hasMode) && options.length === 0) return null;
   return html`<div class="choices">
-    ${modes && !hasMode && html`<${Choice} name="Mode" value=${modes.currentModeId} isOff=${isOff}
-      choices=${modes.availableModes.map((/** @type {any} */ each) => [each.id, each.name])} choose=${(/** @type {string} */ id) => tell(session.setMode(id))} />`}
-    ${options.map((/** @type {any} */ each) =>
+    ${modes && !hasMode && html`<${Choice} name="Mode" value=${modeId} isOff=${isOff}
+      choices=${modes.map((each) => [each.id, each.name])} choose=${(/** @type {string} */ id) => tell(session.setMode(id))} />`}
+    ${options.map((each) =>
       each.type === "boolean"
-        ? html`<label class="check"><input type="checkbox" checked=${each.currentValue} disabled=${isOff} onChange=${(/** @type {any} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, 40)}</label>`
+        ? html`<label class="check"><input type="checkbox" checked=${each.currentValue} disabled=${isOff} onChange=${(/** @type {On<HTMLInputElement>} */ event) => tell(session.setOption(each.id, event.target.checked))} />${line(each.name, 40)}</label>`
         : html`<${Choice} name=${line(each.name, 40)} value=${each.currentValue} isOff=${isOff}
             choices=${(each.options ?? []).flatMap((/** @type {any} */ one) => one.options ?? [one]).map((/** @type {any} */ one) => [one.value, one.name])}
             choose=${(/** @type {string} */ value) => tell(session.setOption(each.id, value))} />`,
@@ -146,7 +168,7 @@ function Choices({ session }) {
 
 /** @param {{name: string, value: string, isOff: boolean, choices: [string, string][], choose: (value: string) => void}} props */
 function Choice({ name, value, isOff, choices, choose }) {
-  return html`<label class="choice"><span class="away">${name}</span><select title=${name} value=${value} disabled=${isOff} onChange=${(/** @type {any} */ event) => choose(event.target.value)}>
+  return html`<label class="choice"><span class="away">${name}</span><select title=${name} value=${value} disabled=${isOff} onChange=${(/** @type {On<HTMLSelectElement>} */ event) => choose(event.target.value)}>
     ${choices.map(([id, title]) => html`<option value=${id} selected=${id === value}>${line(title, 60)}</option>`)}
   </select></label>`;
 }

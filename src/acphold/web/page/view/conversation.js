@@ -6,7 +6,7 @@ import { Entries } from "./entries.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
-import { SessionMenu } from "./session_menu.js";
+import { whole } from "./places.js";
 import { QuestionView } from "./question.js";
 import { State } from "./rows.js";
 
@@ -42,41 +42,43 @@ export function Conversation({ desk, id, seq }) {
     <header class="bar">
       <a class="back" href="#/" aria-label="All sessions"></a>
       <div class="name"><h1>${title}</h1><p><${State} row=${row} /> ${who} · <span title=${row?.cwd}>${baseName(row?.cwd ?? session.cwd)}</span></p></div>
-      <button type="button" class="to-prompt" onClick=${() => toPrompt(session)} title="To the prompt before" aria-label="To the prompt before">↑</button>
-      <${SessionMenu} desk=${desk} id=${id} row=${row} title=${title} session=${session} find=${() => setFinding(true)} />
+      <button type="button" class="to-prompt" onClick=${() => toPrompt(session)} title="Previous prompt" aria-label="Previous prompt">↑</button>
+      <${Later} name="SessionMenu" desk=${desk} id=${id} row=${row} title=${title} session=${session} find=${() => setFinding(true)} />
     </header>
     ${isFinding && html`<${Later} name="Find" session=${session} done=${() => setFinding(false)} />`}
-    ${status === "missing" && html`<p class="empty">There is no such session, or it is not for this device.</p>`}
-    ${status === "failed" && html`<p class="empty">It cannot be read now: ${line(session.problem.value)}</p>`}
+    ${status === "missing" && html`<p class="empty">Session not found, or this device has no access to it.</p>`}
+    ${status === "failed" && html`<p class="empty">It could not be read: ${line(session.problem.value)}</p>`}
     <${Reading} key=${id} session=${session} seq=${seq} isKnown=${row !== undefined} isRunning=${isRunning} />
     ${session.status.value === "ready" && html`<footer class="asking">
-      <${Questions} session=${session} who=${who} />
+      <${Questions} session=${session} waiting=${desk.inbox.value} who=${who} />
       <${Sending} session=${session} />
       ${session.problem.value && status === "ready" && html`<p class="bad" role="alert">${line(session.problem.value)}</p>`}
+      ${session.otherAgent.value && html`<${Later} name="OtherAgent" session=${session} other=${session.otherAgent.value} />`}
       <${Composer} session=${session} isRunning=${isRunning} paths=${() => pathsIn(session)} />
     </footer>`}
   </main>`;
 }
 
-/** @param {{session: import("../model/session.js").Session, who: string}} props */
-function Questions({ session, who }) {
+/** @param {{session: import("../model/session.js").Session, who: string, waiting: import("../model/desk.js").Waiting[]}} props */
+function Questions({ session, who, waiting }) {
   const [later, setLater] = useState(/** @type {string[]} */ ([]));
   void session.changes.value;  // what is asked about may be told a moment after the question
   return session.asked.value.map((asked) =>
     later.includes(asked.id)
       ? html`<button type="button" class="later" key=${asked.id} onClick=${() => setLater((was) => was.filter((each) => each !== asked.id))}>${who} waits for your answer</button>`
       : html`<${Guard} key=${asked.id}><${QuestionView} asked=${asked} who=${who} call=${session.timeline.tool(asked.params.toolCall?.toolCallId)?.fields}
+          shows=${waiting.find((each) => each.id === asked.id)?.shows}
           answer=${session.isAttached.value ? (/** @type {object} */ result) => session.answer(asked, result) : undefined}
           later=${() => setLater((was) => [...was, asked.id])} /><//>`,
   );
 }
 
-const STATES = /** @type {Record<string, string>} */ ({ kept: "Kept on this device; it is sent when the connection is there", sent: "On its way", arrived: "Arrived; it waits for its turn" });
+const STATES = /** @type {Record<string, string>} */ ({ kept: "Kept on this device; sent when the connection is back", sent: "On its way", arrived: "Sent; waiting for its turn" });
 
 /** Prompts whose turn has not begun. @param {{session: import("../model/session.js").Session}} props */
 function Sending({ session }) {
   const waiting = session.sending.value.filter((each) => each.state !== "begun" && each.state !== "again");
-  return waiting.length > 0 && html`<ul class="sending" aria-label="Prompts that wait">${waiting.map(
+  return waiting.length > 0 && html`<ul class="sending" aria-label="Waiting prompts">${waiting.map(
     ({ kept, state, error }) => html`<li key=${kept.id} class=${state}>
       <p>${visible(kept.content.map((each) => each.text ?? "").join(" ").slice(0, 300))}</p>
       <p class="aside" role="status">${state === "failed" ? line(error, 500) : STATES[state]}
@@ -137,20 +139,29 @@ function Reading({ session, seq, isKnown, isRunning }) {
     if (sought.current === seq && (moved.current || session.isAtEnd.value)) return;
     sought.current = seq;
     session.isAtEnd.value = false;
-    void session.reach(seq).then(() => requestAnimationFrame(() => show(seq)));
+    void session.reach(seq).then(() =>
+      requestAnimationFrame(async () => {
+        const found = show(seq);
+        if (!found?.querySelector("[aria-busy]")) return;
+        await whole(found);
+        if (performance.now() - moved.current >= HAND_MS && found.isConnected && !session.isAtEnd.value) show(seq);
+      }),
+    );
   }, [seq, session.status.value, session.timeline]);
 
   const onScroll = () => {
     const { scrollTop = 0, scrollHeight = 0, clientHeight = 0 } = box.current ?? {};
     const isNear = scrollHeight - scrollTop - clientHeight < NEAR;
-    // Only a person leaves the end: a page moves what is in it by itself, too.
-    if (isNear || performance.now() - moved.current < HAND_MS) session.isAtEnd.value = isNear;
-    if (!isNear && performance.now() - moved.current < HAND_MS) moved.current = performance.now();
+    // Only a person leaves the end or comes back to it: the page moves its content by itself, too. A link to a place is
+    // shown before all of the session is drawn, when that place is still near the end.
+    if (performance.now() - moved.current >= HAND_MS) return;
+    session.isAtEnd.value = isNear;
+    if (!isNear) moved.current = performance.now();
   };
   const move = () => void (moved.current = performance.now());
   return html`<div class="reading">
     <div class="entries" ref=${box} onScroll=${onScroll} onWheel=${move} onTouchMove=${move} onPointerDown=${move} onKeyDown=${move} tabindex="0" role="log" aria-label="Conversation" aria-live="off">
-      <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Reading what was before…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
+      <div class="sheet" ref=${sheet}><h2 class="away">Conversation</h2><div ref=${top} class="top">${before !== null ? html`<span class="aside">Loading earlier messages…</span>` : session.status.value === "loading" && html`<span class="aside">Reading…</span>`}</div>
       <${Entries} items=${items.slice(undrawn)} version=${changes} />${isOver && html`<hr class="end" />`}</div>
     </div>
     ${!isAtEnd && html`<button type="button" class="to-end" onClick=${() => ((session.isAtEnd.value = true), toEnd())} title="To the end" aria-label="To the end">↓</button>`}
@@ -171,12 +182,13 @@ async function toPrompt(session) {
 }
 
 /** @param {number} seq */
-export function show(seq) {
+function show(seq) {
   const entries = [.../** @type {NodeListOf<HTMLElement>} */ (document.querySelectorAll(".sheet > .entry[data-seq]"))];
   const found = entries.findLast((each) => Number(each.dataset.seq) <= seq) ?? entries[0];
   document.querySelector(".entry.found")?.classList.remove("found");
   found?.scrollIntoView({ block: "center" });
   found?.classList.add("found");
+  return found;
 }
 
 /** Files that were spoken of, the last ones first. @param {import("../model/session.js").Session} session */

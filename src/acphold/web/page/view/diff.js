@@ -4,6 +4,10 @@ import { changes } from "../model/diffs.js";
 import { line } from "../model/text.js";
 import { html } from "./html.js";
 import { Later } from "./later.js";
+import { useSome } from "./pieces.js";
+
+/** Lines that are drawn in one task. */
+const AT_ONCE = 200;
 
 const wide = matchMedia("(min-width: 80rem)");
 
@@ -16,13 +20,14 @@ export function DiffView({ diff, isOneColumn = false }) {
     wide.addEventListener("change", look);
     return () => wide.removeEventListener("change", look);
   }, []);
-  const { lines, isCut } = changes(diff);
-  return html`<figure class="diff">
+  const { lines: all, isCut } = changes(diff);
+  const lines = all.slice(0, useSome(all.length, AT_ONCE));
+  return html`<figure class="diff" aria-busy=${lines.length < all.length || undefined}>
     <figcaption><span class="path">${line(diff.path, 400)}</span> <${Sum} diff=${diff} /></figcaption>
     <div class="lines" tabindex="0" role="group" aria-label=${`Changes of ${line(diff.path)}`}>
       ${isWide && !isOneColumn && diff.oldText ? html`<${Later} name="TwoColumns" lines=${lines} />` : html`<${OneColumn} lines=${lines} />`}
     </div>
-    ${isCut && html`<p class="aside">There is more than can be shown here.</p>`}
+    ${isCut && html`<p class="aside">There is more than fits here.</p>`}
   </figure>`;
 }
 

@@ -1,14 +1,17 @@
 // What was said and done, one under the other; each is drawn again only when it has changed.
 import { Component } from "preact";
 import { useState } from "preact/hooks";
-import { line, visible } from "../model/text.js";
+import { HOW } from "../model/decisions.js";
+import { baseName, line, visible } from "../model/text.js";
 import { exactly, moment } from "../model/times.js";
-import { ContentView } from "./content.js";
 import { Guard } from "./guard.js";
 import { html } from "./html.js";
+import { Later } from "./later.js";
+import { Long } from "./long.js";
+import { useSome } from "./pieces.js";
 import { place, sessionPlace } from "./places.js";
 import { ProseView } from "./prose.js";
-import { ChildView, ToolView } from "./tool_call.js";
+import { ToolView } from "./tool_call.js";
 
 /** @typedef {import("../model/timeline.js").Item} Item */
 
@@ -40,7 +43,9 @@ function drawn(item) {
     case "said":
       return item.role === "thought" ? html`<${ThoughtView} item=${item} version=${item.version} />` : html`<${SaidView} item=${item} version=${item.version} />`;
     case "tool":
-      return html`<${ToolView} tool=${item} version=${item.version} />`;
+      return html`<${ToolView} tool=${item} version=${item.version}>
+        ${item.children.map((child) => html`<${ChildView} key=${child.key} child=${child} version=${child.version} />`)}
+      <//>`;
     case "plan":
       return html`<${PlanView} entries=${item.entries} />`;
     case "child":
@@ -50,18 +55,38 @@ function drawn(item) {
     case "note":
       return html`<p class=${`note ${item.severity === "error" ? "bad" : ""}`}><b>${line(item.title)}</b> ${line(item.description, 1000)}</p>`;
     case "compaction":
-      return html`<details class="thought"><summary>Context ${item.status === "completed" ? "was shortened" : line(item.error ?? item.status.replace("_", " "))}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
+      return html`<details class="thought"><summary>Context ${item.status === "completed" ? "was shortened" : line(item.error ?? (item.status ?? "in_progress").replace("_", " "))}</summary><${ProseView} prose=${item.prose} version=${item.version} /></details>`;
     case "end":
       return html`<${EndView} end=${item} />`;
   }
 }
 
+const STOPS = /** @type {Record<string, string>} */ ({ end_turn: "completed", error: "failed", cancelled: "cancelled" });
+
+/** How a sub-agent stands, in a word. @param {import("../model/timeline.js").ChildState} told */
+const ofChild = ({ state, stopReason }) => (state === "idle" && stopReason ? (STOPS[stopReason] ?? stopReason) : (state ?? ""));
+
+/** A sub-agent, with all that was said in it. @param {{child: import("../model/timeline.js").Child, version: number}} props */
+function ChildView({ child, version }) {
+  const [isOpen, setOpen] = useState(false);
+  return html`<details class="child" open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => event.target === event.currentTarget && setOpen(event.target.open)}>
+    <summary><span class="kind">Sub-agent</span> <span class="title">${line(child.told.title ?? child.told.description ?? baseName(child.id))}</span> <span class="aside">${line(ofChild(child.told))}</span></summary>
+    ${isOpen && child.told.description && html`<div class="text aside"><${Long} text=${child.told.description} /></div>`}
+    ${isOpen && html`<${Inside} items=${child.timeline.items} version=${version} />`}
+  </details>`;
+}
+
+/** All that was said in a sub-agent, from its beginning. @param {{items: Item[], version: number}} props */
+function Inside({ items, version }) {
+  return html`<${Entries} items=${items.slice(0, useSome(items.length, 4))} version=${version} isInside />`;
+}
+
 /** @param {{item: import("../model/timeline.js").Prompt, version: number}} props */
 function PromptView({ item }) {
-  const whose = item.isTold ? "The agent says that you said" : "You";
+  const whose = item.isTold ? "Reported by the agent as said by you" : "You";
   return html`<article class=${`prompt ${item.isTold ? "told" : ""}`}>
     <header><h2>${whose}</h2>${item.author && html` <span>in ${line(item.author, 40)}</span>`} <${When} item=${item} /></header>
-    ${item.content.map((content) => html`<${ContentView} content=${content} />`)}
+    ${item.content.map((content) => html`<${Later} name="ContentView" content=${content} />`)}
   </article>`;
 }
 
@@ -76,14 +101,14 @@ function When({ item }) {
 function SaidView({ item, version }) {
   return html`<article class="said">
     <${ProseView} prose=${item.prose} version=${version} />
-    ${item.others.map((content) => html`<${ContentView} content=${content} />`)}
+    ${item.others.map((content) => html`<${Later} name="ContentView" content=${content} />`)}
   </article>`;
 }
 
 /** @param {{item: import("../model/timeline.js").Said, version: number}} props */
 function ThoughtView({ item, version }) {
   const [isOpen, setOpen] = useState(false);
-  return html`<details class="thought" open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
+  return html`<details class="thought" open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
     <summary>Thought${isOpen ? "" : html` <span>${line(item.prose.text.replace(/[*#\u0060]+/g, ""), 140)}</span>`}</summary>
     ${isOpen && html`<${ProseView} prose=${item.prose} version=${version} />`}
   </details>`;
@@ -99,8 +124,6 @@ export function PlanView({ entries }) {
     <ol>${entries.map((each) => html`<li class=${STEPS[each.status] ? each.status : "pending"}><span class="mark" role="img" aria-label=${STEPS[each.status] ?? "to do"}></span>${line(each.content, 1000)}</li>`)}</ol>
   </details>`;
 }
-
-export const HOW = /** @type {Record<string, string>} */ ({ allow_once: "Allowed", allow_always: "Allowed always", reject_once: "Refused", reject_always: "Refused always", accept: "Answered", decline: "Declined", cancel: "Dismissed" });
 
 /** What came of a question. An open one is asked outside of the conversation. @param {{item: import("../model/timeline.js").Question, version: number}} props */
 function DecisionView({ item }) {

@@ -1,6 +1,7 @@
 // Finds words in a session: in what is loaded first, then in what was before.
 import { useEffect, useRef, useState } from "preact/hooks";
 import { html } from "./html.js";
+import { whole } from "./places.js";
 
 /** Pages that are read at once before somebody asks for more. */
 const PAGES = 20;
@@ -9,7 +10,7 @@ const PAGES = 20;
 function textOf(item) {
   if (item.kind === "said" || item.kind === "compaction") return item.prose.text;
   if (item.kind === "prompt") return item.content.map((each) => each?.text ?? "").join(" ");
-  if (item.kind === "tool") return [item.fields.title, ...(item.fields.content ?? []).map((/** @type {any} */ each) => each?.content?.text ?? each?.newText ?? "")].join(" ");
+  if (item.kind === "tool") return [item.fields.title, ...(item.fields.content ?? []).map((each) => each?.content?.text ?? each?.newText ?? "")].join(" ");
   return "";
 }
 
@@ -33,7 +34,9 @@ export function Find({ session, done }) {
       if (next >= 0 && next < keys.length) {
         at.current = keys[next];
         setTold(`${keys.length - next} of ${keys.length}${session.before.value === null ? "" : ", so far"}`);
-        show(session, keys[next], sought);
+        session.isAtEnd.value = false;
+        await session.drawAll();
+        requestAnimationFrame(() => void show(session, keys[next], sought, () => at.current === keys[next]));
         return;
       }
       const before = session.before.value;
@@ -41,7 +44,7 @@ export function Find({ session, done }) {
         setTold(keys.length === 0 ? "Not found" : "No more");
         return;
       }
-      setTold("Looking further back…");
+      setTold("Searching further back…");
       session.isAtEnd.value = false;
       await session.loadOlder();
       if (session.before.value === before) return;
@@ -54,23 +57,25 @@ export function Find({ session, done }) {
   };
   return html`<search class="find">
     <input ref=${field} type="search" aria-label="Find in this session" placeholder="Find in this session" value=${words} onKeyDown=${onKey}
-      onInput=${(/** @type {any} */ event) => (setWords(event.target.value), setTold(""), (at.current = -1))} />
+      onInput=${(/** @type {On<HTMLInputElement>} */ event) => (setWords(event.target.value), setTold(""), (at.current = -1))} />
     <output aria-live="polite">${told}</output>
-    <button type="button" aria-label="The hit before" onClick=${() => go(-1)}>↑</button><button type="button" aria-label="The next hit" onClick=${() => go(1)}>↓</button>
+    <button type="button" aria-label="Previous match" onClick=${() => go(-1)}>↑</button><button type="button" aria-label="The next hit" onClick=${() => go(1)}>↓</button>
     <button type="button" aria-label="Close" onClick=${done}>×</button>
   </search>`;
 }
 
-/** @param {import("../model/session.js").Session} session @param {number} key @param {string} sought */
-function show(session, key, sought) {
-  session.undrawn.value = 0;
-  session.isAtEnd.value = false;
-  requestAnimationFrame(() => {
-    const place = session.timeline.items.findIndex((item) => item.key === key);
-    const entry = document.querySelectorAll(".sheet > .entry")[place];
-    mark(entry, sought);
-    entry?.scrollIntoView({ block: "center" });
-  });
+/** @param {import("../model/session.js").Session} session @param {number} key @param {string} sought @param {() => boolean} isWanted */
+async function show(session, key, sought, isWanted) {
+  const place = session.timeline.items.findIndex((item) => item.key === key);
+  const entry = document.querySelectorAll(".sheet > .entry")[place];
+  if (!entry || !isWanted()) return;
+  mark(entry, sought);
+  entry.scrollIntoView({ block: "center" });
+  if (!entry.querySelector("[aria-busy]")) return;
+  await whole(entry);
+  if (!isWanted() || !entry.classList.contains("found")) return;
+  mark(entry, sought);
+  if (!session.isAtEnd.value) entry.scrollIntoView({ block: "center" });
 }
 
 /** Colour the words in an entry, where the browser can. @param {Element | null} entry @param {string} sought */

@@ -36,10 +36,10 @@ export function FormView({ params, answer, isBusy }) {
 function Field({ name, field, value, isMissing, isRequired, set }) {
   const label = html`<span class="label">${line(field.title ?? name)}${isRequired ? "" : html` <span class="aside">optional</span>`}</span>
     ${field.description && html`<span class="aside">${visible(field.description)}</span>`}
-    ${isMissing && html`<span class="bad" role="alert">Please fill this in.</span>`}`;
+    ${isMissing && html`<span class="bad" role="alert">This field is required.</span>`}`;
   const choices = choicesOf(field.type === "array" ? (field.items ?? {}) : field);
   if (field.type === "boolean") {
-    return html`<label class="check"><input type="checkbox" checked=${value === true} onChange=${(/** @type {any} */ event) => set(event.target.checked)} />${label}</label>`;
+    return html`<label class="check"><input type="checkbox" checked=${value === true} onChange=${(/** @type {On<HTMLInputElement>} */ event) => set(event.target.checked)} />${label}</label>`;
   }
   if (choices) {
     const isMany = field.type === "array";
@@ -48,7 +48,7 @@ function Field({ name, field, value, isMissing, isRequired, set }) {
     const pick = (choice, isOn) => set(!isMany ? choice : isOn ? [...chosen, choice] : chosen.filter((/** @type {string} */ each) => each !== choice));
     return html`<fieldset><legend>${label}</legend>${choices.map(
       ([choice, title]) => html`<label class="check"><input type=${isMany ? "checkbox" : "radio"} name=${name} checked=${chosen.includes(choice)}
-        onChange=${(/** @type {any} */ event) => pick(choice, event.target.checked)} /><span>${line(title)}</span></label>`,
+        onChange=${(/** @type {On<HTMLInputElement>} */ event) => pick(choice, event.target.checked)} /><span>${line(title)}</span></label>`,
     )}</fieldset>`;
   }
   const isNumber = field.type === "number" || field.type === "integer";

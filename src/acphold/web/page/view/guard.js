@@ -11,6 +11,6 @@ export class Guard extends Component {
 
   render() {
     const { props, state } = /** @type {any} */ (this);
-    return state.problem ? html`<p class="note bad">Something stands here that this page cannot show.</p>` : props.children;
+    return state.problem ? html`<p class="note bad">This content cannot be shown here.</p>` : props.children;
   }
 }

@@ -1,13 +1,15 @@
 // What waits, and the sessions: by project, or what a search has found.
 import { useEffect, useState } from "preact/hooks";
 import { search, sessions } from "../wire/pages.js";
+import { byProject, standing } from "../model/rows.js";
 import { called, counted } from "../model/text.js";
 import { ago } from "../model/times.js";
 import { html } from "./html.js";
 import { Inbox } from "./inbox.js";
 import { Later } from "./later.js";
 import { sessionPlace } from "./places.js";
-import { byProject, RowView, standing } from "./rows.js";
+import { RowView } from "./rows.js";
+import { Whose } from "./whose.js";
 
 const FILTERS = /** @type {[string, string][]} */ ([["", "All"], ["live", "Live"], ["running", "Running"], ["waiting", "Waiting"], ["unseen", "Done since you looked"]]);
 
@@ -32,17 +34,18 @@ export function Home({ desk, current, isAll }) {
     <header class="bar">${isAll ? html`<h1>${mark}</h1>` : mark}
       <a class="button" href="#/usage">Usage</a><a class="button main" href="#/new">New</a></header>
     <div class="scroll">
+      <${Whose} server=${desk.server} />
       <${Inbox} desk=${desk} current=${current} />
-      <search><input type="search" placeholder="Search all that was said" aria-label="Search sessions and all that was said" value=${words} onInput=${(/** @type {any} */ event) => setWords(event.target.value)} /></search>
+      <search><input type="search" placeholder="Search all conversations" aria-label="Search sessions and conversations" value=${words} onInput=${(/** @type {On<HTMLInputElement>} */ event) => setWords(event.target.value)} /></search>
       <div class="filters" role="group" aria-label="Which sessions">${FILTERS.map(([name, title]) => {
         const number = name ? rows.filter((row) => (name === "live" ? row.live !== null : standing(row)[0] === name)).length : rows.length;
         return (!name || number > 0) && html`<button type="button" aria-pressed=${filter === name} onClick=${() => setFilter(name)}>${title} <span>${number}</span></button>`;
       })}<button type="button" aria-pressed=${filter === "archived"} onClick=${() => setFilter("archived")}>Archived</button></div>
       ${byProject(shown).map((group) => html`<${Project} key=${group.cwd} group=${group} current=${current} isAll=${Boolean(sought || filter)} />`)}
       ${sought.length > 1 && html`<${Hits} words=${words} />`}
-      ${desk.isListed.value && rows.length === 0 && html`<p class="empty">No session yet. <a href="#/new">Begin one</a>, or start an agent in your editor.</p>`}
+      ${desk.isListed.value && rows.length === 0 && html`<p class="empty">No sessions yet. <a href="#/new">Begin one</a>, or start an agent in your editor.</p>`}
       <p class="foot"><a href="#/decisions">Decided</a> · <a href="/page/licences.txt">Licences</a></p>
-      ${!desk.isListed.value && html`<p class="empty aside">Reading the sessions…</p>`}
+      ${!desk.isListed.value && html`<p class="empty aside">Loading sessions…</p>`}
       ${isAll && html`<${Later} name="Notices" />`}
     </div>
   <//>`;

@@ -26,8 +26,8 @@ export function NewSession({ desk }) {
   return html`<main class="plain" id="main" tabindex="-1">
     <header class="bar"><a class="back" href="#/" aria-label="All sessions"></a><h1>New session</h1></header>
     <form onSubmit=${begin}>
-      <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {any} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
-      <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="/.*" title="An absolute path" onInput=${(/** @type {any} */ event) => setCwd(event.target.value)} /></label>
+      <label>Agent<select value=${agent || agents[0]} onChange=${(/** @type {On<HTMLInputElement>} */ event) => setAgent(event.target.value)}>${agents.map((each) => html`<option value=${each}>${each}</option>`)}</select></label>
+      <label>Folder on the server<input list="folders" value=${cwd} placeholder=${folders[0] ?? "/home/you/project"} required=${folders.length === 0} pattern="/.*" title="An absolute path" onInput=${(/** @type {On<HTMLInputElement>} */ event) => setCwd(event.target.value)} /></label>
       <datalist id="folders">${folders.map((each) => html`<option value=${each}></option>`)}</datalist>
       <button type="submit" class="main" disabled=${isBusy || !desk.server.isHere}>${isBusy ? "Starting the agent…" : "Begin"}</button>
     </form>

@@ -5,10 +5,10 @@ import { html } from "./html.js";
 
 /** @type {Record<string, string>} */
 const WHY_NOT = {
-  denied: "This browser was told to show no notices of this page; its settings for the page have that.",
-  insecure: "Notices need HTTPS: `acphold help serve` says how this page gets it.",
-  "home screen": "Put this page on the home screen and open it there: then it can show notices.",
-  unable: "This browser cannot show notices; commands in `[alerts]` can tell you instead.",
+  denied: "Notifications are blocked. Allow them in your browser's site settings.",
+  insecure: "Notifications need HTTPS: `acphold help serve` says how this page gets it.",
+  "home screen": "Add this page to the home screen and open it there to get notifications.",
+  unable: "This browser cannot show notifications; commands in `[alerts]` can tell you instead.",
 };
 
 export function Notices() {
@@ -24,10 +24,10 @@ export function Notices() {
     try {
       setState(await (state === "on" ? turnOff() : turnOn()));
     } catch (error) {
-      setProblem(`Notices could not be turned ${state === "on" ? "off" : "on"}: ${/** @type {Error} */ (error).message}`);
+      setProblem(`Notifications could not be turned ${state === "on" ? "off" : "on"}: ${/** @type {Error} */ (error).message}`);
     }
     setBusy(false);
   };
-  return html`<p class="notices"><button type="button" class="quiet" disabled=${isBusy} aria-pressed=${state === "on"} onClick=${change}>${state === "on" ? "Notices are on for this device" : "Tell me on this device when something waits"}</button>
+  return html`<p class="notices"><button type="button" class="quiet" disabled=${isBusy} aria-pressed=${state === "on"} onClick=${change}>${state === "on" ? "Notifications are on for this device" : "Notify me on this device"}</button>
     ${problem && html`<span role="alert">${problem}</span>`}</p>`;
 }

@@ -29,5 +29,10 @@ export const sessionPlace = (id, seq) => `#/session/${encodeURIComponent(id)}${s
 /** The code in a fragment `#pair=CODE`. @param {string} fragment */
 export const codeIn = (fragment) => /^#pair=([\w-]{4,40})$/.exec(fragment)?.[1] ?? "";
 
+/** Wait until what is drawn in pieces is there as a whole. @param {Element} element */
+export async function whole(element) {
+  while (element.isConnected && element.querySelector("[aria-busy]")) await new Promise((resolve) => setTimeout(resolve, 10));
+}
+
 /** @param {string} to */
 export const go = (to) => (location.hash = to);

@@ -1,8 +1,13 @@
 // Tokens of Markdown as elements: see `model/prose.js`.
+import { Lexer } from "marked";
 import { Component } from "preact";
 import { useEffect, useMemo, useState } from "preact/hooks";
+import { markdown } from "../model/prose.js";
 import { Copy } from "./copy.js";
 import { html } from "./html.js";
+import { useDrawn, useSome } from "./pieces.js";
+
+markdown.lex = (text) => new Lexer({ gfm: true }).lex(text);
 
 /** Characters that are shown at first of a message that is there already, its last ones; and when somebody asks for more. */
 const FIRST = 20_000;
@@ -14,12 +19,29 @@ export function ProseView({ prose }) {
   const last = useMemo(() => prose.above(FIRST), [prose]);
   const [asked, setAsked] = useState(Infinity);
   const first = Math.max(omitted, Math.min(last, asked));
-  return html`<div class="prose">
+  const { from, to, isWhole } = useDrawn(prose, first);
+  return html`<div class="prose" aria-busy=${!isWhole || undefined}>
     ${first > omitted
-      ? html`<button type="button" class="quiet" onClick=${() => setAsked(prose.above(2 * FIRST, first))}>Show more of what stands before</button>`
-      : omitted > 0 && html`<p class="aside">The beginning of this message is too long to be shown here.</p>`}
-    ${blocks.slice(first - omitted).map((block, at) => html`<${Settled} key=${first + at} block=${block} />`)}
+      ? html`<button type="button" class="quiet" onClick=${() => setAsked(prose.above(2 * FIRST, first))}>Show earlier text</button>`
+      : omitted > 0 && html`<p class="aside">The beginning of this message is too long to show here.</p>`}
+    ${inParts(blocks.slice(from - omitted, to - omitted), from)}
   </div>`;
+}
+
+/** Blocks that are laid out together, while they are near what is seen. */
+const PART = 4;
+
+/** @param {import("../model/prose.js").Block[]} blocks @param {number} from  the number of the first one */
+function inParts(blocks, from) {
+  const parts = [];
+  for (let at = 0, end = 0; at < blocks.length; at = end) {
+    const number = Math.floor((from + at) / PART);
+    end = (number + 1) * PART - from;
+    const some = blocks.slice(at, end).map((block, place) => html`<${Settled} key=${from + at + place} block=${block} />`);
+    parts.push(html`<div class="part" key=${number}>${some}</div>`);
+    end = Math.min(end, blocks.length);
+  }
+  return parts;
 }
 
 /** One block, which is drawn again only when it is another one. */
@@ -39,20 +61,40 @@ class Settled extends Component {
 /** @param {{language: string, pieces: string[], isOpen: boolean}} code */
 export function CodeView({ language, pieces, isOpen }) {
   const text = pieces.join("");
-  const [coloured, setColoured] = useState(/** @type {any} */ (null));
+  const [coloured, setColoured] = useState(/** @type {{nodes: any[], end: number}[]} */ ([]));
   useEffect(() => {
     if (isOpen || !language || text.length > 60_000) return undefined;
     let isWanted = true;
     void import(COLOURS)
-      .then(({ colour }) => isWanted && setColoured(colour(text, language)))
+      .then(({ colour }) => isWanted && setColoured(inPieces(colour(text, language) ?? [])))
       .catch(() => {});  // offline, and never loaded: it is read without colours
     return () => void (isWanted = false);
   }, [text, language, isOpen]);
-  return html`<div class="code">
-    <pre tabindex="0"><code>${coloured ? coloured.map(run) : pieces}</code></pre>
+  const plain = useSome(pieces.length, 2);
+  const inColours = coloured.slice(0, useSome(coloured.length, 1));
+  const isWhole = plain === pieces.length && inColours.length === coloured.length;
+  return html`<div class="code" aria-busy=${!isWhole || undefined}>
+    <pre tabindex="0"><code>${coloured.length > 0 ? [inColours.map((piece) => piece.nodes), text.slice(inColours.at(-1)?.end)] : pieces.slice(0, plain)}</code></pre>
     <${Copy} text=${text} />
   </div>`;
 }
+
+/** Runs that are coloured in one task. */
+const RUNS = 300;
+
+/** Runs as elements, in pieces, and where in the text each of these ends. @param {any[]} runs */
+function inPieces(runs) {
+  const found = [];
+  for (let at = 0, end = 0; at < runs.length; at += RUNS) {
+    const some = runs.slice(at, at + RUNS);
+    end += lengthOf(some);
+    found.push({ nodes: some.map(run), end });
+  }
+  return found;
+}
+
+/** @param {any[]} runs @returns {number} */
+const lengthOf = (runs) => runs.reduce((sum, each) => sum + (each.scope ? lengthOf(each.inside ?? []) : each.text.length), 0);
 
 /** @param {{text: string, scope?: string, inside?: any[]}} each @returns {any} */
 const run = (each) =>
@@ -120,12 +162,12 @@ function item(item) {
 
 /** @param {any} table */
 function table(table) {
-  /** @param {any} cell @param {number} at */
-  const side = (cell, at) => (table.align[at] ? `to-${table.align[at]}` : "");
+  /** @param {number} at */
+  const side = (at) => (table.align[at] ? `to-${table.align[at]}` : "");
   return html`<div class="table" tabindex="0">
     <table>
-      <thead><tr>${table.header.map((/** @type {any} */ cell, /** @type {number} */ at) => html`<th class=${side(cell, at)}>${tokens(cell.tokens)}</th>`)}</tr></thead>
-      <tbody>${table.rows.map((/** @type {any[]} */ row) => html`<tr>${row.map((cell, at) => html`<td class=${side(cell, at)}>${tokens(cell.tokens)}</td>`)}</tr>`)}</tbody>
+      <thead><tr>${table.header.map((/** @type {any} */ cell, /** @type {number} */ at) => html`<th class=${side(at)}>${tokens(cell.tokens)}</th>`)}</tr></thead>
+      <tbody>${table.rows.map((/** @type {any[]} */ row) => html`<tr>${row.map((cell, at) => html`<td class=${side(at)}>${tokens(cell.tokens)}</td>`)}</tr>`)}</tbody>
     </table>
   </div>`;
 }

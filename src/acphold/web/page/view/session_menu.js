@@ -1,5 +1,6 @@
 // What can be done with a session as a whole.
 import { useRef, useState } from "preact/hooks";
+import { exported } from "../model/exports.js";
 import { copied } from "./copy.js";
 import { html } from "./html.js";
 import { go, sessionPlace } from "./places.js";
@@ -27,7 +28,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
     if (!row?.archived) go("#/");
   };
   const remove = async () => {
-    if (!confirm("Delete this session for good?")) return;
+    if (!confirm("Delete this session permanently?")) return;
     await desk.server.call("session/delete", { sessionId: id });
     go("#/");
   };
@@ -42,7 +43,7 @@ export function SessionMenu({ desk, id, row, title, session, find }) {
       <button type="button" onClick=${act(rename)}>Rename</button>
       <button type="button" onClick=${act(() => copied(location.href))}>Copy a link</button>
       <button type="button" onClick=${act(fork)}>Fork</button>
-      <a class="button" href=${`/sessions/${encodeURIComponent(id)}/export`} download onClick=${act(() => {})}>Export</a>
+      <button type="button" onClick=${act(() => exported(id))}>Export</button>
       <button type="button" onClick=${act(archive)}>${row?.archived ? "Bring back" : "Archive"}</button>
       <button type="button" class="bad" onClick=${act(remove)}>Delete</button>
     </div>

@@ -1,37 +1,39 @@
 // A tool call: one line, which opens. What is inside is made when it is opened.
 import { useState } from "preact/hooks";
-import { baseName, line, shortPath } from "../model/text.js";
-import { ContentView } from "./content.js";
+import { withTexts } from "../model/display_terminals.js";
+import { argumentsOf } from "../model/permission.js";
+import { line, shortPath } from "../model/text.js";
 import { DiffView, Sum } from "./diff.js";
-import { Entries } from "./entries.js";
 import { html } from "./html.js";
+import { Later } from "./later.js";
 import { Long } from "./long.js";
 import { LastLines, Output } from "./terminal.js";
 
 const SIGNS = /** @type {Record<string, string>} */ ({ read: "Read", edit: "Edit", delete: "Delete", move: "Move", search: "Search", execute: "Run", think: "Think", fetch: "Fetch", switch_mode: "Mode" });
 const STANDS = /** @type {Record<string, string>} */ ({ pending: "waits", in_progress: "runs", completed: "done", failed: "failed" });
 
-/** @param {{tool: import("../model/timeline.js").Tool, version: number}} props */
-export function ToolView({ tool }) {
-  const { title, kind, status, content = [], rawInput, _meta } = tool.fields;
+/** @param {{tool: import("../model/timeline.js").Tool, version: number, children: unknown}} props  `children` are its sub-agents */
+export function ToolView({ tool, children }) {
+  const { title, kind = "other", status = "pending", rawInput, _meta } = tool.fields;
+  const content = withTexts(tool.fields.content ?? [], tool.terminals);
   const [isOpen, setOpen] = useState(false);
-  const diffs = content.filter((/** @type {any} */ each) => each?.type === "diff");
-  const output = kind === "execute" ? outputOf(tool.fields) : "";
+  const diffs = content.filter((each) => each?.type === "diff");
+  const output = kind === "execute" ? outputOf(content, tool.fields.rawOutput) : "";
   // What a shell is given says more than that it is one.
   const command = kind === "execute" ? (commandOf(rawInput) ?? "").replace(/^(\/\S*\/)?(ba|z)?sh -l?c /, "") : "";
-  const stands = STANDS[status] ? status : status ? "unknown" : "completed";
-  return html`<details class=${`tool ${stands}`} open=${isOpen} onToggle=${(/** @type {any} */ event) => setOpen(event.target.open)}>
+  const stands = STANDS[status] ? status : "unknown";
+  return html`<details class=${`tool ${stands}`} open=${isOpen} onToggle=${(/** @type {On<HTMLDetailsElement>} */ event) => setOpen(event.target.open)}>
     <summary>
       <span class="mark" role="img" aria-label=${STANDS[stands] ?? line(status)}></span>
       <span class="kind">${SIGNS[kind] ?? "Tool"}</span>
       <span class="title">${titleOf(title, kind)}${command && !String(title).includes(command) && html` <code>${line(command, 160)}</code>`}</span>
-      ${diffs.map((/** @type {any} */ diff) => html`<${Sum} diff=${diff} />`)}
+      ${diffs.map((diff) => html`<${Sum} diff=${diff} />`)}
       ${tool.children.length > 0 && html`<span class="aside">sub-agent</span>`}
       ${!isOpen && output && html`<${LastLines} text=${output} most=${3} />`}
     </summary>
     ${isOpen && html`<${Inside} tool=${tool} />`}
     ${_meta?.["acphold/failed"] && html`<p class="aside">${line(_meta["acphold/failed"])}</p>`}
-    ${tool.children.map((child) => html`<${ChildView} key=${child.key} child=${child} version=${child.version} />`)}
+    ${children}
   </details>`;
 }
 
@@ -45,30 +47,26 @@ function titleOf(title, kind) {
 
 /** @param {{tool: import("../model/timeline.js").Tool}} props */
 function Inside({ tool }) {
-  const { content = [], locations = [], rawInput, rawOutput, title } = tool.fields;
+  const { locations = [], rawOutput, title } = tool.fields;
+  const content = withTexts(tool.fields.content ?? [], tool.terminals);
   const told = content.length > 0 || tool.children.length > 0;
   return html`<div class="inside">
     ${String(title ?? "").length > 100 && html`<pre tabindex="0"><${Long} text=${title} /></pre>`}
-    <${Input} input=${rawInput} title=${title} />
-    ${locations.length > 0 && html`<p class="places">${locations.map((/** @type {any} */ each) => html`<span class="path" title=${each.path}>${shortPath(String(each.path))}${each.line ? `:${each.line}` : ""}</span> `)}</p>`}
-    ${content.map((/** @type {any} */ each) => html`<${Produced} content=${each} />`)}
+    <${Arguments} given=${argumentsOf(tool.fields)} />
+    ${locations.length > 0 && html`<p class="places">${locations.map((each) => html`<span class="path" title=${each.path}>${shortPath(String(each.path))}${each.line ? `:${each.line}` : ""}</span> `)}</p>`}
+    ${content.map((each) => html`<${Produced} content=${each} />`)}
     ${!told && rawOutput !== undefined && html`<${Output} text=${saidIn(rawOutput) ?? asText(rawOutput)} />`}
   </div>`;
 }
 
-/** What the call was given: a command whole, all else as it was sent. @param {{input: any, title?: string}} props */
-export function Input({ input, title }) {
-  if (input === undefined || input === null || (typeof input === "object" && Object.keys(input).length === 0)) return null;
-  const command = commandOf(input);
-  if (command !== undefined) {
-    if (command === title) return null;
-    return html`<pre class="command" tabindex="0"><${Long} text=${command} /></pre>`;
-  }
-  return html`<details class="given"><summary>What it is given</summary><pre tabindex="0"><${Long} text=${asText(input)} /></pre></details>`;
+/** All that a call is given, nothing of it folded away. @param {{given: import("../model/permission.js").Argument[]}} props */
+export function Arguments({ given }) {
+  if (given.length === 0) return null;
+  return html`<dl class="arguments">${given.map(({ name, text }) => html`<div>${name && html`<dt>${line(name, 120)}</dt>`}<dd><pre class="command" tabindex="0"><${Long} text=${text} /></pre></dd></div>`)}</dl>`;
 }
 
 /** The command of a call that has one. @param {any} input @returns {string | undefined} */
-export function commandOf(input) {
+function commandOf(input) {
   const command = input?.command ?? input?.cmd;
   if (Array.isArray(command)) return command.map(String).join(" ");
   return typeof command === "string" ? command : undefined;
@@ -77,9 +75,9 @@ export function commandOf(input) {
 /** @param {{content: any}} props */
 export function Produced({ content }) {
   if (content?.type === "diff") return html`<${DiffView} diff=${content} />`;
-  if (content?.type === "terminal") return html`<p class="aside">Its terminal is open elsewhere; what it showed stands here when it is done.</p>`;
+  if (content?.type === "terminal") return html`<p class="aside">Output appears here when the command finishes.</p>`;
   const inner = content?.content;
-  return inner?.type === "text" ? html`<${Output} text=${unfenced(String(inner.text ?? ""))} />` : html`<${ContentView} content=${inner} />`;
+  return inner?.type === "text" ? html`<${Output} text=${unfenced(String(inner.text ?? ""))} />` : html`<${Later} name="ContentView" content=${inner} />`;
 }
 
 /** Agents put a fence around what a command showed. @param {string} text */
@@ -88,9 +86,9 @@ export function unfenced(text) {
   return found ? found[2] : text;
 }
 
-/** @param {any} fields */
-function outputOf({ content = [], rawOutput }) {
-  const texts = content.filter((/** @type {any} */ each) => each?.content?.type === "text").map((/** @type {any} */ each) => unfenced(String(each.content.text ?? "")));
+/** @param {any[]} content @param {unknown} rawOutput */
+function outputOf(content, rawOutput) {
+  const texts = content.filter((each) => each?.content?.type === "text").map((each) => unfenced(String(each.content.text ?? "")));
   return texts.length > 0 ? texts.join("\n") : (saidIn(rawOutput) ?? "");
 }
 
@@ -99,13 +97,3 @@ const saidIn = (raw) => [raw, raw?.output, raw?.message].find((each) => typeof e
 
 /** @param {any} value */
 const asText = (value) => (typeof value === "string" ? value : JSON.stringify(value, null, 2) ?? "");
-
-/** A sub-agent, with all that was said in it. @param {{child: import("../model/timeline.js").Child, version: number}} props */
-export function ChildView({ child, version }) {
-  const [isOpen, setOpen] = useState(false);
-  return html`<details class="child" open=${isOpen} onToggle=${(/** @type {any} */ event) => event.target === event.currentTarget && setOpen(event.target.open)}>
-    <summary><span class="kind">Sub-agent</span> <span class="title">${line(child.title ?? child.task ?? baseName(child.id))}</span> <span class="aside">${line(child.state ?? "")}</span></summary>
-    ${isOpen && child.task && html`<div class="text aside"><${Long} text=${child.task} /></div>`}
-    ${isOpen && html`<${Entries} items=${child.timeline.items} version=${version} isInside />`}
-  </details>`;
-}

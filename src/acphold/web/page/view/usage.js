@@ -43,7 +43,7 @@ function lastDays(sums) {
 /** @param {Sum} sum */
 const told = (sum) => {
   const cost = Object.entries(sum.cost ?? {}).map(([currency, amount]) => new Intl.NumberFormat(undefined, { style: "currency", currency }).format(amount));
-  return [sum.totalTokens === null ? "no tokens told" : `${short.format(sum.totalTokens)} tokens`, ...cost].join(" · ");
+  return [sum.totalTokens === null ? "no tokens reported" : `${short.format(sum.totalTokens)} tokens`, ...cost].join(" · ");
 };
 
 /** What a picture shows of sums: where no agent tells its tokens, the sessions are what there is to see. @param {Sum[]} sums */

@@ -34,10 +34,10 @@ export class Connection {
   /** When something has come last, by `performance.now()`, which a computer that sleeps may stop. */
   heardAt = 0;
 
-  /** @param {string} address @param {Listener} listener */
-  constructor(address, listener) {
+  /** @param {string} address @param {string[]} subprotocols @param {Listener} listener */
+  constructor(address, subprotocols, listener) {
     this.#listener = listener;
-    this.#socket = new WebSocket(address);
+    this.#socket = new WebSocket(address, subprotocols);
     /** @type {Promise<void>} */
     this.opened = new Promise((resolve, reject) => {
       this.#socket.onopen = () => {

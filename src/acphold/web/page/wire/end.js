@@ -1,4 +1,5 @@
 // The end of a session, which is what is shown of it first.
+import { device, kept as keptOf, request } from "./device.js";
 
 /** Entries that are more than a screen, mostly; what is before them follows when somebody goes up. */
 const ENTRIES = 40;
@@ -15,11 +16,12 @@ const ENTRIES = 40;
 /** @param {string} id @returns {Asked} */
 export function ask(id) {
   const address = `/sessions/${id}/entries?limit=${ENTRIES}`;
-  const fresh = fetch(address).then(readAnswer);
+  const fresh = request(address).then(readAnswer);
   fresh.catch(() => {});  // who takes it has to say so, and that may be later
+  const known = device();
   // Without HTTPS there is no worker, and no cache either.
-  const kept = globalThis.caches
-    ?.match(address, { cacheName: "read" })
+  const kept = known && globalThis.caches
+    ?.match(address, { cacheName: keptOf(known.id), ignoreVary: true })
     .then((answer) => (answer ? readAnswer(answer) : null))
     .catch(() => null);
   return { id, fresh, kept: kept ?? Promise.resolve(null) };

@@ -4,6 +4,8 @@
 // all. And it is closed while nobody looks: over HTTP/1.1 a browser has six connections for all of
 // its tabs together.
 
+import { device, request } from "./device.js";
+
 const SILENT_MS = 40_000;
 /** Between two beginnings at least: what was cut off late is read on at once. */
 const AGAIN_MS = 2000;
@@ -29,7 +31,7 @@ export class Feed {
   /** Read on, where it is not read and somebody looks. */
   start() {
     clearTimeout(this.#again);
-    if (this.#reading || document.hidden) return;
+    if (this.#reading || document.hidden || !device()) return;
     const began = performance.now();
     const reading = (this.#reading = new AbortController());
     this.#read(reading)
@@ -52,7 +54,7 @@ export class Feed {
     let silent = setTimeout(() => reading.abort(), SILENT_MS);
     try {
       const headers = this.#last ? { "Last-Event-ID": this.#last } : undefined;
-      const answer = await fetch("/sessions/feed", { headers, signal: reading.signal });
+      const answer = await request("/sessions/feed", { headers, signal: reading.signal });
       if (answer.status === 401) this.stop();  // until this device is paired: each try is written down there
       if (!answer.ok || !answer.body) return;
       const bytes = answer.body.getReader();

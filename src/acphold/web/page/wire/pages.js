@@ -1,4 +1,5 @@
 // What is read with plain requests: see `web.journal_pages`.
+import { request } from "./device.js";
 import { ask, readAnswer } from "./end.js";
 
 /** The server has answered with something else than what was asked for. */
@@ -16,7 +17,7 @@ export async function read(path, query = {}, how) {
   for (const [name, value] of Object.entries(query)) {
     if (value !== undefined && value !== "") address.searchParams.set(name, String(value));
   }
-  return told(await readAnswer(await fetch(address, how)));
+  return told(await readAnswer(await request(address, how)));
 }
 
 /** @param {import("./end.js").Answer} answer */
@@ -42,7 +43,7 @@ function told({ status, told }) {
 
 /** @typedef {{seq: number, kind: string, at: string, update: any}} Entry */
 
-/** @typedef {{entries: Entry[], before: number | null, tag?: string | null}} Page  the newest entry first */
+/** @typedef {{entries: Entry[], before: number | null, lineage?: string, tag?: string | null}} Page  the newest entry first */
 
 /**
  * @typedef {object} Hit
@@ -64,9 +65,9 @@ export const sessions = (query) => read("/sessions", query);
 /** @param {string} id @returns {Promise<Row>} */
 export const session = (id) => read(`/sessions/${encodeURIComponent(id)}`);
 
-/** Entries of a session from before one of them. @param {string} id @param {number} before @param {number} limit @returns {Promise<Page>} */
-export const entries = (id, before, limit) =>
-  read(`/sessions/${encodeURIComponent(id)}/entries`, { before, limit });
+/** Entries of a session from before one of them: of another lineage neither the server nor this device has any. @param {string} id @param {number} before @param {number} limit @param {string} lineage @returns {Promise<Page>} */
+export const entries = (id, before, limit, lineage) =>
+  read(`/sessions/${encodeURIComponent(id)}/entries`, { before, limit, lineage });
 
 /** The end of a session: as it was read last on this device, null where it was not, and as it is now. @param {string} id @returns {{kept: Promise<Page | null>, now: Promise<Page>}} */
 export function end(id) {
@@ -81,13 +82,8 @@ export function end(id) {
 /** @param {{q: string, in?: string, cursor?: string}} query @param {AbortSignal} [signal] @returns {Promise<{hits: Hit[], nextCursor?: string}>} */
 export const search = (query, signal) => read("/search", query, { signal });
 
-/** Exchange a code for a cookie. @param {string} code @param {string} name */
+/** Exchange a code for a session of this browser. @param {string} code @param {string} name @returns {Promise<import("./device.js").Device>} */
 export async function pair(code, name) {
-  const answer = await fetch("/pair", {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify({ code, name }),
-  });
-  const told = await answer.json().catch(() => ({}));
-  if (!answer.ok) throw new PageError(answer.status, told.error ?? "The code was not taken.");
+  const how = { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify({ code, name }) };
+  return told(await readAnswer(await request("/browser", how)));
 }

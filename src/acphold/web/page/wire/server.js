@@ -10,8 +10,9 @@
 // back from the background, from a network that was away, or to a silent socket, gets a new one.
 import { signal } from "@preact/signals";
 import { Connection, LostError } from "./connection.js";
+import { device, remember, request, subprotocols } from "./device.js";
 
-/** @typedef {{state: "here" | "coming" | "away" | "stranger", since: number}} Link */
+/** @typedef {{state: "here" | "coming" | "away" | "stranger", since: number, why?: string}} Link */
 
 const PING_MS = 15_000;
 const LATE_MS = 8_000;
@@ -19,6 +20,8 @@ const LATE_MS = 8_000;
 const STALE_MS = 20_000;
 /** How long a page nobody sees keeps its socket: it costs a phone's battery. */
 const HIDDEN_MS = 5 * 60_000;
+/** How often this device says that it is still used: what is not used for long is signed out. */
+const RENEW_MS = 24 * 60 * 60_000;
 const AGAIN_MS = [300, 1000, 2000, 4000, 8000];
 
 /** Nothing has this folder, so that the answer is as short as an answer can be. */
@@ -57,6 +60,7 @@ export class Server {
   #tries = 0;
   #again = 0;
   #hiddenAt = 0;
+  #renewedAt = 0;
   /** @type {Client} */
   #client;
 
@@ -114,11 +118,15 @@ export class Server {
 
   #connect() {
     this.#again = 0;
+    if (!device()) {
+      this.#isStranger();
+      return;
+    }
     const since = this.link.value.since;
     this.link.value = { state: "coming", since };
     const address = new URL("/acp", location.href);
     address.protocol = address.protocol === "https:" ? "wss:" : "ws:";
-    const connection = (this.#connection = new Connection(address.href, {
+    const connection = (this.#connection = new Connection(address.href, subprotocols(), {
       asked: (id, method, params) => this.#client.asked(id, method, params),
       told: (method, params) => this.#client.told(method, params),
       ended: () => this.#lost(connection),
@@ -147,6 +155,7 @@ export class Server {
     this.#tries = 0;
     this.link.value = { state: "here", since: Date.now() };
     this.#client.came();
+    if (Date.now() > this.#renewedAt + RENEW_MS) void this.#renew();
   }
 
   /** @param {Connection} connection */
@@ -157,25 +166,31 @@ export class Server {
     if (was.state === "here") this.#client.left();
     const isLate = Date.now() - connection.heardAt > STALE_MS;
     this.link.value = { state: "away", since: was.state !== "here" ? was.since : isLate ? connection.heardAt : Date.now() };
-    if (this.#tries > 0) void this.#askWhy();
+    if (this.#tries > 0) void this.#renew();
     const pause = AGAIN_MS[Math.min(this.#tries++, AGAIN_MS.length - 1)];
     clearTimeout(this.#again);
     this.#again = setTimeout(() => this.#connect(), pause * (0.8 + Math.random() * 0.4));
   }
 
-  /** A WebSocket that is refused does not tell why; a plain request does. */
-  async #askWhy() {
+  /** Say that this device is still used; also because a WebSocket that is refused does not tell why. */
+  async #renew() {
     try {
-      const answer = await fetch("/sessions?limit=1", { cache: "no-store" });
-      if (answer.status === 401) this.#isStranger();
+      const answer = await request("/browser", { cache: "no-store" });
+      const told = await answer.json();
+      const known = device();
+      if (answer.status === 401) this.#isStranger(told.error);
+      if (!answer.ok || known?.id !== told.id) return;
+      remember({ ...known, ...told });
+      this.#renewedAt = Date.now();
     } catch {
       // It is not reached either: the next try says more.
     }
   }
 
-  #isStranger() {
+  /** @param {string} [why] */
+  #isStranger(why) {
     clearTimeout(this.#again);
-    this.link.value = { state: "stranger", since: Date.now() };
+    this.link.value = { state: "stranger", since: Date.now(), why };
     const connection = this.#connection;
     this.#connection = null;
     connection?.end();
@@ -214,7 +229,10 @@ export class Server {
       clearTimeout(this.#again);  // until somebody looks
       this.#again = -1;
     } else if (Date.now() - connection.heardAt > PING_MS * 2 + LATE_MS) connection.end();
-    else void this.#ping(connection);
+    else {
+      void this.#ping(connection);
+      if (Date.now() > this.#renewedAt + RENEW_MS) void this.#renew();
+    }
   }
 
   /** @param {Connection} connection */

@@ -2,12 +2,15 @@
 // the journal that are settled, which never change; and, for when there is no network, the list and
 // the end of each session as they were seen last (the page shows that end until it has a fresh one).
 //
-// What is kept belongs to who is paired: once the server does not know this device any more, it is
-// thrown away.
+// What is read is kept by the session of this browser that asks for it, which its header names, and is
+// shown to no other. Once that is over, it is thrown away: when the server does not know it any more,
+// at a sign-out, and when somebody pairs this device anew.
+import { kept as keptOf } from "../wire/device.js";
 
 const worker = /** @type {ServiceWorkerGlobalScope} */ (/** @type {unknown} */ (self));
 const PAGE = `page ${BUILD}`;
-const READ = "read";
+/** What is kept of what was read; a file is for whoever has asked for it. */
+const READ = /^\/(inbox|sessions|sessions\/(?!feed$)[^/]+(\/entries)?)$/;
 const FILES = ["/", COLOURS, LATER, "/manifest.webmanifest", "/page/icon.svg"];
 
 /** Pages of the journal that are kept; beyond them the oldest go. */
@@ -37,17 +40,32 @@ worker.addEventListener("activate", (event) => {
 worker.addEventListener("fetch", (event) => {
   const { request } = event;
   const { origin, pathname } = new URL(request.url);
-  if (request.method !== "GET" || origin !== location.origin || pathname === "/sessions/feed") return;
+  if (request.method !== "GET" || origin !== location.origin) return;
+  const of = (request.headers.get("acphold-page") ?? "").split("_")[1];
   if (FILES.includes(pathname)) event.respondWith(keptFirst(request));
-  else if (pathname === "/inbox" || pathname.startsWith("/sessions")) event.respondWith(read(request, (work) => event.waitUntil(work)));
+  else if (of && READ.test(pathname)) event.respondWith(read(request, of, (work) => event.waitUntil(work)));
 });
+
+/** Sessions of this browser that are over: what still comes for one is not kept. @type {Set<string>} */
+const over = new Set();
+
+worker.addEventListener("message", (event) => {
+  if (!("forget" in event.data)) return;
+  over.add(event.data.forget);
+  event.waitUntil(inOrder(forgetAll).then(() => event.ports[0]?.postMessage("forgotten")));
+});
+
+async function forgetAll() {
+  const names = (await caches.keys()).filter((name) => name.startsWith("read"));
+  await Promise.all(names.map((name) => caches.delete(name)));
+}
 
 /** @param {Request} request */
 const keptFirst = async (request) => (await caches.match(request, { cacheName: PAGE })) ?? fetch(request);
 
-/** @param {Request} request @param {(work: Promise<void>) => void} goOn */
-async function read(request, goOn) {
-  const known = await caches.match(request, { cacheName: READ });
+/** @param {Request} request @param {string} of @param {(work: Promise<void>) => void} goOn */
+async function read(request, of, goOn) {
+  const known = await caches.match(request.url, { cacheName: keptOf(of), ignoreVary: true });
   if (known?.headers.get("cache-control")?.includes("immutable")) return known;
   let answer;
   try {
@@ -56,17 +74,19 @@ async function read(request, goOn) {
     if (known && request.cache !== "no-store") return known;
     throw error;
   }
-  if (answer.status === 401) await inOrder(() => caches.delete(READ));
+  if (answer.status === 401) await inOrder(() => caches.delete(keptOf(of)));
+  if (!answer.ok || answer.headers.get("cache-control")?.includes("no-store")) return answer;
   const copy = answer.clone();
   // Whoever asked does not wait for the disk.
-  if (answer.ok) goOn(inOrder(() => keep(request, copy)).catch(() => {}));  // a full one: then it is not kept
+  goOn(inOrder(() => keep(request.url, of, copy)).catch(() => {}));  // a full one: then it is not kept
   return answer;
 }
 
-/** @param {Request} request @param {Response} answer */
-async function keep(request, answer) {
-  const cache = await caches.open(READ);
-  await cache.put(request, answer);
+/** @param {string} address @param {string} of @param {Response} answer */
+async function keep(address, of, answer) {
+  if (over.has(of)) return;
+  const cache = await caches.open(keptOf(of));
+  await cache.put(address, answer);
   const keys = await cache.keys();
   await Promise.all(keys.slice(0, Math.max(0, keys.length - MOST)).map((key) => cache.delete(key)));
 }

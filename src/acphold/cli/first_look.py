@@ -1,0 +1,123 @@
+"""Plain `acphold` on a machine with no journal: look around, and offer what to do next.
+
+It offers at most four things, each with a key: import the conversations that agents left on disk,
+set up an editor, talk to an agent, see the demo. Looking takes `LOOK_SECONDS` at most and changes
+nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from rich.text import Text
+
+from acphold.cli.editors import EDITORS, FileEditor
+from acphold.cli.terminal_text import console, counted, visible
+from acphold.imports import NAMES, Home, noting_unreadable, reader
+from acphold.known_agents import KNOWN_AGENTS
+from acphold.processes.program import on_path
+
+LOOK_SECONDS: Final = 2.0
+"""Longest search for conversations on disk; what was found by then is offered."""
+
+SHOWN_NAMES: Final = 3
+"""Names of agents in one line of the offer."""
+
+
+class Offer(NamedTuple):
+    """Something to do: its key, the sentence beside it, and the command line that does it."""
+
+    key: str
+    sentence: str
+    arguments: tuple[str, ...]
+
+
+def chosen() -> Sequence[str]:
+    """Print what is on this machine and ask; return the arguments of the chosen command.
+
+    Empty if the person chose nothing.
+    """
+    offers = [*_offers(Home(Path.home(), dict(os.environ)))]
+    screen = console()
+    screen.print(Text("No conversations are kept here yet. You can", "heading"))
+    for offer in offers:
+        screen.print(Text.assemble((f"  {offer.key}  ", "heading"), visible(offer.sentence)))
+    screen.print()
+    try:
+        typed = input(
+            f"Press {', '.join(it.key for it in offers)} and Enter, or just Enter to leave: "
+        )
+    except EOFError:
+        typed = ""
+        print()
+    wanted = typed.strip().casefold()
+    for offer in offers:
+        if wanted == offer.key:
+            return offer.arguments
+    if wanted:
+        screen.print(Text("Nothing was done: there is no such key.", "faint"))
+    screen.print(Text("`acphold --help` shows the commands.", "faint"))
+    return ()
+
+
+def _offers(home: Home) -> Iterator[Offer]:
+    found, is_whole = _conversations(home)
+    if found:
+        names = sorted(found, key=lambda name: -found[name])
+        told = ", ".join(f"{found[name]:,} of {name}" for name in names[:SHOWN_NAMES])
+        more = (
+            f", and {counted(len(names) - SHOWN_NAMES, 'more agent')}"
+            if len(names) > SHOWN_NAMES
+            else ""
+        )
+        least = "" if is_whole else "at least "
+        sentence = f"import the conversations that are on this disk: {least}{told}{more}"
+        yield Offer("i", sentence, ("import",))
+    installed = [
+        name
+        for name, agent in KNOWN_AGENTS.items()
+        if any(on_path(command[0]) is not None for command in agent.commands)
+    ][:1]
+    if editors := [*_editors()]:
+        key, editor = editors[0]
+        others = ", ".join(name for name, _ in editors[1:])
+        with_agent = f" with {installed[0]}" if installed else ""
+        also = f" (`acphold setup` also knows {others})" if others else ""
+        yield Offer("e", f"set up {editor.shown}{with_agent}{also}", ("setup", key, *installed))
+    if installed:
+        yield Offer("t", f"talk to {installed[0]} in this terminal", ("chat", installed[0]))
+    elif on_path("npx") is not None:
+        title = KNOWN_AGENTS["claude"].title
+        yield Offer(
+            "t",
+            f"talk to {title} in this terminal; npm fetches it, after asking",
+            ("chat", "claude"),
+        )
+    yield Offer("d", "see the demo: offline, some seconds, no account", ("demo",))
+
+
+def _conversations(home: Home) -> tuple[dict[str, int], bool]:
+    """Count the conversations on disk by agent; False if there was no time to count them all."""
+    until = time.monotonic() + LOOK_SECONDS
+    found: dict[str, int] = {}
+    with noting_unreadable():
+        for name in NAMES:
+            try:
+                for _ in reader(name).find(home):
+                    found[name] = found.get(name, 0) + 1
+                    if time.monotonic() > until:
+                        return found, False
+            except Exception:
+                continue
+    return found, True
+
+
+def _editors() -> Iterator[tuple[str, FileEditor]]:
+    """The editors whose settings are on this machine, with their names in `setup`."""
+    for name, editor in EDITORS.items():
+        if isinstance(editor, FileEditor) and any(map(os.path.exists, editor.places())):
+            yield name, editor

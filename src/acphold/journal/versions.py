@@ -1,0 +1,25 @@
+"""Journals of a later release than this one: the words for it, whatever the store."""
+
+from __future__ import annotations
+
+from acphold.errors import NewerJournalError
+from acphold.journal.location import NAMED_BY
+
+
+def refuse_newer(found: int, known: int, where: str) -> None:
+    """Raise NewerJournalError when a journal of the version `found` is beyond what is `known`."""
+    if found > known:
+        raise NewerJournalError(
+            f"the journal {where} has version {found}, this release of acphold knows up to "
+            f"{known}; update acphold, or name another journal ({NAMED_BY})"
+        )
+
+
+def refuse_newer_by_now(found: int, known: int, where: str) -> None:
+    """The same for one that was open when a newer release brought it beyond that."""
+    if found > known:
+        raise NewerJournalError(
+            f"a newer acphold has brought the journal {where} to version {found} while this one "
+            f"was running, which knows up to {known}; start it again: the agent in your editor, "
+            "and with `acphold stop --all` what runs in the background"
+        )

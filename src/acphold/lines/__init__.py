@@ -1,0 +1,1 @@
+"""Lines: a connection with the sessions that a client has open over it. Without I/O."""

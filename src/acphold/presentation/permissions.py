@@ -1,0 +1,125 @@
+"""The content of a permission request, for every face: all arguments, and each answer's effect.
+
+The page gets it as data in the inbox. Until that has come, it computes the same from the request
+(`web/page/model/permission.js`); `tests/presentation/permissions.json` has cases that both pass.
+Texts are unchanged: each face makes them fit to be shown in its own way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from acphold.history.raw_update import items, members, string
+from acphold.history.timeline import ToolCall
+from acphold.presentation.diffs import diff_lines
+from acphold.presentation.visible_text import on_one_line, visible
+
+OFFERED: Final = {
+    "allow_once": "allow once",
+    "allow_always": "allow always",
+    "reject_once": "reject once",
+    "reject_always": "reject always",
+}
+"""The effect of an answer, by its kind."""
+
+
+class Argument(Struct, frozen=True):
+    """An argument of the call; without a name if it is the only one."""
+
+    name: str
+    text: str
+
+
+class Offer(Struct, frozen=True, rename="camel"):
+    """An answer that the agent offers: its effect in our words, and the agent's name for it.
+
+    That name may be anything.
+    """
+
+    option_id: str
+    kind: str
+    words: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{on_one_line(self.words)}: {on_one_line(self.name) or '(no name)'}"
+
+
+class Permission(Struct, frozen=True):
+    """The content of a permission request; see the module."""
+
+    title: str
+    arguments: tuple[Argument, ...]
+    options: tuple[Offer, ...]
+
+
+def offer(option_id: str, kind: str, name: str) -> Offer:
+    """Return an answer from the agent's description of it."""
+    return Offer(option_id, kind, OFFERED.get(kind, f"of the unknown kind {kind}"), name)
+
+
+def permission(call: Mapping[str, bytes], params: bytes) -> Permission:
+    """Return the content of a request with these `params`, given its tool call's raw fields."""
+    tool = ToolCall("", call)
+    options = [members(option) for option in items(members(params).get("options", b""))]
+    names = ("optionId", "kind", "name")
+    offers = [offer(*(string(option.get(name)) or "" for name in names)) for option in options]
+    return Permission(tool.title, tuple(arguments(tool)), tuple(offers))
+
+
+def arguments(tool: ToolCall) -> list[Argument]:
+    """Return all arguments of a call.
+
+    A text that its diff shows as all old or all new lines is named but not repeated; nor is a
+    single argument repeated that is the title, as a command is with many agents.
+    """
+    raw = tool.raw_input or b""
+    if raw in (b"", b"{}", b"null"):
+        return []
+    try:
+        value = msgspec.json.decode(raw)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return [Argument("", raw.decode(errors="replace"))]
+    if not isinstance(value, dict):
+        return [Argument("", _spelled(value))]
+    in_diff = _shown_by_diffs(tool)
+    found = [Argument(str(name), _spelled(item)) for name, item in value.items()]
+    if len(found) == 1 and found[0].text == tool.title.strip("`"):
+        return []
+    return [Argument(it.name, in_diff.get(it.text.rstrip("\n"), it.text)) for it in found]
+
+
+def _shown_by_diffs(tool: ToolCall) -> dict[str, str]:
+    """Return the texts of several lines shown whole in a diff, and the words to replace each."""
+    found = {}
+    for diff in tool.diffs:
+        compared = diff_lines(diff, whole=True)
+        for what, sign, text in (("old", "-", diff.old_text), ("new", "+", diff.new_text)):
+            lines = [line[1:] for line in compared if line[0] in (sign, " ")]
+            bare = (text or "").rstrip("\n")
+            if "\n" in bare and lines == visible(text or "").splitlines():
+                found[bare] = f"(all of the diff's {what} lines)"
+    return found
+
+
+def _spelled(value: object) -> str:
+    """Return a value as it would be typed: a command of several words as a line."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and all(isinstance(word, str) for word in value):
+        return " ".join(value)
+    return msgspec.json.encode(value).decode()
+
+
+def argument_lines(shown: Sequence[Argument]) -> list[str]:
+    """Return the arguments as lines for a terminal, with continuation lines indented."""
+    lines = []
+    for each in shown:
+        name = f"{on_one_line(each.name)}: " if each.name else ""
+        first, *rest = visible(each.text).splitlines() or [""]
+        lines += [f"{name}{first}", *(f"  {line}" if name else line for line in rest)]
+    return lines

@@ -1,0 +1,173 @@
+"""New devices: the exchange of a code for a token, and the browsers' sessions.
+
+    POST /pair      {"code", "name"} → {"token", "scopes"}, for a program
+    POST /browser   {"code", "name"} → {"page", …WHOSE}, and a cookie, for a page of ours
+    GET /browser    WHOSE; renews the cookie for its full lifetime
+    DELETE /browser this browser's session ends
+
+WHOSE is {"id", "name", "user", "server", "scopes"}: the session's id in `acphold token list`, the
+device's name, the user whose sessions it sees (null for everybody's), the server, and its scopes. A
+browser that pairs again ends its earlier session.
+"""
+
+from __future__ import annotations
+
+import getpass
+import socket
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import cache
+from typing import Final
+
+from msgspec import MsgspecError, Struct
+from msgspec.json import Decoder
+
+from acphold.journal.access import BROWSER_MS, SCOPES, Scope, token_id
+from acphold.web.exchange import Exchange
+from acphold.web.gate import Gate, RefusedError, cookie_name
+from acphold.web.pairing_codes import Pairing, Worth
+
+PAIR: Final = "/pair"
+BROWSER: Final = "/browser"
+
+LARGEST_PAIRING: Final = 4096
+"""Bytes of a pairing request."""
+
+NAME_LENGTH: Final = 60
+"""Characters of a device's name."""
+
+COOKIE_SECONDS: Final = BROWSER_MS // 1000
+
+
+class PairRequest(Struct, frozen=True):
+    """The request of a new device."""
+
+    code: str
+    name: str = ""
+
+
+class Redeemed(Struct, frozen=True):
+    """The result of redeeming a code: the device's name, its rights, and when they end."""
+
+    name: str
+    worth: Worth
+    ends: int | None
+
+
+class Devices:
+    """Answers requests to PAIR and BROWSER; see the module."""
+
+    def __init__(self, gate: Gate, pairing: Pairing) -> None:
+        self._gate = gate
+        self._pairing = pairing
+
+    @staticmethod
+    def has(path: str) -> bool:
+        """Return True if `path` is answered here."""
+        return path in (PAIR, BROWSER)
+
+    async def answer(self, exchange: Exchange) -> None:
+        """Answer a request to PAIR or BROWSER; raises RefusedError."""
+        match exchange.method, exchange.path:
+            case "POST", "/pair":
+                await self._program(exchange)
+            case "POST", "/browser":
+                await self._browser(exchange)
+            case "GET", "/browser":
+                await self._whose(exchange)
+            case "DELETE", "/browser":
+                await self._sign_out(exchange)
+            case _:
+                raise RefusedError(405, "POST is wanted; of a browser also GET and DELETE")
+
+    async def _program(self, exchange: Exchange) -> None:
+        found = await self._redeemed(exchange)
+        worth = found.worth
+        token = await self._gate.grant(found.name, worth.scopes, found.ends, worth.tenant)
+        self._note("pair", exchange, found.name, token_id(token))
+        await exchange.answer(200, {"token": token, "scopes": worth.scopes})
+
+    async def _redeemed(self, exchange: Exchange) -> Redeemed:
+        # A form of another site cannot send this type without a preflight.
+        if not exchange.is_json:
+            raise RefusedError(415, "application/json is wanted")
+        body = await exchange.body(LARGEST_PAIRING)
+        try:
+            asked = Decoder(PairRequest).decode(body)
+        except (MsgspecError, UnicodeDecodeError, RecursionError):
+            raise RefusedError(400, 'a code is wanted, as {"code": "…", "name": "…"}') from None
+        worth = self._pairing.redeem(asked.code)
+        asker = None
+        if worth is not None and worth.asker is not None:
+            asker = await self._gate.good(worth.asker)
+        if worth is None or (worth.asker is not None and asker is None):
+            told = "this code is wrong, used or expired; `acphold token pair` prints a new one"
+            raise RefusedError(403, told, attempt="a wrong code")
+        name = "".join(each for each in asked.name if each.isprintable())[:NAME_LENGTH]
+        # A token lasts no longer than the one that asked for its code.
+        return Redeemed(name or "a device", worth, None if asker is None else asker.expires_at)
+
+    def _note(self, deed: str, exchange: Exchange, name: str, id_: str) -> None:
+        came = exchange.came
+        address = self._gate.address(exchange.headers, came)
+        transport = came.transport
+        self._gate.audit.note(
+            deed, None, name=name, token=id_, address=address, transport=transport
+        )
+
+    # -- browsers -------------------------------------------------------------------------
+
+    async def _browser(self, exchange: Exchange) -> None:
+        origin = self._gate.origin_of(exchange.headers)
+        if origin is None:
+            raise RefusedError(404, "there is no page at this address")
+        found = await self._redeemed(exchange)
+        worth = found.worth
+        await self._gate.sign_out(exchange.headers, exchange.connection)
+        page, cookie = await self._gate.grant_browser(
+            found.name, worth.scopes, origin, found.ends, worth.tenant
+        )
+        id_ = token_id(page)
+        self._note("pair", exchange, found.name, id_)
+        whose = _whose(id_, found.name, worth.tenant, worth.scopes)
+        await exchange.answer(200, {"page": page, **whose}, [_set_cookie(origin, cookie)])
+
+    async def _whose(self, exchange: Exchange) -> None:
+        admitted = await self._gate.admit(exchange.headers, (), exchange.connection, exchange.came)
+        who = admitted.principal
+        origin = self._gate.origin_of(exchange.headers)
+        head = [_set_cookie(origin, admitted.cookie)] if origin and admitted.cookie else []
+        scopes = [scope for scope in SCOPES if scope in who.scopes]
+        whose = _whose(admitted.token, who.name, who.tenant, scopes)
+        await exchange.answer(200, whose, head)
+
+    async def _sign_out(self, exchange: Exchange) -> None:
+        ended = await self._gate.sign_out(exchange.headers, exchange.connection)
+        if ended is not None:
+            self._note("sign out", exchange, ended.name, ended.id)
+        origin = self._gate.origin_of(exchange.headers)
+        head = [] if origin is None else [_set_cookie(origin, "", seconds=0)]
+        await exchange.answer(200, {}, [*head, (b"clear-site-data", b'"cache"')])
+
+
+def _whose(id_: str, name: str, tenant: str | None, scopes: Sequence[Scope]) -> dict[str, object]:
+    """Return WHOSE, as described in the module."""
+    return {"id": id_, "name": name, "user": tenant, "server": _server(), "scopes": scopes}
+
+
+@cache
+def _server() -> str:
+    """Return the owner shown for shared sessions: `ana@desk`."""
+    with suppress(KeyError, OSError):  # an account without a name
+        return f"{getpass.getuser()}@{socket.gethostname()}"
+    return socket.gethostname()
+
+
+def _set_cookie(origin: str, value: str, seconds: int = COOKIE_SECONDS) -> tuple[bytes, bytes]:
+    """Return the header that sets our cookie.
+
+    It has an age because a phone would otherwise drop the cookie when it closes the browser.
+    """
+    secure = "; Secure" if origin.startswith("https:") else ""
+    how = f"HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds}{secure}"
+    return b"set-cookie", f"{cookie_name(origin)}={value}; {how}".encode()

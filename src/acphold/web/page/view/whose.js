@@ -1,0 +1,19 @@
+// Whose page this is, and how it is nobody's any more.
+import { useState } from "preact/hooks";
+import { line } from "../model/text.js";
+import { device, owner } from "../wire/device.js";
+import { html } from "./html.js";
+
+/** @param {{server: import("../wire/server.js").Server}} props */
+export function Whose({ server }) {
+  const [isBusy, setBusy] = useState(false);
+  void server.link.value;  // what is known of it is asked for anew with a connection
+  const known = device();
+  if (!known) return null;
+  const leave = () => {
+    setBusy(true);
+    import(LATER).then(({ signOut }) => signOut(known)).catch(() => {}).finally(() => setBusy(false));
+  };
+  return html`<p class="whose"><span><b>${line(owner(known), 60)}</b> · ${line(known.name, 60)}</span>
+    <button type="button" class="quiet" disabled=${isBusy} onClick=${leave}>Sign out</button></p>`;
+}

@@ -1,0 +1,73 @@
+"""Plain `acphold` where nothing is kept yet: it looks around and offers what to do."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.cli.command_line import CommandLine
+from tests.imports.claude_home import Transcript
+
+
+@pytest.fixture
+def newcomer(acphold: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> CommandLine:
+    """`acphold` of a person with an empty home folder, and nothing but the system on PATH."""
+    home = tmp_path / "home"
+    home.mkdir()
+    for name in [name for name in os.environ if name.startswith(("XDG_CONFIG", "XDG_DATA"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("PATH", "/usr/bin:/bin")
+    return acphold
+
+
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
+    """Put programs with these names on PATH."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    for name in names:
+        (folder / name).write_text("#!/bin/sh\n")
+        (folder / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+
+
+def test_on_an_empty_machine_it_offers_the_demo_and_enter_leaves(newcomer: CommandLine) -> None:
+    done = newcomer.on_terminal(typed=b"\n")
+    assert done.code == 0
+    assert "  d  see the demo" in done.plain
+    assert "  i  " not in done.plain
+    assert "  e  " not in done.plain
+    assert not newcomer.journal.exists()
+
+
+def test_it_offers_what_is_on_the_machine_with_a_key_each(
+    newcomer: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    programs(tmp_path, monkeypatch, "codex-acp")
+    Transcript("Where is the needle?").write(tmp_path / "home")
+    settings = tmp_path / "home" / ".config" / "zed" / "settings.json"
+    settings.parent.mkdir(parents=True)
+    settings.write_text("{}")
+    done = newcomer.on_terminal(typed=b"\n")
+    assert "  i  import the conversations that are on this disk: 1 of claude\n" in done.plain
+    assert "  e  set up Zed with codex\n" in done.plain
+    assert "  t  talk to codex in this terminal\n" in done.plain
+    assert "Press i, e, t, d and Enter" in done.plain
+    assert settings.read_text() == "{}"
+
+
+def test_a_key_does_what_stands_beside_it(newcomer: CommandLine, tmp_path: Path) -> None:
+    Transcript("Where is the needle?").write(tmp_path / "home")
+    done = newcomer.on_terminal(typed=b"i\n")
+    assert done.code == 0
+    assert "new 1" in done.plain
+    assert "Where is the needle?" in newcomer.run("list").out
+
+
+def test_any_other_key_does_nothing_and_says_so(newcomer: CommandLine) -> None:
+    done = newcomer.on_terminal(typed=b"x\n")
+    assert done.code == 0
+    assert "there is no such key" in done.plain
+    assert not newcomer.journal.exists()

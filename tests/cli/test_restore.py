@@ -1,0 +1,181 @@
+"""`acphold restore`: a backup takes the place of the journal, and of none that is in use."""
+
+from __future__ import annotations
+
+import asyncio
+import filecmp
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from acphold.errors import JournalUnavailableError
+from acphold.journal import NewSession, RowChange
+from acphold.journal.stores import open_journal
+from acphold.testing.journal_promises.scenes import append, begun, chunk, turn
+from tests.cli.command_line import CommandLine
+from tests.cli.conversation import CONVERSATION, prompt, remember, said
+from tests.editor import introduced, say, scripted_agent, wrap_command
+from tests.postgresql import Databases
+
+
+@pytest.fixture
+def backup(journal: Path, acphold: CommandLine, tmp_path: Path) -> Path:
+    """A backup of a journal with a session; there is another one in it by now."""
+    remember(journal, "aa-1", *CONVERSATION, title="Greeting")
+    kept = tmp_path / "backup.db"
+    assert acphold.run("backup", str(kept)).code == 0
+    remember(journal, "bb-1", prompt("later"), said("on"), title="Later")
+    return kept
+
+
+def listed(acphold: CommandLine) -> set[str]:
+    shown = acphold.run_as_process("list").out
+    return {title for title in ("Greeting", "Later") if title in shown}
+
+
+def test_a_backup_takes_the_place_of_the_journal_which_is_kept_beside_it(
+    backup: Path, journal: Path, acphold: CommandLine
+) -> None:
+    before = backup.read_bytes()
+    done = acphold.run("restore", str(backup))
+    assert (done.code, done.err) == (0, "")
+    assert listed(acphold) == {"Greeting"}
+    assert backup.read_bytes() == before
+    [former] = journal.parent.glob(f"{journal.name}-before-*")
+    assert listed(CommandLine(former)) == {"Greeting", "Later"}
+    assert journal.stat().st_mode & 0o777 == 0o600
+
+
+async def test_nothing_is_done_while_somebody_has_the_journal_open(
+    backup: Path, journal: Path, acphold: CommandLine
+) -> None:
+    opened = open_journal(journal)
+    try:
+        await opened.count()
+        done = acphold.run_as_process("restore", str(backup))
+        assert done.code != 0
+        assert "somebody has the journal" in done.err
+        await begun(opened)  # and it goes on
+    finally:
+        await opened.aclose()
+    assert listed(acphold) == {"Greeting", "Later"}
+
+
+def test_a_damaged_journal_is_replaced_and_a_damaged_backup_replaces_nothing(
+    backup: Path, journal: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    spoiled = tmp_path / "spoiled.db"
+    spoiled.write_bytes(backup.read_bytes()[: 3 * 4096] + bytes(backup.stat().st_size - 3 * 4096))
+    assert acphold.run("restore", str(spoiled)).code != 0
+    assert acphold.run("restore", str(tmp_path / "none.db")).code != 0
+    assert listed(acphold) == {"Greeting", "Later"}
+    journal.write_bytes(b"x" * 10_000)
+    assert acphold.run("restore", str(backup)).code == 0
+    assert listed(acphold) == {"Greeting"}
+
+
+async def test_positions_of_before_do_not_hold_in_a_restored_journal(
+    journal: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    opened = open_journal(journal)
+    lease = await begun(opened)
+    await append(opened, lease, turn("One", chunk("agent_message", "two")))
+    await opened.aclose()
+    assert acphold.run_as_process("backup", str(tmp_path / "backup.db")).code == 0
+    seen = {lease.lineage}
+    for _ in range(2):  # the same backup twice makes two histories
+        assert acphold.run_as_process("restore", str(tmp_path / "backup.db")).code == 0
+        opened = open_journal(journal)
+        seen.add((await opened.acquire("s1")).lineage)
+        await opened.aclose()
+    assert len(seen) == 3
+
+
+async def test_a_backup_that_is_copied_over_a_journal_in_use_is_noticed_and_left_whole(
+    backup: Path, journal: Path, acphold: CommandLine
+) -> None:
+    opened = open_journal(journal)
+    lease = await begun(opened)
+    await append(opened, lease, turn("One", chunk("agent_message", "x" * 100_000)))
+    shutil.copyfile(backup, journal)
+
+    async def go_on() -> None:
+        while True:  # for half a second at most
+            await append(opened, lease, turn("Two", chunk("agent_message", "y" * 100)))
+
+    with pytest.raises(JournalUnavailableError, match="overwritten while it was in use"):
+        await go_on()
+    with pytest.raises(JournalUnavailableError, match="overwritten"):
+        await opened.settle(lease, lease.next_seq - 1)
+    with pytest.raises(JournalUnavailableError, match="overwritten"):
+        await opened.acquire("s1")
+    await opened.aclose()
+    assert filecmp.cmp(journal, backup, shallow=False)
+    assert listed(acphold) == {"Greeting"}
+    assert "it is whole" in acphold.run_as_process("doctor").out
+
+
+async def test_a_process_that_is_killed_right_behind_such_a_copy_leaves_no_log_for_it(
+    backup: Path, journal: Path, acphold: CommandLine
+) -> None:
+    async with introduced(wrap_command(scripted_agent()), journal=journal) as editor:
+        await editor.talk(say("z" * 100_000))
+        assert (journal.parent / f"{journal.name}-wal").stat().st_size
+        shutil.copyfile(backup, journal)
+        await editor.kill()
+    assert listed(acphold) == {"Greeting"}
+    assert "it is whole" in acphold.run_as_process("doctor").out
+
+
+async def three(location: str) -> None:
+    """Sessions with four entries each."""
+    journal = open_journal(location)
+    for name in ("hole", "doubled", "gone"):
+        lease = await journal.create(NewSession(name, "a", "/"))
+        for number in range(4):
+            await journal.append(lease, [("update", [b"%d" % number])])
+        await journal.change(lease, RowChange(prompted=True))
+    await journal.aclose()
+
+
+def test_doctor_finds_holes_doubled_positions_and_entries_without_a_session(
+    journal: Path, acphold: CommandLine
+) -> None:
+    asyncio.run(three(str(journal)))
+    with closing(sqlite3.connect(journal)) as other:
+        numbers = dict(other.execute("SELECT session_id, number FROM sessions"))
+        other.execute("DELETE FROM segments WHERE key = ?", (numbers["hole"] << 32 | 2,))
+        other.execute(
+            "UPDATE segments SET first_seq = 1 WHERE key = ?", (numbers["doubled"] << 32 | 3,)
+        )
+        other.execute("DELETE FROM sessions WHERE session_id = 'gone'")
+        other.commit()
+    done = acphold.run("doctor")
+    assert done.code == 1
+    assert "session 'hole': entry 3 follows 1" in done.out
+    assert "session 'doubled': entry 1 follows 2" in done.out
+    assert f"are of session number {numbers['gone']}, which there is not" in done.out
+
+
+@pytest.mark.postgresql
+def test_doctor_finds_the_same_in_a_database(databases: Databases) -> None:
+    with databases.new() as url:
+        asyncio.run(three(url))
+        acphold = CommandLine(url)  # type: ignore[arg-type]  # a URL is no path
+        assert "it is whole" in acphold.run("doctor").out
+        with psycopg.connect(url, autocommit=True) as line:
+            line.execute("DELETE FROM acphold.segments WHERE session_id = 'hole' AND last_seq = 2")
+            line.execute(
+                "UPDATE acphold.segments SET first_seq = 1"
+                " WHERE session_id = 'doubled' AND last_seq = 3"
+            )
+            line.execute("DELETE FROM acphold.sessions WHERE session_id = 'gone'")
+        done = acphold.run("doctor")
+        assert done.code == 1
+        assert "session 'hole': entry 3 follows 1" in done.out
+        assert "session 'doubled': entry 1 follows 2" in done.out
+        assert "there are entries of session 'gone', which there is not" in done.out

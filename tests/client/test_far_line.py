@@ -1,0 +1,118 @@
+"""The line to a server far away: what it says over the next connection, byte for byte."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+from acphold.client.far_line import GAP_HOW, FarLine
+from acphold.errors import InvalidParamsError
+from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport, connected
+from acphold.rpc.request import Request
+from acphold.transports.memory import memory_pair
+
+DEADLINE = 30.0
+
+KEEPS = {"agentCapabilities": {"_meta": {"acphold/positions": True}}, "protocolVersion": 1}
+
+
+class Server:
+    """A server whose journal goes back between two connections."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.lineage = "first"
+        self.resumed = asyncio.Event()
+        self.connections: list[Peer] = []
+        self._pumps: list[asyncio.Task[None]] = []
+
+    async def dial(self) -> Transport:
+        here, there = memory_pair()
+        peer = Peer(there, self, name="client")
+        self.connections.append(peer)
+        self._pumps.append(asyncio.create_task(peer.pump()))
+        return here
+
+    def on_request(self, request: Request) -> None:
+        params = json.loads(request.params)
+        self.asked.append((request.method, params))
+        meta = params.get("_meta", {})
+        if request.method == "initialize":
+            request.answer(json.dumps(KEEPS).encode())
+            return
+        if meta.get("acphold/lineage", self.lineage) != self.lineage:
+            request.refuse(InvalidParamsError("it is of a history that is lost"))
+            return
+        request.answer(json.dumps({"_meta": {"acphold/lineage": self.lineage}}).encode())
+        if request.method == "session/resume":
+            self.resumed.set()
+
+    def tell(self, position: int) -> None:
+        update = b'{"sessionUpdate":"plan","entries":[]}'
+        params = b'{"sessionId":"s","update":%b,"_meta":{"acphold/seq":%d}}' % (update, position)
+        self.connections[-1].tell("session/update", params)
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        """Nothing of interest."""
+
+    async def aclose(self) -> None:
+        for peer in self.connections:
+            await peer.aclose()
+        await asyncio.wait(self._pumps)
+
+
+class Client:
+    """What it was told."""
+
+    def __init__(self) -> None:
+        self.told: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+
+    async def on_request(self, request: Request) -> bytes:
+        return b"{}"
+
+    async def on_notifications(self, batch: list[NotificationReceived]) -> None:
+        for told in batch:
+            self.told.put_nowait(json.loads(told.params))
+
+
+async def test_a_position_goes_with_its_lineage_and_a_lost_one_is_told_as_a_gap() -> None:
+    server, client = Server(), Client()
+    ours, theirs = memory_pair()
+    line = FarLine(theirs, server.dial, "there", MAX_MESSAGE, await server.dial())
+    running = asyncio.create_task(line.run())
+    peer = Peer(ours, client, name="there", is_agent=True)
+    notices = {"clientCapabilities": {"session": {"notices": {}}}, "protocolVersion": 1}
+    async with connected(peer), asyncio.timeout(DEADLINE):
+        await peer.call_raw("initialize", json.dumps(notices).encode())
+        await peer.call_raw("session/load", b'{"sessionId":"s","cwd":"/","mcpServers":[]}')
+        server.tell(7)
+        await client.told.get()
+        server.asked.clear()
+        await server.connections[-1].aclose()
+        await server.resumed.wait()
+        (method, params) = server.asked[1]
+        assert method == "session/resume"
+        assert params["_meta"] == {"acphold/after": 7, "acphold/lineage": "first"}
+        assert [method for method, _ in server.asked] == ["initialize", "session/resume"]
+        # The journal goes back while the connection is away.
+        server.asked.clear()
+        server.resumed.clear()
+        server.lineage = "second"
+        await server.connections[-1].aclose()
+        await server.resumed.wait()
+        behind, whole = (params for method, params in server.asked if method == "session/resume")
+        assert behind["_meta"]["acphold/lineage"] == "first"
+        assert "_meta" not in whole
+        told = await client.told.get()
+        assert GAP_HOW in json.dumps(told)
+        # From then on positions are of the new one.
+        server.tell(3)
+        await client.told.get()
+        server.asked.clear()
+        server.resumed.clear()
+        await server.connections[-1].aclose()
+        await server.resumed.wait()
+        assert server.asked[1][1]["_meta"] == {"acphold/after": 3, "acphold/lineage": "second"}
+    await running
+    await server.aclose()

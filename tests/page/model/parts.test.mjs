@@ -1,0 +1,155 @@
+// The smaller parts of the page's model, each by itself; run by tests/page/test_model.py.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const MODEL = "../../../src/acphold/web/page/model";
+const { cuts, runs, setBefore } = await import(`${MODEL}/ansi.js`);
+const { markdown, Prose } = await import(`${MODEL}/prose.js`);
+const { byProject, standing } = await import(`${MODEL}/rows.js`);
+const { agentName, called, line, shortPath, size, visible } = await import(`${MODEL}/text.js`);
+const { held, Timeline } = await import(`${MODEL}/timeline.js`);
+const { ago } = await import(`${MODEL}/times.js`);
+
+const place = { seq: 0, at: "" };
+const text = (words) => ({ type: "text", text: words });
+const kinds = (timeline) => timeline.items.map((item) => item.kind);
+
+test("what reorders or hides a text is written out", () => {
+  assert.equal(visible("a\u202eb\r\nc\u200b"), "a\\u202eb\nc\\u200b");
+  assert.equal(line("a\n  b\tc"), "a b c");
+  assert.equal(line("x".repeat(400)).length, 300);
+  assert.equal(called("`ls` **now**"), "ls now");
+  assert.equal(called(null), "New session");
+  assert.equal(agentName("@makers/agent"), "agent");
+  assert.equal(shortPath("/a/b/c.py"), "b/c.py");
+  assert.deepEqual([size(12), size(12_345), size(1_234_567)], ["12 bytes", "12 kB", "1.2 MB"]);
+});
+
+test("how long ago something was", () => {
+  const minutes = (count) => ago(0, count * 60_000);
+  assert.deepEqual([minutes(0), minutes(5), minutes(125), minutes(3000)], ["now", "5 min", "2 h", "2 d"]);
+});
+
+test("a terminal's colours, and what is written over", () => {
+  assert.deepEqual(runs("a\u001b[31mb\u001b[0mc").map(({ text, look }) => [text, look]), [["a", ""], ["b", "fore-c1"], ["c", ""]]);
+  assert.equal(runs("10%\r100%\nend").map((each) => each.text).join(""), "100%\nend");
+  assert.equal(runs("\u001b]0;title\u0007x\u001b[2Jy").map((each) => each.text).join(""), "xy");
+});
+
+test("what a terminal showed is cut at lines, and each piece begins in the colour that it is in", () => {
+  const text = `${"x".repeat(7990)}\u001b[32m green\nstill green\n${"y\n".repeat(9000)}`;
+  const pieces = cuts(text);
+  assert.equal(pieces.map(([begin, end]) => text.slice(begin, end)).join(""), text);
+  assert.ok(pieces.length > 2 && pieces.every(([begin, end]) => end - begin < 8100 && text[end - 1] === "\n"));
+  const [begin, end] = pieces[1];
+  assert.equal(runs(setBefore(text, begin) + text.slice(begin, end))[0].look, "fore-c2");
+  assert.equal(setBefore("\u001b[31ma\u001b[0mb", 11), "");
+  assert.deepEqual(cuts("z".repeat(70_000)), [[0, 60_000], [60_000, 70_000]]);
+});
+
+test("a failed session looks failed, seen or not", () => {
+  const row = { outcome: "failed", unseen: true, live: null };
+  assert.deepEqual(standing(row), ["unseen failed", "failed"]);
+  assert.deepEqual(standing({ ...row, unseen: false }), ["failed", "failed"]);
+  assert.deepEqual(standing({ ...row, outcome: "completed" }), ["unseen", "done since you looked"]);
+  assert.deepEqual(standing({ ...row, live: { state: "waiting" } }), ["waiting", "waits for you"]);
+});
+
+test("projects with something that waits come first", () => {
+  const row = (cwd, live = null) => ({ cwd, live, outcome: null, unseen: false });
+  const groups = byProject([row("/a/one"), row("/a/two"), row("/a/two", { state: "waiting" })]);
+  assert.deepEqual(groups.map((group) => group.name), ["two", "one"]);
+  assert.equal(standing(groups[0].rows[0])[0], "waiting");
+});
+
+test("a fence is code while it is open, and a text is cut at its paragraphs", () => {
+  markdown.lex = (whole) => whole.split(/(?<=\n\n)/).map((raw) => ({ type: "paragraph", raw }));
+  const prose = new Prose("One.\n\n");
+  prose.add("Two.\n```js\nlet");
+  assert.deepEqual(prose.blocks().map((block) => block.kind), ["text", "code"]);
+  prose.add(" a;\n```\nEnd.");
+  const [, code, end] = prose.blocks();
+  assert.deepEqual([code.language, code.pieces.join(""), code.isOpen], ["js", "let a;\n", false]);
+  assert.equal(end.text, "End.");
+  assert.equal(prose.text, "One.\n\nTwo.\n```js\nlet a;\n```\nEnd.");
+});
+
+test("a long text is gone through from its end up, and from a place down", () => {
+  markdown.lex = (whole) => [{ type: "paragraph", raw: whole }];
+  const prose = new Prose("A paragraph of it.\n\n".repeat(2000));
+  assert.equal(prose.blocks().length, prose.end + 1);  // and what has no end yet
+  assert.equal(prose.above(3000), prose.end);
+  assert.equal(prose.above(3000, prose.end), prose.end - 1);
+  assert.equal(prose.below(3000, 0), 1);
+  assert.equal(prose.below(Infinity, 0), prose.end);
+  const code = new Prose(`\`\`\`\n${"a line\n".repeat(9000)}\`\`\`\n`).blocks()[0];
+  assert.ok(code.pieces.length > 5 && code.pieces.every((piece) => piece.length <= 8000));
+  assert.equal(code.pieces.join(""), "a line\n".repeat(9000));
+});
+
+test("of thousands of marks none is an emphasis", () => {
+  let asked = 0;
+  markdown.lex = () => (asked++, []);
+  assert.equal(new Prose("_a*".repeat(1500)).blocks()[0].tokens, null);
+  assert.equal(asked, 0);
+});
+
+test("a text goes on behind a plan, and behind the end of its turn in the message itself", () => {
+  const timeline = new Timeline();
+  const say = (words) => timeline.add({ sessionUpdate: "agent_message_chunk", content: text(words) }, place);
+  say("a");
+  timeline.add({ sessionUpdate: "plan", entries: [] }, place);
+  say("b");
+  timeline.endTurn("completed", undefined, place);
+  say("c");
+  assert.deepEqual(kinds(timeline), ["said", "plan", "said", "end"]);
+  assert.equal(timeline.items[2].isPart, true);
+  assert.equal(timeline.items[2].prose.text, "bc");
+});
+
+test("a plan is changed in its turn, and another turn has another one", () => {
+  const timeline = new Timeline();
+  const plan = (...entries) => timeline.add({ sessionUpdate: "plan", entries }, place);
+  plan({ content: "one" });
+  plan({ content: "two" });
+  timeline.endTurn("completed", undefined, place);
+  plan({ content: "three" });
+  assert.deepEqual(kinds(timeline), ["plan", "end", "plan"]);
+  assert.equal(timeline.items[0].entries[0].content, "two");
+});
+
+test("what is told live of the turns of others ends them once", () => {
+  const timeline = new Timeline();
+  const prompt = (id) => timeline.tell({ sessionUpdate: "user_message_chunk", messageId: id, content: text("x") }, place);
+  prompt("acphold-1");
+  prompt("acphold-1");
+  prompt("acphold-4");
+  timeline.tell({ sessionUpdate: "session_info_update", _meta: { "acphold/turn": { outcome: "failed", message: "no" } } }, place);
+  assert.deepEqual(kinds(timeline), ["prompt", "end", "prompt", "end"]);
+  assert.deepEqual(timeline.items.map((item) => item.outcome), [undefined, "completed", undefined, "failed"]);
+  assert.equal(timeline.items[0].content.length, 2);
+});
+
+test("who is answered once is asked no more", () => {
+  const timeline = new Timeline();
+  timeline.asked("q", "session/request_permission", {}, place);
+  timeline.answered({ question: "q", outcome: "answered" }, place);
+  timeline.asked("q", "session/request_permission", {}, place);
+  assert.deepEqual(kinds(timeline), ["question"]);
+  assert.equal(timeline.items[0].answer.outcome, "answered");
+});
+
+test("what is far above is dropped, and read again it is where it was", () => {
+  const entries = Array.from({ length: 10 }, (_, at) => ({ seq: at + 1, kind: "update", at: "", update: { sessionUpdate: "tool_call", toolCallId: `t${at}`, title: "x".repeat(10) } }));
+  const timeline = new Timeline();
+  for (const entry of entries) timeline.addEntry(entry);
+  assert.equal(timeline.trim(4), 7);
+  assert.equal(timeline.tool("t0"), undefined);
+  assert.equal(timeline.items.reduce((sum, item) => sum + held(item), 0), 40);
+  timeline.addEntry({ seq: 11, kind: "update", at: "", update: { sessionUpdate: "tool_call_update", toolCallId: "t0", status: "failed" } });
+  const older = new Timeline();
+  for (const entry of entries.slice(0, 6)) older.addEntry(entry);
+  timeline.prepend(older);
+  assert.equal(timeline.items.length, 10);
+  assert.deepEqual(timeline.items[0].fields, { title: "x".repeat(10), status: "failed" });
+});

@@ -1,0 +1,53 @@
+// What holds of all sources of the page; run by tests/page/test_model.py.
+import assert from "node:assert/strict";
+import { readdirSync, readFileSync } from "node:fs";
+import { dirname, join, normalize } from "node:path";
+import { test } from "node:test";
+import { fileURLToPath } from "node:url";
+
+const PAGE = join(dirname(fileURLToPath(import.meta.url)), "../../../src/acphold/web/page");
+const FOLDERS = ["model", "wire", "view", "worker"];
+
+/** @type {Map<string, string>} */
+const sources = new Map();
+for (const folder of ["", ...FOLDERS]) {
+  for (const name of readdirSync(join(PAGE, folder)).filter((each) => each.endsWith(".js"))) {
+    sources.set(join(folder, name), readFileSync(join(PAGE, folder, name), "utf8"));
+  }
+}
+
+/** What a source imports, ours by its path. */
+const imports = (path) =>
+  [...sources.get(path).matchAll(/^(?:import|export)\b[^"';]*?(?:from )?"([^"]+)";/gm)].map(([, named]) => (named.startsWith(".") ? normalize(join(dirname(path), named)) : named));
+
+test("sources are found, and what they import is there", () => {
+  assert.ok(sources.size > 50);
+  for (const path of sources.keys()) {
+    for (const named of imports(path)) assert.ok(!named.endsWith(".js") || sources.has(named), `${path} imports ${named}`);
+  }
+});
+
+test("no module imports itself, however far around", () => {
+  const done = new Set();
+  const visit = (path, way) => {
+    assert.ok(!way.includes(path), [...way.slice(way.indexOf(path)), path].join(" → "));
+    if (done.has(path) || !sources.has(path)) return;
+    for (const named of imports(path)) visit(named, [...way, path]);
+    done.add(path);
+  };
+  for (const path of sources.keys()) visit(path, []);
+});
+
+test("the model and the wire know no view", () => {
+  for (const path of sources.keys()) {
+    if (/^(model|wire)\//.test(path)) for (const named of imports(path)) assert.ok(!/^(view|worker)\//.test(named), `${path} imports ${named}`);
+  }
+});
+
+test("no text becomes HTML or a script, and nothing is compared loosely", () => {
+  const refused = /\b(innerHTML|outerHTML|insertAdjacentHTML|document\.write|eval|new Function|dangerouslySetInnerHTML|debugger)\b|[^=!]==[^=]|!=[^=]|^\s*var /m;
+  for (const [path, text] of sources) {
+    const code = text.replace(/\/\*[^]*?\*\/|^\s*\/\/.*$|\s\/\/ .*$/gm, "");
+    assert.equal(refused.exec(code)?.[0], undefined, path);
+  }
+});

@@ -1,0 +1,67 @@
+"""What the page knows, without a browser: the fold of a conversation, and its smaller parts."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.history import fold_corpus
+from tests.npm import node
+
+HERE = Path(__file__).parent / "model"
+RANDOM = range(1_000, 4_000)
+
+
+def folded_by_the_page(file: Path) -> dict[str, Any]:
+    """What the page makes of these sequences, and where that is not what stands beside them."""
+    done = subprocess.run(
+        [*node(), str(HERE / "fold.mjs"), str(file)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_the_kept_sequences_fold_to_what_stands_beside_them() -> None:
+    assert fold_corpus.FILE.read_text(encoding="utf-8") == fold_corpus.kept(), (
+        "the rules of the fold have changed; if they should, run "
+        "`python -m tests.history.fold_corpus`"
+    )
+
+
+def test_a_kept_sequence_folds_alike_from_what_the_server_tells_of_it() -> None:
+    lines = fold_corpus.FILE.read_text(encoding="utf-8").splitlines()
+    assert len(lines) == fold_corpus.KEPT + len(fold_corpus.AGENTS)
+    for told in map(json.loads, lines):
+        assert fold_corpus.folded(fold_corpus.entries_in(told)) == told["fold"], told["name"]
+
+
+@pytest.mark.parametrize("which", ["kept", "random"])
+def test_the_page_folds_as_the_core_does_whole_and_in_two_halves(
+    tmp_path: Path, which: str
+) -> None:
+    file = fold_corpus.FILE
+    if which == "random":
+        file = tmp_path / "folds.jsonl"
+        lines = [fold_corpus.line(f"random {n}", fold_corpus.sequence(n)) for n in RANDOM]
+        file.write_text("".join(lines), encoding="utf-8")
+    found = folded_by_the_page(file)
+    assert found["failed"] == 0, json.dumps(found["wrong"][0], indent=1)
+    assert found["sequences"] == len(file.read_text(encoding="utf-8").splitlines())
+    assert found["halves"] > found["sequences"]
+
+
+def test_the_smaller_parts_of_the_page_do_what_they_say() -> None:
+    files = sorted(map(str, HERE.glob("*.test.mjs")))
+    done = subprocess.run(
+        [*node(), "--test", *files], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr

@@ -1,0 +1,47 @@
+"""What a request for permission shows: the terminal and the page make the same of it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+import acphold
+from acphold.presentation.permissions import permission
+from tests.npm import node
+
+CASES = json.loads(Path(__file__).with_name("permissions.json").read_text())
+MODEL = Path(acphold.__file__).parent / "web" / "page" / "model" / "permission.js"
+
+SHOWN = """
+import { readFileSync } from "node:fs";
+const { callOf, shown } = await import(process.argv[1]);
+const made = ({ call, options }) => {
+  const params = { toolCall: call, options };
+  return shown(params, callOf(params));
+};
+console.log(JSON.stringify(JSON.parse(readFileSync(0, "utf8")).map(made)));
+"""
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case["about"] for case in CASES])
+def test_a_request_shows_this(case: dict[str, Any]) -> None:
+    call = {name: json.dumps(value).encode() for name, value in case["call"].items()}
+    params = json.dumps({"toolCall": case["call"], "options": case.get("options", [])})
+    shows = permission(call, params.encode())
+    assert json.loads(msgspec.json.encode(shows)) == case["shows"]
+
+
+@pytest.mark.interop
+def test_the_page_shows_the_same() -> None:
+    command = [*node(), "--input-type=module", "--eval", SHOWN, MODEL.as_uri()]
+    done = subprocess.run(
+        command, input=json.dumps(CASES), capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    for case, shows in zip(CASES, json.loads(done.stdout), strict=True):
+        assert shows == case["shows"], case["about"]

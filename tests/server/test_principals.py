@@ -1,0 +1,120 @@
+"""Who may do what in which session, and what is written down of it."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from acphold.errors import ForbiddenError, UnknownSessionError
+from acphold.journal import SessionRow
+from acphold.journal.access import Scope
+from acphold.server.principals import Principal
+
+ROW = SessionRow(
+    session_id="s1",
+    agent="a",
+    cwd="/",
+    additional_directories=(),
+    title=None,
+    created_at=0,
+    updated_at=0,
+    message_count=0,
+    prompted=False,
+    last_seq=0,
+    tenant="acme",
+    shared_with={"guests": False, "partners": True},
+)
+
+
+@pytest.mark.parametrize(
+    ("limits", "method", "error"),
+    [
+        ({"tenant": "globex"}, "session/load", UnknownSessionError),
+        ({"tenant": ""}, "session/load", UnknownSessionError),
+        ({}, "session/load", UnknownSessionError),
+        ({"session_id": "s2"}, "session/load", UnknownSessionError),
+        ({"tenant": "guests"}, "session/prompt", ForbiddenError),
+        ({"tenant": "partners"}, "session/delete", ForbiddenError),
+        ({"tenant": "acme", "scopes": frozenset({"watch"})}, "session/prompt", ForbiddenError),
+    ],
+)
+def test_what_is_refused_in_a_session_is_written_down(
+    limits: dict[str, object], method: str, error: type[Exception]
+) -> None:
+    noted: list[tuple[str, str | None]] = []
+    who = Principal(name="bob", refused=lambda *deed: noted.append(deed), **limits)  # type: ignore[arg-type]
+    with pytest.raises(error):
+        who.check_in(ROW, method)
+    assert noted == [(method, "s1")]
+
+
+@pytest.mark.parametrize(
+    ("limits", "method"),
+    [
+        ({"sees_all": True}, "session/delete"),
+        ({"tenant": "acme"}, "session/delete"),
+        ({"session_id": "s1"}, "session/prompt"),
+        ({"tenant": "guests"}, "session/load"),
+        ({"tenant": "partners"}, "session/prompt"),
+    ],
+)
+def test_what_is_permitted_in_a_session_is_not_refused(
+    limits: dict[str, object], method: str
+) -> None:
+    noted: list[tuple[str, str | None]] = []
+    who = Principal(name="bob", refused=lambda *deed: noted.append(deed), **limits)  # type: ignore[arg-type]
+    who.check_in(ROW, method)
+    assert noted == []
+
+
+def test_what_is_done_is_written_down_and_what_is_looked_at_is_not() -> None:
+    noted: list[tuple[str, str | None]] = []
+    who = Principal(name="bob", tenant="acme", note=lambda *deed: noted.append(deed))
+    for method in ("session/prompt", "session/load", "session/list", "session/set_mode"):
+        who.does(method, b'{"sessionId":"s1"}')
+    assert noted == [("session/prompt", "s1"), ("session/set_mode", "s1")]
+
+
+def test_who_comes_for_one_session_asks_for_no_other() -> None:
+    noted: list[tuple[str, str | None]] = []
+    may: frozenset[Scope] = frozenset({"watch", "prompt"})
+    who = Principal(
+        name="guest", session_id="s1", scopes=may, refused=lambda *deed: noted.append(deed)
+    )
+    who.check("session/prompt", b'{"sessionId":"s1"}')
+    with pytest.raises(UnknownSessionError):
+        who.check("session/prompt", b'{"sessionId":"s2"}')
+    with pytest.raises(ForbiddenError):
+        who.check("session/new", b"{}")
+    assert noted == [("session/prompt", "s2"), ("session/new", None)]
+
+
+def test_who_may_not_answer_is_introduced_as_one_who_watches() -> None:
+    params = b'{"clientCapabilities":{"elicitation":{"form":{}}}}'
+    may: frozenset[Scope] = frozenset({"watch"})
+    for who, only_watches in (
+        (Principal(name="bob", tenant=""), False),
+        (Principal(name="bob", tenant="", scopes=may), True),
+    ):
+        assert (b'"acphold/watches":true' in who.introduced(params)) is only_watches
+
+
+@pytest.mark.parametrize("part", [{"tenant": "acme"}, {"session_id": "s"}])
+def test_nobody_sees_all_and_a_part(part: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match="sees_all"):
+        Principal(name="bob", sees_all=True, **part)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("started", ["mcpServers", "additionalDirectories"])
+def test_programs_and_folders_are_named_by_who_may_manage_alone(started: str) -> None:
+    may = Principal(name="bob", tenant="acme")
+    not_so = replace(may, scopes=frozenset({"watch", "prompt", "answer"}))
+    for method in ("session/load", "session/resume"):
+        for named, is_refused in ((b"[{}]", True), (b"[]", False), (b" null ", False)):
+            params = b'{"sessionId":"s1","%b":%b}' % (started.encode(), named)
+            may.check(method, params)
+            if is_refused:
+                with pytest.raises(ForbiddenError):
+                    not_so.check(method, params)
+            else:
+                not_so.check(method, params)

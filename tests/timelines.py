@@ -1,0 +1,127 @@
+"""Journals that go back: what was written behind a moment is lost, as by a backup that is put in
+the place of the journal, or by a standby that had not got it when it was promoted."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import psycopg
+
+from acphold.journal.stores import open_journal
+from tests.postgresql import Server
+
+
+class Timeline(Protocol):
+    """A journal at `url` that can go back."""
+
+    url: str
+
+    async def remember(self) -> None:
+        """This is the moment that it goes back to."""
+
+    def go_back(self) -> None:
+        """What was written since is lost. A file is nobody's meanwhile, a server may be in use."""
+
+    def let_owners_be_silent(self) -> None:
+        """Those that live no more have told nothing for long, by the clock of the journal."""
+
+
+class File:
+    """A file, in the place of which a backup is put."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = str(folder / "journal.db")
+        self._backup = folder / "backup.db"
+
+    async def remember(self) -> None:
+        journal = open_journal(self.url)
+        try:
+            assert journal.file is not None
+            await journal.file.copy_to(str(self._backup))
+        finally:
+            await journal.aclose()
+
+    def go_back(self) -> None:
+        shutil.copyfile(self._backup, self.url)
+
+    def let_owners_be_silent(self) -> None:
+        return None  # they have let go of their locks
+
+
+class Database:
+    """A server of Debian's, whose standby lags until it is promoted."""
+
+    def __init__(self, folder: Path) -> None:
+        self._first, self._standby = (Server(folder / name, 15) for name in ("a", "b"))
+        self.url = f"postgresql://owner@/postgres?host={self._first.folder},{self._standby.folder}"
+
+    def start(self) -> None:
+        for server in (self._first, self._standby):
+            server.folder.mkdir()
+        self._first.make()
+        self._first.start()
+        self._standby.copy(self._first)
+        self._standby.start()
+
+    async def remember(self) -> None:
+        with psycopg.connect(self._first.url(), autocommit=True) as line:
+            deadline = time.monotonic() + 60
+            caught_up = (
+                "SELECT FROM pg_stat_replication WHERE replay_lsn >= pg_current_wal_flush_lsn()"
+            )
+            while line.execute(caught_up).rowcount != 1:
+                assert time.monotonic() < deadline, "the standby does not catch up"
+                await asyncio.sleep(0.02)
+        self._standby.stop("fast")
+
+    def go_back(self) -> None:
+        self._first.stop()
+        self._standby.start()
+        self._standby.run("pg_ctl", "-D", "data", "-w", "promote")
+
+    def let_owners_be_silent(self) -> None:
+        self.execute("UPDATE acphold.owners SET renewed_at = now() - interval '1 minute'")
+
+    def execute(self, statement: str) -> None:
+        """Execute a statement at the one that takes writes now."""
+        with psycopg.connect(self.url, target_session_attrs="read-write", autocommit=True) as line:
+            line.execute(statement.encode())
+
+    def stop(self) -> None:
+        for server in (self._first, self._standby):
+            if (server.folder / "data" / "postmaster.pid").exists():
+                server.stop()
+
+
+@contextmanager
+def file() -> Iterator[File]:
+    with tempfile.TemporaryDirectory(prefix="acphold-file-") as folder:
+        yield File(Path(folder))
+
+
+@contextmanager
+def database() -> Iterator[Database]:
+    # Beside each other in a folder with a short name, as the address of a socket is short.
+    folder = Path(tempfile.mkdtemp(prefix="acphold-pg-"))
+    folder.chmod(0o755)
+    made = Database(folder)
+    try:
+        made.start()
+        yield made
+    finally:
+        made.stop()
+        shutil.rmtree(folder)
+
+
+TIMELINES: dict[str, Callable[[], AbstractContextManager[Timeline]]] = {
+    "sqlite": file,
+    "postgresql": database,
+}
+"""Each store by its name."""

@@ -1,0 +1,34 @@
+"""A code is taken whoever else guesses; it ends by time, by use, or by its own asker's next."""
+
+from __future__ import annotations
+
+from acphold.web.pairing_codes import CODES, SECONDS, Pairing, Worth
+
+OWNER = Worth(("watch", "manage"))
+
+
+def test_the_right_code_is_taken_behind_any_number_of_wrong_ones_and_once() -> None:
+    pairing = Pairing(lambda: 0.0)
+    code = pairing.new_code(OWNER)
+    for number in range(5000):
+        assert pairing.redeem(f"{number:010}") is None
+    assert pairing.redeem(f" {code[:5].lower()}-{code[5:]} ") is OWNER
+    assert pairing.redeem(code) is None
+
+
+def test_the_codes_of_one_who_asks_end_those_of_nobody_else() -> None:
+    pairing = Pairing(lambda: 0.0)
+    code = pairing.new_code(OWNER)
+    theirs = Worth(("watch",), asker="greedy")
+    many = [pairing.new_code(theirs) for _ in range(CODES + 3)]
+    assert pairing.redeem(code) is OWNER
+    taken = [pairing.redeem(it) is not None for it in many]
+    assert taken == [False] * 3 + [True] * CODES
+
+
+def test_a_code_ends_by_itself() -> None:
+    now = 0.0
+    pairing = Pairing(lambda: now)
+    code = pairing.new_code(OWNER)
+    now = SECONDS
+    assert pairing.redeem(code) is None

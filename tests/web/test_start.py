@@ -1,0 +1,115 @@
+"""Nothing is printed before it is true: a server that cannot accept anybody says why, and ends."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from subprocess import CompletedProcess, run
+
+import pytest
+
+from acphold.web.page_files import PageFiles
+from tests.web.certificates import Authority, new_authority
+from tests.web.conftest import ACPHOLD, AGENT, serving
+
+SECONDS = 60.0
+"""For a server that cannot begin to say so: one that waits for its end is found by it."""
+
+
+def begun(
+    folder: Path,
+    *options: str,
+    journal: str | None = None,
+    command: Sequence[str] = ACPHOLD,
+) -> CompletedProcess[str]:
+    """A server that ends by itself."""
+    env = {
+        **os.environ,
+        "ACPHOLD_JOURNAL": journal or str(folder / "journal.db"),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "XDG_RUNTIME_DIR": str(folder),
+    }
+    words = [*command, "serve", "--listen", "127.0.0.1:0", *options, "--", *AGENT]
+    return run(words, env=env, capture_output=True, text=True, timeout=SECONDS)
+
+
+@pytest.fixture(scope="module")
+def authority(tmp_path_factory: pytest.TempPathFactory) -> Authority:
+    return new_authority(tmp_path_factory.mktemp("authority"), "localhost")
+
+
+def test_a_certificate_or_a_key_that_cannot_be_used_is_said_and_nothing_is_printed(
+    tmp_path: Path, authority: Authority
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    strange = new_authority(other, "localhost").key
+    missing = tmp_path / "missing.pem"
+    for certificate, key, told in (
+        (missing, authority.key, f"{missing} cannot be read: No such file"),
+        (authority.certificate, missing, f"{missing} cannot be read: No such file"),
+        (authority.certificate, tmp_path, f"{tmp_path} cannot be read: Is a directory"),
+        (authority.certificate, strange, f"{strange} is not the key of {authority.certificate}"),
+        (authority.key, authority.key, "have to be PEM files"),
+    ):
+        ended = begun(tmp_path, "--tls-cert", str(certificate), "--tls-key", str(key))
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert told in ended.stderr
+        assert "Traceback" not in ended.stderr
+
+
+def test_a_port_in_use_and_a_journal_that_cannot_be_reached_are_said_before_anything(
+    tmp_path: Path,
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        ended = begun(tmp_path, "--listen", f"127.0.0.1:{port}")
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert f"port {port} is already in use; choose another with --listen" in ended.stderr
+    (tmp_path / "words").write_text("this is no journal, but words of somebody")
+    for journal in (str(tmp_path / "words"), "postgresql://127.0.0.1:1/none"):
+        ended = begun(tmp_path, journal=journal)
+        assert ended.returncode != 0
+        assert ended.stdout == ""
+        assert "journal" in ended.stderr
+
+
+def test_a_server_that_fails_as_it_begins_to_accept_prints_no_address(tmp_path: Path) -> None:
+    program = (
+        "from acphold.web import server\n"
+        "async def fail(*_, **__):\n"
+        "    raise RuntimeError('it cannot accept')\n"
+        "server._Server.startup = fail\n"
+        "from acphold.__main__ import main\n"
+        "main()\n"
+    )
+    ended = begun(tmp_path, command=(sys.executable, "-c", program))
+    assert (ended.returncode, ended.stdout) == (1, "")
+    assert "it cannot accept" in ended.stderr
+
+
+def test_each_start_takes_the_token_of_the_one_before_whatever_its_port(tmp_path: Path) -> None:
+    for _ in range(2):
+        with serving(tmp_path) as served:
+            listed = served.run("token", "list", "--json").splitlines()
+            assert "pair" in served.run("token", "pair", "--json")  # it is good for that
+    assert [json.loads(line)["name"] for line in listed] == ["this machine"]
+
+
+def test_a_code_is_not_sent_to_another_machine_in_clear(tmp_path: Path) -> None:
+    env = {**os.environ, "XDG_STATE_HOME": str(tmp_path)}
+    words = [*ACPHOLD, "connect", "http://desk.example:8260/#pair=0123456789"]
+    ended = run(words, env=env, capture_output=True, text=True, timeout=SECONDS, input="")
+    assert ended.returncode != 0
+    assert ended.stdout == ""
+    assert "ssh -L 8260:localhost:8260 desk.example" in ended.stderr
+
+
+def test_what_was_built_is_known(tmp_path: Path) -> None:
+    assert not PageFiles(tmp_path).is_built
+    (tmp_path / "index.html").write_text("<!doctype html>")
+    assert PageFiles(tmp_path).is_built
