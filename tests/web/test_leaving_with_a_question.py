@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -20,11 +22,13 @@ from acphold.client.policy import PermissionQuestion
 from acphold.rpc import connected
 from acphold.transports import http_streams, websocket
 from acphold.transports.route import Route
+from tests.cli.screen_terminal import Terminal, terminal
 from tests.editor import Talker, editor, introduced, scripted_agent, wrap_command
-from tests.web.conftest import ACPHOLD, Served
+from tests.web.conftest import ACPHOLD, Served, serving
 from tests.web.machines import machines
 from tests.web.network import Network, network, served_through
-from tests.web.test_repeated_sends import PERMISSION, SCRIPTED, YES, Client, asks
+from tests.web.test_far_commands import laptop
+from tests.web.test_repeated_sends import PERMISSION, SCRIPTED, YES, Client, asks, steps
 
 pytestmark = pytest.mark.slow
 
@@ -210,3 +214,38 @@ async def test_a_client_of_one_machine_leaves_the_question_of_another_open(
                 prompting.exception()
         await until_left(one.served, session_id)
         await answered_later(one.served, one.served.url, session_id, tmp_path)
+
+
+def is_left(one: Terminal) -> None:
+    one.type("\x04")
+    assert one.ended() == 0
+
+
+def sleeps(one: Terminal) -> None:
+    """The lid is closed: nothing runs there, and no connection ends."""
+    os.kill(one.process.pid, signal.SIGSTOP)
+
+
+@pytest.mark.parametrize("goes", [is_left, sleeps])
+async def test_a_terminal_that_goes_with_a_question_on_it_leaves_it_to_others(
+    tmp_path: Path, goes: Callable[[Terminal], None]
+) -> None:
+    agent = (sys.executable, SCRIPTED, "{}")
+    with serving(tmp_path, agent=agent, altered="server.HEARTBEAT_SECONDS = 2") as served:
+        async with client_at(served.url, served.token(), ONE) as first:
+            opened = await first.ask("session/new", cwd=str(tmp_path), mcpServers=[])
+            session_id: str = opened["sessionId"]
+            await first.ask("session/prompt", sessionId=session_id, prompt=steps())
+        code = f"{served.url}#pair={served.pair}"
+        words = [*ACPHOLD, "attach", "--server", code, session_id]
+        with terminal(words, laptop(served), 120) as one:
+            one.until("ready")
+            one.type(f"{asks(session_id)[0]['text']}\r")
+            one.until("a key, then Enter")
+            goes(one)
+            await until_left(served, session_id)
+            await answered_later(served, served.url, session_id, tmp_path)
+            if goes is sleeps:  # it wakes, and has nothing to answer any more
+                os.kill(one.process.pid, signal.SIGCONT)
+                one.until('"yes"', "ready")
+                is_left(one)
