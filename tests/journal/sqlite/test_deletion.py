@@ -252,3 +252,22 @@ async def test_sessions_are_pruned_in_pieces_each_of_which_is_whole(
         assert sorted(await ids(journal)) == names[number:]
     assert gone == names
     database.close()
+
+
+async def test_a_merge_looks_through_few_parts_however_many_sessions_are_deleted(
+    journal: SqliteJournal, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = [f"s{number}" for number in range(8 * search_index.PARTS)]
+    for name in names:
+        await remember(journal, name, 1000)
+    monkeypatch.setattr(connection, "PIECE_SECONDS", 0.0)
+    database = connect(str(path), 60.0, gives_way=True)
+    for _ in deletion.delete(database, names[:-1], None, lambda _: False, []):
+        pass
+    parts = [
+        len(database.execute("SELECT DISTINCT segid FROM words_1_idx").fetchall())
+        for _ in deletion.sweep(database)
+    ]
+    assert max(parts) < 3 * search_index.PARTS
+    assert parts[-1] == 1
+    database.close()

@@ -109,6 +109,7 @@ def sweep(connection: Connection) -> Iterator[None]:
     waiting = deleted.copy()
     # What a volume of the index has is not taken out word by word if all of it goes.
     doomed = search_index.volumes_of_these_alone(connection, deleted)
+    taken_out = 0
     while parts := deque(_parts(connection, waiting, doomed)):
         while parts:
             with writing(connection):
@@ -119,7 +120,11 @@ def sweep(connection: Connection) -> Iterator[None]:
                         tenant = tenants[part.session]
                         search_index.unindex(connection, part.session, tenant, part.documents)
                     segments.remove_through(connection, part.session, part.through)
+                    taken_out += 1
             yield
+            if taken_out >= search_index.PARTS:  # each may have left a part in a volume
+                yield from search_index.join_parts(connection)
+                taken_out = 0
     if not deleted:
         return
     yield from search_index.tidy(connection)

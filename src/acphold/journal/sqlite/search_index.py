@@ -374,11 +374,29 @@ def tidy(connection: Connection) -> Iterator[None]:
         yield
         if is_dropped:
             yield from _drop(connection, number)
-    is_merged = False
-    while not is_merged:
+    yield from join_parts(connection)
+
+
+def join_parts(connection: Connection) -> Iterator[None]:
+    """Merge some of the parts of each volume that has PARTS of about one size.
+
+    That is of the untidy ones and the last one. To merge some pages takes the longer the more
+    parts they are of: a sweep that left hundreds would have steps of a twentieth of a second.
+    """
+    waiting = deque(
+        connection.execute(
+            "SELECT number FROM volumes WHERE untidy UNION"
+            " SELECT max(number) FROM volumes HAVING count(*) > 0"
+        ).fetchall()
+    )
+    while waiting:
         with writing(connection):
-            row = connection.execute("SELECT max(number) FROM volumes").fetchone()
-            is_merged = row[0] is None or not _merge(connection, row[0], PAGES_AT_ONCE)
+            for row in connection.while_there_is_time(waiting):
+                (number,) = row
+                is_there = connection.execute("SELECT 1 FROM volumes WHERE number = ?", row)
+                # Unless another process has dropped it.
+                if is_there.fetchone() and _merge(connection, number, PAGES_AT_ONCE):
+                    waiting.append(row)
         yield
 
 
