@@ -266,6 +266,7 @@ class RemoteAgent:
         *,
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
     ) -> RemoteSession:
         """Go on with a conversation; what the agent replays of it is in `replay`."""
         opened = self._agent.load_session(
@@ -273,6 +274,7 @@ class RemoteAgent:
             cwd,
             mcp_servers=mcp_servers,
             additional_directories=additional_directories,
+            agent=agent,
         )
         return RemoteSession(_background.run(opened))
 
@@ -283,6 +285,7 @@ class RemoteAgent:
         *,
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
     ) -> RemoteSession:
         """Go on with a conversation without a replay."""
         opened = self._agent.resume_session(
@@ -290,6 +293,7 @@ class RemoteAgent:
             cwd,
             mcp_servers=mcp_servers,
             additional_directories=additional_directories,
+            agent=agent,
         )
         return RemoteSession(_background.run(opened))
 

@@ -262,7 +262,9 @@ async def test_a_session_that_is_live_in_another_process_is_joined_there_with_it
         session_id = await editor.talk({"say": "hello"}, cwd=served.folder)
         async with client_of(served) as (client, _):
             opening = {"sessionId": session_id, "cwd": str(served.folder), "mcpServers": []}
-            await client.ask("session/resume", **opening)
+            opened = (await client.ask("session/resume", **opening))["_meta"]
+            assert opened["acphold/agent"] == "elsewhere"
+            assert opened["acphold/introduction"]["agentInfo"]["name"] == "elsewhere"
             await client.say(session_id, json.dumps([{"say": "from its own agent"}]))
             await editor.until_text("from its own agent")
             await editor.leave()  # it is nobody's now, and goes to no other agent by itself

@@ -340,7 +340,7 @@ def test_the_screen_says_that_the_line_is_away_and_what_is_typed_arrives_when_it
         assert served.run("show", session_id, "--json").count('"quick: two"') == 1
 
 
-def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_no_other(
+def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_another_by_its_name_alone(
     tmp_path: Path,
 ) -> None:
     with two_agents(tmp_path) as served:
@@ -348,11 +348,30 @@ def test_a_session_of_an_agent_that_a_server_does_not_serve_is_given_to_no_other
         words = [*ACPHOLD, "ask", "hello", "--cwd", str(served.folder), "--", *agent]
         subprocess.run(words, env=served.env, check=True, capture_output=True)
         (row,) = map(json.loads, served.run("list", "--all", "--json").splitlines())
-        code = f"{served.url}#pair={served.pair}"
-        refused = far(served, "attach", row["sessionId"], "--server", code, typed="more\n")
+        session_id, code = row["sessionId"], f"{served.url}#pair={served.pair}"
+        refused = far(served, "attach", session_id, "--server", code, typed="more\n")
         assert refused.returncode == 2, refused.stderr
         assert "was held with elsewhere" in refused.stderr
         assert "acphold show" in refused.stderr
+        assert "(one, two, broken)" in refused.stderr
+        server = ("--server", "localhost")
+        with terminal([*ACPHOLD, "attach", *server, session_id], laptop(served), 120) as one:
+            one.until(
+                "held with elsewhere", "An agent that continues it", "with two", "a key, then"
+            )
+            one.type("n\r")
+            assert one.ended() == 0
+        with terminal([*ACPHOLD, "attach", *server, session_id], laptop(served), 120) as one:
+            one.until("continue with two", "a key, then")
+            one.type("2\r")
+            one.until("ready · raw")
+            one.type("\x04")
+            assert one.ended() == 0
+        again = ("chat", "two", *server, "--resume", session_id)
+        on = far(served, *again, typed=json.dumps([{"say": "from two"}]) + "\n")
+        assert "from two" in on.stdout, on.stderr
+        (row,) = map(json.loads, served.run("list", "--all", "--json").splitlines())
+        assert row["agent"] == "the second"
 
 
 def test_the_sessions_of_all_agents_of_a_server_are_joined_each_with_its_own(

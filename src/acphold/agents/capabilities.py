@@ -65,6 +65,10 @@ KEPT_IN_FRONT = "acphold/keptInFront"
 """The `_meta` key by which it learns, with a session, that an acphold in front of it keeps the
 session, too, and lists it."""
 
+INTRODUCTION = "acphold/introduction"
+"""The `_meta` key of a session that is opened for a client of all agents: its agent's answer to
+`initialize`."""
+
 CLIENT = "acphold/client"
 """The `_meta` key by which an agent of the library is told of the client that opens a session."""
 
@@ -89,7 +93,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     begin. It shows terminals of the agent's own if it is told of them by the name
     `shows_terminals`, "" for one that does not (`history.display_terminals`). A client that
     `watches` only looks on; one that `is_line` is another process of ours, which looks for the
-    owners of its sessions itself.
+    owners of its sessions itself. With `all_agents` it has sessions of several on one connection.
     """
 
     capabilities: ClientCapabilities = ClientCapabilities()
@@ -101,6 +105,7 @@ class Offer(Struct, frozen=True, kw_only=True):
     shows_terminals: str = ""
     watches: bool = False
     is_line: bool = False
+    all_agents: bool = False
 
 
 def offer_of(introduction: InitializeRequest, params: bytes) -> Offer:
@@ -119,6 +124,7 @@ def offer_of(introduction: InitializeRequest, params: bytes) -> Offer:
         shows_terminals=next((name for name in PRINTED if asked.get(name) is True), ""),
         watches=asked.get(WATCHES) is True,
         is_line=asked.get(LINE) is True,
+        all_agents=asked.get(ALL_AGENTS) is True,
     )
 
 

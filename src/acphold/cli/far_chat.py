@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, field
 from msgspec.structs import replace
 
 from acphold.agents.capabilities import ALL_AGENTS
+from acphold.cli.ask_person import person_here
 from acphold.cli.command_line import Exit, UsageError
 from acphold.cli.list import SHORT_ID
 from acphold.cli.places import NEWEST
@@ -27,6 +30,7 @@ from acphold.errors import OTHER_AGENT, AmbiguousIdError, RemoteError, UnknownSe
 from acphold.hub.session_list import AGENT
 from acphold.rpc import MAX_MESSAGE
 from acphold.schema import SessionInfo
+from acphold.screen.panels import Choice, Key
 from acphold.transports.urls import at_agent, names_no_agent, origin_of
 
 if TYPE_CHECKING:
@@ -75,13 +79,15 @@ async def talk(
         ca=server.ca,
     )
     options = seat.options
-    if agent is None and names_no_agent(url):  # the sessions of all of them, each with its own
+    names_session = wanted.session_id is not None or wanted.words is not None
+    if names_no_agent(url) and (agent is None or names_session):
+        # The sessions of all of them, each with its own; AGENT is for one that has none there.
         can = options["capabilities"]
         assert can is not None, "a screen says what it can"
         options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
     async with connected_to(endpoint, **options) as there:
         while True:
-            session = await _opened(there, wanted, server)
+            session = await _opened(there, wanted, server, agent)
             if session is None:
                 return Exit.OK
             await wanted.setup.apply(session)
@@ -99,7 +105,9 @@ async def talk(
             await seat.rise(session)
 
 
-async def _opened(agent: RemoteAgent, wanted: FarWanted, server: FarServer) -> RemoteSession | None:
+async def _opened(
+    agent: RemoteAgent, wanted: FarWanted, server: FarServer, named: str | None
+) -> RemoteSession | None:
     """The session that is wanted, open; None when the person chose none."""
     servers = wanted.setup.servers
     if wanted.words is not None or wanted.session_id is not None:
@@ -109,10 +117,10 @@ async def _opened(agent: RemoteAgent, wanted: FarWanted, server: FarServer) -> R
             info = await _meant(agent, wanted.words or "", server)
         if info is None:
             return None
-        return await _loaded(agent, info, wanted, server)
+        return await _loaded(agent, info, wanted, server, named)
     newest = await _first(agent.sessions(cwd=wanted.cwd))
     if wanted.newest and newest is not None:
-        return await _loaded(agent, newest, wanted, server)
+        return await _loaded(agent, newest, wanted, server, named)
     cwd = wanted.cwd
     if cwd is None:
         # Where a folder of ours is over there, too, it is likely to be meant.
@@ -127,20 +135,61 @@ async def _opened(agent: RemoteAgent, wanted: FarWanted, server: FarServer) -> R
 
 
 async def _loaded(
-    agent: RemoteAgent, info: SessionInfo, wanted: FarWanted, server: FarServer
-) -> RemoteSession:
+    agent: RemoteAgent,
+    info: SessionInfo,
+    wanted: FarWanted,
+    server: FarServer,
+    named: str | None,
+) -> RemoteSession | None:
+    """The session, open; None when no agent is to continue it. `named` is the agent that the person
+    has named for that."""
+    load = partial(agent.load_session, info, wanted.cwd, mcp_servers=wanted.setup.servers)
     try:
-        return await agent.load_session(info, wanted.cwd, mcp_servers=wanted.setup.servers)
+        return await load()
     except RemoteError as error:
         if error.code != OTHER_AGENT:
             raise
-        held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
+        if named is None and (named := await _continuing(info, server, _served(error))) is None:
+            return None
+    return await load(agent=named)
+
+
+async def _continuing(info: SessionInfo, server: FarServer, served: Sequence[str]) -> str | None:
+    """The agent that the person chooses to continue a session whose own is not served; None for
+    none. UsageError where nobody can be asked."""
+    held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
+    why = f"this session was held with {held_with}, which {origin_of(server.url)} does not serve"
+    names = [on_one_line(name) for name in served]
+    person = person_here() if on_terminal() else None
+    if person is None or not names:
         short = on_one_line(info.session_id[:SHORT_ID])
         raise UsageError(
-            f"this session was held with {held_with}, which {origin_of(server.url)} does not "
-            f"serve. To read it: `acphold show{server.typed} {short}`. To have another agent read "
-            "and continue it, open it on that server's page."
-        ) from error
+            f"{why}. To read it: `acphold show{server.typed} {short}`. To have another agent "
+            f"({', '.join(names)}) read and continue it: `acphold chat AGENT{server.typed} "
+            f"--resume {short}`"
+        )
+    print(f"{why}. An agent that continues it reads the whole conversation.", file=sys.stderr)
+    keys = [
+        Key(str(number), f"continue with {name}", given)
+        for number, (name, given) in enumerate(zip(names, served, strict=True), 1)
+    ]
+    choice = Choice("Which agent continues it?", (*keys, Key("n", "none", "")))
+    return await person.choose(choice) or None
+
+
+def _served(refusal: RemoteError) -> tuple[str, ...]:
+    """The agents that a server names in its refusal."""
+    with suppress(msgspec.MsgspecError):
+        return msgspec.json.decode(refusal.raw, type=_Refusal).data.served
+    return ()
+
+
+class _Data(Struct):
+    served: tuple[str, ...] = field(name=ALL_AGENTS, default=())
+
+
+class _Refusal(Struct):
+    data: _Data
 
 
 async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionInfo | None:

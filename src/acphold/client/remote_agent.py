@@ -131,14 +131,17 @@ class RemoteAgent:
         *,
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
     ) -> RemoteSession:
         """Continue a conversation; the agent's replay of it is in `replay`.
 
         `session` is an id, or an item of `sessions`: then its folders are those of the list, unless
-        others are named.
+        others are named. `agent` is for a session whose own agent the server does not serve: the
+        one there that is to read the conversation and continue it.
         """
         self._advertised().to_load()
         feed, servers = self._known(session, cwd, mcp_servers, additional_directories)
+        feed.continued_by = agent
         await self._open(feed, lambda: self._load(feed, servers))
         return self._session(feed)
 
@@ -149,10 +152,12 @@ class RemoteAgent:
         *,
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
     ) -> RemoteSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
         self._advertised().to_resume()
         feed, servers = self._known(session, cwd, mcp_servers, additional_directories)
+        feed.continued_by = agent
         await self._open(feed, lambda: self._resume(feed, servers))
         return self._session(feed)
 
@@ -283,6 +288,7 @@ class RemoteAgent:
             cwd=feed.roots[0],
             mcp_servers=tuple(servers),
             additional_directories=feed.roots[1:],
+            meta=feed.opening_meta,
         )
         feed.replay_begins()
         await self._uplink.ask_raw(
@@ -297,6 +303,7 @@ class RemoteAgent:
             cwd=feed.roots[0],
             mcp_servers=tuple(servers),
             additional_directories=feed.roots[1:],
+            meta=feed.opening_meta,
         )
         await self._uplink.ask_raw(
             RESUME_SESSION.name, encode(request), on_result=feed.opened, again=again

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
+from acphold.agents.capabilities import INTRODUCTION
 from acphold.client.inbox import INBOX_BYTES, Inbox
 from acphold.client.live_state import LiveState
 from acphold.client.remote_turn import Replay, UpdateStream
@@ -18,9 +19,9 @@ from acphold.client.uplink import Uplink, update_of
 from acphold.errors import AgentBusyError, ConnectionLostError, InvalidParamsError
 from acphold.history.entries import CHILD
 from acphold.history.raw_update import PROMPT_BEGUN
+from acphold.hub.session_list import AGENT
 from acphold.schema import CANCEL, CancelNotification, InitializeResponse, decode, encode
 from acphold.schema.splice import members
-from acphold.server.all_agents import INTRODUCTION
 
 if TYPE_CHECKING:
     from acphold.errors import AcpholdError
@@ -34,7 +35,8 @@ NO_LIMIT = 1 << 62
 
 class SessionFeed:
     """See the module. `roots` are the session's folders, absolute, its `cwd` first. `introduction`
-    is that of the session's own agent, if there are several behind one connection."""
+    is that of the session's own agent, if there are several behind one connection; `continued_by`
+    names the one of them that continues a session of an agent that is not there."""
 
     def __init__(
         self,
@@ -48,6 +50,7 @@ class SessionFeed:
         self.live: LiveState = LiveState()
         self.replay: Replay = Replay()
         self.introduction: InitializeResponse | None = None
+        self.continued_by: str | None = None
         self._uplink = uplink
         self._reopen = reopen
         self._turn: TurnFeed | None = None
@@ -144,6 +147,11 @@ class SessionFeed:
             self._unclaimed.put(plain)
             if self._unclaimed.held > UNCLAIMED_BYTES:
                 self._unclaimed = None
+
+    @property
+    def opening_meta(self) -> dict[str, object] | None:
+        """The `_meta` of a request that opens it."""
+        return None if self.continued_by is None else {AGENT: self.continued_by}
 
     def replay_begins(self) -> None:
         """Take the following updates as the replay."""

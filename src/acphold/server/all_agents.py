@@ -22,9 +22,15 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Final, Protocol
+from typing import Protocol
 
-from acphold.agents.capabilities import ALL_AGENTS, in_version_1, offer_of, told_client
+from acphold.agents.capabilities import (
+    ALL_AGENTS,
+    INTRODUCTION,
+    in_version_1,
+    offer_of,
+    told_client,
+)
 from acphold.errors import (
     AUTH_REQUIRED,
     AcpholdError,
@@ -52,7 +58,7 @@ from acphold.schema import (
 )
 from acphold.schema.methods import OPENING
 from acphold.schema.session_ids import session_id_in
-from acphold.schema.splice import members, splice
+from acphold.schema.splice import members, splice, with_meta
 from acphold.server.checked_params import named_agent, with_agent
 from acphold.server.owner_line import ADDED_BYTES
 from acphold.server.principals import Principal
@@ -60,9 +66,6 @@ from acphold.transports.memory import memory_pair
 from acphold.version import __version__
 
 log = logging.getLogger(__name__)
-
-INTRODUCTION: Final = "acphold/introduction"
-"""The `_meta` key of an opened session: its agent's answer to `initialize`."""
 
 
 class Agents(Protocol):
@@ -283,6 +286,7 @@ class AllAgents:
             elif name is None and held_with is not None:
                 raise OtherAgentError(session_id, held_with, tuple(self._agents.names))
             forwarded.params = with_agent(forwarded.params, name)
+        forwarded.joins = name is None
         name = name or self._default
         # A notification starts no agent: the session is not open there.
         line = self._line(name) if forwarded.is_asked else self._lines.get(name)
@@ -328,7 +332,8 @@ class AllAgents:
 class Forwarded:
     """A message of the client, on its way to an agent; `request` is None for a notification.
 
-    `is_cancelled` is set once the client no longer waits for the answer.
+    `is_cancelled` is set once the client no longer waits for the answer. With `joins` the session's
+    agent is not served here, so its owner says which one that is.
     """
 
     def __init__(self, method: str, params: bytes, request: Request | None = None) -> None:
@@ -336,6 +341,7 @@ class Forwarded:
         self.params = params
         self.request = request
         self.is_cancelled = False
+        self.joins = False
         if request is not None:
             request.on_cancel = self._forget
 
@@ -447,9 +453,10 @@ class AgentLine:
         if isinstance(answer, bytes) and opened is not None:
             self._client.opened(opened, self)
             meta = members(answer).get("_meta", b"")
-            named = {AGENT: encode(self.name), INTRODUCTION: self._introduction}
-            meta = splice(meta if meta.startswith(b"{") else b"{}", named)
-            return splice(answer, {"_meta": meta})
+            if forwarded.joins and meta.startswith(b"{") and INTRODUCTION in members(meta):
+                return answer  # its owner has said so
+            answer = with_meta(answer, AGENT, encode(self.name))
+            return with_meta(answer, INTRODUCTION, self._introduction)
         if isinstance(answer, RemoteError) and answer.code == AUTH_REQUIRED:
             # The agent's answer to `initialize` names the ways to sign in; the client has not seen
             # it.

@@ -17,6 +17,7 @@ from msgspec import UNSET
 from msgspec.structs import replace
 
 from acphold.agents.capabilities import (
+    INTRODUCTION,
     TENANT,
     Offer,
     in_version_1,
@@ -42,6 +43,7 @@ from acphold.hub import Attachment, Client, Conversation, Hub, Setup
 from acphold.hub.choices import without_booleans
 from acphold.hub.client_request import DECISIONS
 from acphold.hub.router import Asker
+from acphold.hub.session_list import AGENT
 from acphold.hub.turns import CANCELLED
 from acphold.mcp.servers import MCP_MESSAGE, provided_ids
 from acphold.rpc import MAX_MESSAGE, NotificationReceived, Peer, Transport
@@ -136,6 +138,7 @@ class Connection:
         self._entrance = Entrance(door, Visitor(principal=principal, headers=headers or {}))
         self._entering = asyncio.Lock()
         self._introduced = b"{}"
+        self._told = b""
         self._pages = OpenPages()
         self._introduction: Introduction = "awaited"
         self._openings = Openings()
@@ -302,7 +305,7 @@ class Connection:
             self._handlers[FORK_SESSION.name] = self._fork
         is_same = introduction.protocol_version == PROTOCOL_VERSION
         self._introduction = "over" if is_same or anew else "answered in another version"
-        return told_client(
+        told = told_client(
             answer,
             unstable=self._unstable,
             begun=self.offer.begun,
@@ -310,6 +313,9 @@ class Connection:
             # An acphold in front of such an agent may keep its sessions, too.
             kept_in=await self._hub.kept_in() if self._hub.agent.reads_journal else None,
         )
+        if self.offer.all_agents and self.offer.is_line:
+            self._told = told
+        return told
 
     # -- who is there ---------------------------------------------------------------------
 
@@ -695,6 +701,9 @@ class Connection:
     def _opened(self, result: bytes, conversation: Conversation, attachment: Attachment) -> bytes:
         """Return the answer that opens a session, for a client with this attachment."""
         shown = self._shown(result)
+        if self._told:  # where this client is, another agent may be the one that it knows
+            shown = with_meta(shown, AGENT, encode(self._hub.agent.key))
+            shown = with_meta(shown, INTRODUCTION, self._told)
         if not attachment.positions:
             return shown
         return with_lineage(shown, conversation.session.lineage)

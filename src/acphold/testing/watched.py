@@ -103,12 +103,17 @@ class WatchedAgent(RemoteAgent):
         *,
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
     ) -> WatchedSession:
         """Continue a conversation, by default in its folder; see `RemoteAgent.load_session`."""
         known = await self._listed(session)
         self._recording.forget(known.session_id)
         opened = await super().load_session(
-            known, cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
+            known,
+            cwd,
+            mcp_servers=mcp_servers,
+            additional_directories=additional_directories,
+            agent=agent,
         )
         return self._watched(opened)
 
@@ -119,12 +124,17 @@ class WatchedAgent(RemoteAgent):
         *,
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] | None = None,
+        agent: str | None = None,
     ) -> WatchedSession:
         """Continue a conversation without a replay; otherwise as `load_session`."""
         known = await self._listed(session)
         self._recording.forget(known.session_id)
         opened = await super().resume_session(
-            known, cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
+            known,
+            cwd,
+            mcp_servers=mcp_servers,
+            additional_directories=additional_directories,
+            agent=agent,
         )
         return self._watched(opened)
 
