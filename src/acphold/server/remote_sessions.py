@@ -63,6 +63,10 @@ SEARCH_SECONDS = SILENT_SECONDS + 15.0
 """Seconds to look for an owner that cannot be reached: by then the journal knows if it is silent,
 and a try may take some seconds."""
 
+UNSEEN_SECONDS = 2.5
+"""Seconds to look for one that has no address that can be tried from here, as in another container:
+a socket that was removed with its folder is bound anew sooner."""
+
 LOOK_SECONDS = 5.0
 """Seconds between looks at the owners of what is open elsewhere."""
 
@@ -180,7 +184,7 @@ class RemoteSessions:
         over: int | None = None
         why = "it changes hands all the time"
         wait = 0.0
-        until = asyncio.get_running_loop().time() + SEARCH_SECONDS
+        began = asyncio.get_running_loop().time()
         for _ in range(ATTEMPTS):
             try:
                 await here(over)
@@ -204,8 +208,9 @@ class RemoteSessions:
                 over = held.epoch
             elif step == "wait":
                 why = f"it is open in {held.where}, which cannot be reached from here: {problem}"
-                is_over = asyncio.get_running_loop().time() > until
-                if is_over or (held.owner_id and not held.addresses):
+                searched = asyncio.get_running_loop().time() - began
+                most = SEARCH_SECONDS if can_be_tried(held.addresses) else UNSEEN_SECONDS
+                if searched > most or (held.owner_id and not held.addresses):
                     break
                 if not wait:
                     log.info("session %s: %s", session_id, why)
