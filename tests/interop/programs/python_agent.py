@@ -79,14 +79,14 @@ class Plain:
         said = [_text(block) for block in prompt]
         heard = self._heard[int(session_id)]
         heard += said
-        if "recall" in said[0]:
+        if "recall" in said[-1]:
             await self._say(session_id, f"I was given: {' | '.join(heard)}")
-        elif "slow" in said[0]:
+        elif "slow" in said[-1]:
             await self._dawdle(session_id)
-        elif "run" in said[0]:
+        elif "run" in said[-1]:
             await self._run(session_id)
         else:
-            await self._work(session_id, said[0])
+            await self._work(session_id, said[-1])
         stop: StopReason = "cancelled" if self._cancelled else "end_turn"
         return PromptResponse(stop_reason=stop)
 

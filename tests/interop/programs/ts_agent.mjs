@@ -88,7 +88,7 @@ acp
     session.cancelled = false;
     const said = params.prompt.map((block) => block.text ?? block.resource?.text ?? "");
     session.heard.push(...said);
-    const words = said[0];
+    const words = said.at(-1);
     if (words.includes("recall")) {
       const { say } = teller(client, params.sessionId);
       await say(`I was given: ${session.heard.join(" | ")}`);
