@@ -23,6 +23,7 @@ from acphold.exports.redacted import Removed
 from acphold.history import KINDS, Entry
 from acphold.hub.alerts import Alert
 from acphold.journal import SearchHit, SessionRow
+from acphold.journal.sqlite.unsettled import SESSIONS_AT_MOST, TAIL_BYTES
 from acphold.presentation.json_facts import entry_json as shown
 from acphold.presentation.json_facts import hit_json as found
 from acphold.presentation.json_facts import session_json as listed
@@ -135,3 +136,25 @@ def test_every_field_of_the_json_output_is_in_the_page() -> None:
 
 def test_the_options_of_serving_stand_there_as_they_are() -> None:
     assert page(PAGE) == PAGE, "make docs"
+
+
+def words(text: str) -> str:
+    """The same on one line."""
+    return " ".join(text.split())
+
+
+def test_who_may_do_what_with_a_session_is_said_in_the_help_as_on_the_page() -> None:
+    for sentence in (
+        "Only they see it, and you, who run the server: here, or with a token without a user.",
+        "Only its owner, and you, can rename, archive, copy or delete it.",
+    ):
+        assert sentence in words(parser_of("share").format_help())
+        assert sentence in words(section("`acphold share"))
+
+
+def test_how_far_a_search_reads_what_is_not_indexed_yet_is_said() -> None:
+    most = (
+        f"the ends of the {SESSIONS_AT_MOST} newest sessions, up to {TAIL_BYTES >> 10} KiB of each"
+    )
+    assert most in words(parser_of("index").format_help())
+    assert most in words(section("`acphold search"))

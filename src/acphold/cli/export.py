@@ -47,7 +47,12 @@ def parser() -> Parser:
     made.add_argument(
         "session_ids", metavar="ID", nargs="*", help="a session's id, or a prefix of it"
     )
-    made.add_argument("--all", dest="everything", action="store_true", help="every session")
+    made.add_argument(
+        "--all",
+        dest="everything",
+        action="store_true",
+        help="every session with a prompt, archived ones too",
+    )
     made.add_argument("--agent", metavar="NAME", help="with --all: only this agent's sessions")
     add_cwd(made, "with --all: only this folder's sessions")
     made.add_argument(

@@ -30,10 +30,13 @@ def parser() -> Parser:
 def index(*, beside: bool, journal: str | None) -> int:
     """Build the search index for imported sessions.
 
-    Turns are searchable a moment after they end, and imported conversations of the last 30 days at
-    once. The rest is indexed while acphold is used; `import` starts this command in the background.
-    Run it yourself to wait until it is done. It also reads what an interrupted import has only
-    listed, and packs old turns so that they take less room.
+    Imported conversations of the last 30 days are searchable at once. The rest is indexed while
+    acphold is used; `import` starts this command in the background. Run it yourself to wait until
+    it is done. It also reads what an interrupted import has only listed, and packs old turns so
+    that they take less room.
+
+    A turn needs no index to be found: it is indexed a moment after its end, and until then a search
+    reads the ends of the 20 newest sessions, up to 256 KiB of each.
     """
     if beside:
         asyncio.run(index_beside(path_of(journal)))

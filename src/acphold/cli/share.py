@@ -41,10 +41,11 @@ def share(
 ) -> int:
     """Share a session with another user of `acphold serve`.
 
-    A session belongs to the user who started it; whoever runs the server sees it, too. --with lets
-    another user read it, live as well; with --prompt they can also prompt and answer its questions.
-    Only its owner can rename, archive, copy or delete it. --stop ends the sharing within a second,
-    even for those who have it open. Without --with, lists what is shared, of one session or of all.
+    A session belongs to the user who started it. Only they see it, and you, who run the server:
+    here, or with a token without a user. --with lets another user read it, live as well; with
+    --prompt they can also prompt and answer its questions. Only its owner, and you, can rename,
+    archive, copy or delete it. --stop ends the sharing within a second, even for those who have it
+    open. Without --with, lists what is shared, of one session or of all.
     """
     if user is None:
         if prompt or stop:
