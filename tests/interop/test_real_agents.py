@@ -233,6 +233,15 @@ ALLOWED: dict[str, Report] = {
             None,
             {"list": {}, "resume": {}, "close": {}, "delete": {}},
         ),
+        # It asks about a call under another id, which an editor draws as a card of its own.
+        "turn with write.timeline": (
+            ["user_message_chunk", "tool_call", "agent_message_chunk"],
+            ["user_message_chunk", "tool_call", "tool_call", "agent_message_chunk"],
+        ),
+        "turn with write.tools": (
+            [("edit", "completed")],
+            [("edit", "completed"), (None, None)],
+        ),
         "relative cwd": ("made a session", BAD_PARAMS),
         "prompt to no session": ("error -32603", NO_SESSION),
         "load of no session": ("error -32601", NO_SESSION),
