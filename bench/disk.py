@@ -9,9 +9,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 
-import zstandard
-
 from acphold.imports import Home, Intake, reader
+from acphold.journal.compression import zstd
 from acphold.journal.packing import LEVEL, packed, plain
 from acphold.journal.stores import open_journal
 from bench.conversation import keep, turns
@@ -86,12 +85,10 @@ def _rows(path: Path) -> Iterator[bytes]:
 
 def _with_dictionary(rows: Sequence[bytes]) -> float:
     """The share of their size that rows keep with a dictionary that was made of some of them."""
-    some: list[bytes | bytearray | memoryview] = [
-        raw[:16_384] for raw in rows[:: max(1, len(rows) // 3000)]
-    ]
-    dictionary = zstandard.train_dictionary(DICTIONARY_BYTES, some)
-    pack = zstandard.ZstdCompressor(LEVEL, dict_data=dictionary).compress
-    return sum(min(len(pack(raw)), len(raw)) for raw in rows) / sum(map(len, rows))
+    some = [raw[:16_384] for raw in rows[:: max(1, len(rows) // 3000)]]
+    dictionary = zstd.train_dict(some, DICTIONARY_BYTES)
+    smaller = (len(zstd.compress(raw, LEVEL, zstd_dict=dictionary)) for raw in rows)
+    return sum(map(min, smaller, map(len, rows))) / sum(map(len, rows))
 
 
 async def _grown(path: Path, conversation: list[list[bytes]], at_once: int, settle: bool) -> int:

@@ -13,10 +13,10 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
-import zstandard
 
 from acphold.cli import index_beside
 from acphold.errors import RuntimeFolderError
+from acphold.journal.compression import zstd
 from acphold.journal.sqlite import search_index
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
@@ -257,9 +257,7 @@ def test_branches_that_were_left_are_conversations_of_their_own_when_asked_for(
 def test_compressed_transcripts_are_counted(acphold: CommandLine, tmp_path: Path) -> None:
     folder = home(tmp_path)
     (path,) = Path(folder).rglob("rollout-*.jsonl")
-    path.with_name(f"{path.name}.zst").write_bytes(
-        zstandard.ZstdCompressor().compress(path.read_bytes())
-    )
+    path.with_name(f"{path.name}.zst").write_bytes(zstd.compress(path.read_bytes()))
     path.unlink()
     done = acphold.run("import", "--from", folder, "--agent", "codex")
     assert done.out.split() == ["codex", "1", "conversation", "new", "1", "(1", "compressed)"]

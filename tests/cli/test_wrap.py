@@ -36,7 +36,6 @@ HEAVY = {
     "secrets",
     "ssl",
     "urllib",
-    "zstandard",
     "starlette",
     "uvicorn",
     "websockets",

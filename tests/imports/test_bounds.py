@@ -13,10 +13,10 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import zstandard
 
 from acphold.imports.records import LINE_BYTES, UNPACKED_BYTES
 from acphold.imports.sources import DEEPEST
+from acphold.journal.compression import zstd
 from tests.conftest import Until
 from tests.imports.claude_home import SESSION, Transcript, use
 from tests.imports.codex_home import Rollout
@@ -211,7 +211,7 @@ def bomb(home: Path, size: int) -> Path:
     rollout = Rollout("Hello.")
     path = rollout.write(home)
     packed = path.with_name(f"{path.name}.zst")
-    with packed.open("wb") as file, zstandard.ZstdCompressor().stream_writer(file) as writer:
+    with zstd.open(packed, "wb") as writer:
         writer.write(path.read_bytes())
         for _ in range(size >> 20):
             writer.write(b"5\n" * (1 << 19))

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from acphold.imports.codex import READER
+from acphold.journal.compression import zstd
 from tests.imports.codex_home import CWD, SESSION, Rollout
 from tests.imports.told import Story, sources, write_lines
 
@@ -44,7 +44,7 @@ def test_each_text_is_told_once_though_both_sides_have_it(tmp_path: Path) -> Non
 
 def test_a_compressed_rollout_is_told_like_a_plain_one(tmp_path: Path) -> None:
     path = conversation().write(tmp_path)
-    packed = zstandard.ZstdCompressor().compress(path.read_bytes())
+    packed = zstd.compress(path.read_bytes())
     path.with_name(path.name + ".zst").write_bytes(packed)
     path.unlink()
     assert Story.of(READER, tmp_path).said() == SAID
@@ -62,7 +62,7 @@ def test_a_damaged_compressed_rollout_is_told_as_far_as_it_can_be_read(tmp_path:
     for number in range(4000):
         rollout.user(f"prompt {number} {hash(str(number))}")
     path = rollout.write(tmp_path)
-    packed = zstandard.ZstdCompressor().compress(path.read_bytes())
+    packed = zstd.compress(path.read_bytes())
     path.with_name(path.name + ".zst").write_bytes(packed[: len(packed) * 3 // 4])
     path.unlink()
     told = Story.of(READER, tmp_path)

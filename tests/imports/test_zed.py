@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import zstandard
 
 from acphold.imports.records import UNPACKED_BYTES
 from acphold.imports.sources import noting_unreadable
 from acphold.imports.zed import READER
+from acphold.journal.compression import zstd
 from tests.imports.told import Story, sources
 
 Json = Any
@@ -41,7 +41,7 @@ class Threads:
         told |= {"updated_at": at, "model": {"provider": "zed.dev", "model": "gpt-5"}}
         beside = {key: about.pop(key) for key in list(about) if key in COLUMNS}
         raw = json.dumps(told | about).encode()
-        data = raw if plain else zstandard.compress(raw)
+        data = raw if plain else zstd.compress(raw)
         row = {"id": thread, "summary": "Notes", "updated_at": at} | beside
         row |= {"data_type": "json" if plain else "zstd", "data": data}
         names = ", ".join(row)
@@ -243,7 +243,7 @@ def test_a_thread_that_is_damaged_or_unpacks_to_too_much_costs_only_itself(
     threads: Threads, tmp_path: Path
 ) -> None:
     threads.put(user("Hello."), agent("Hi."))
-    bomb = zstandard.compress(b" " * (UNPACKED_BYTES + 1))
+    bomb = zstd.compress(b" " * (UNPACKED_BYTES + 1))
     row = "INSERT INTO threads (id, summary, updated_at, data_type, data) VALUES (?, '', '', ?, ?)"
     threads.db.execute(row, ("t2", "zstd", bomb))
     threads.db.execute(row, ("t3", "zstd", b"\x28\xb5\x2f\xfd damaged"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import io
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -62,16 +61,17 @@ class Line(NamedTuple):
     raw: bytes
 
 
-def opened(path: Path) -> BinaryIO:
-    """Return the bytes of a text file, decompressed if its name ends in `.zst`; raises OSError."""
-    file = open(regular_files.opened(path), "rb", buffering=_BUFFER)  # noqa: SIM115 - who asks closes it
-    if path.suffix != ".zst":
-        return file
-    import zstandard
+@contextmanager
+def _opened(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a text file, decompressed if its name ends in `.zst`; raises OSError."""
+    with open(regular_files.opened(path), "rb", buffering=_BUFFER) as file:
+        if path.suffix != ".zst":
+            yield file
+            return
+        from acphold.journal.compression import WINDOW, zstd
 
-    decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
-    stream = decompressor.stream_reader(file, closefd=True, read_across_frames=True)
-    return cast(BinaryIO, io.BufferedReader(cast(io.RawIOBase, stream), _BUFFER))
+        with zstd.ZstdFile(file, options=WINDOW) as unpacked:
+            yield cast(BinaryIO, unpacked)
 
 
 def lines(
@@ -87,7 +87,7 @@ def lines(
     A last line without a newline is yielded too: its writer may not be done, and its decoder counts
     half a line as unreadable. Damage in a compressed file ends it.
     """
-    with opened(path) as file:
+    with _opened(path) as file:
         most = sys.maxsize
         if path.suffix == ".zst":
             most = max(UNPACKED_BYTES, UNPACKED_TIMES * path.stat().st_size)
@@ -117,7 +117,7 @@ def _line(file: BinaryIO, path: Path, missed: Missed) -> bytes:
         return file.readline(LINE_BYTES + 1)
     except OSError:
         raise
-    except Exception as error:  # zstandard.ZstdError, without importing it for every file
+    except Exception as error:  # zstd.ZstdError, without importing it for every file
         if path.suffix != ".zst":
             raise
         missed.add(f"the rest of a damaged file ({error})", 0)

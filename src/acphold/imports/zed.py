@@ -136,14 +136,12 @@ def _thread(
     ):
         raw = data if isinstance(data, bytes) else str(data).encode(errors="replace")
         if form == "zstd":
-            import zstandard
+            from acphold.journal.compression import WINDOW, zstd
 
-            decompressor = zstandard.ZstdDecompressor(max_window_size=1 << 27)
             packed = raw
             try:
-                with decompressor.stream_reader(packed) as stream:
-                    raw = stream.read(UNPACKED_BYTES + 1)
-            except zstandard.ZstdError:
+                raw = zstd.ZstdDecompressor(options=WINDOW).decompress(packed, UNPACKED_BYTES + 1)
+            except zstd.ZstdError:
                 missed.add("threads that are damaged", packed)
                 raw = b"{}"
             if len(raw) > UNPACKED_BYTES:

@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from acphold.history.entries import Segment
 
 if TYPE_CHECKING:
-    from zstandard import ZstdCompressor, ZstdDecompressor
+    from acphold.journal.compression import zstd
 
 OLD_MS: Final = 24 * 60 * 60 * 1000
 """Age at which a turn is old: it is hardly replayed any more."""
@@ -56,7 +56,8 @@ def packed(raw: bytes) -> bytes:
     """A row as it takes less room; as it is, where that saves less than a tenth."""
     if len(raw) < WORTH_PACKING or raw.startswith(FRAME):
         return raw
-    smaller = _compressor().compress(raw)
+    compressor = _compressor()
+    smaller = compressor.compress(raw, compressor.FLUSH_FRAME)
     return smaller if len(smaller) * 10 < len(raw) * 9 else raw
 
 
@@ -69,32 +70,29 @@ def as_kept(segment: Segment, old_before: int) -> Segment:
 
 def unpacked(frame: bytes) -> bytes:
     """What a packed row says; raises DamagedRowError."""
-    import zstandard
+    from acphold.journal.compression import zstd
 
     try:
-        size = zstandard.frame_content_size(frame)
-        if not 0 <= size <= LARGEST:
-            raise zstandard.ZstdError(f"it claims {size} bytes")
-        return _decompressor().decompress(frame)
-    except zstandard.ZstdError as error:
+        size = zstd.get_frame_info(frame).decompressed_size
+        if size is None or size > LARGEST:
+            raise zstd.ZstdError(f"it claims {size} bytes")
+        decompressor = zstd.ZstdDecompressor()
+        raw = decompressor.decompress(frame, size + 1)  # one more, so that the end is read, too
+        if not decompressor.eof or len(raw) != size:
+            raise zstd.ZstdError(f"it does not have the {size} bytes that it claims")
+    except zstd.ZstdError as error:
         raise DamagedRowError(f"a packed row cannot be read: {error}") from error
+    return raw
 
 
-def _compressor() -> ZstdCompressor:
+def _compressor() -> zstd.ZstdCompressor:
     """One for each thread: they must not be used by two at once."""
     if (found := getattr(_kept, "compressor", None)) is None:
-        import zstandard
+        from acphold.journal.compression import zstd
 
+        option = zstd.CompressionParameter
         # SQLite has no checksums of its own; here they cost four bytes.
-        found = _kept.compressor = zstandard.ZstdCompressor(LEVEL, write_checksum=True)
-    made: ZstdCompressor = found
-    return made
-
-
-def _decompressor() -> ZstdDecompressor:
-    if (found := getattr(_kept, "decompressor", None)) is None:
-        import zstandard
-
-        found = _kept.decompressor = zstandard.ZstdDecompressor()
-    made: ZstdDecompressor = found
+        options: dict[int, int] = {option.compression_level: LEVEL, option.checksum_flag: 1}
+        found = _kept.compressor = zstd.ZstdCompressor(options=options)
+    made: zstd.ZstdCompressor = found
     return made
