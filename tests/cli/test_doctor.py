@@ -179,7 +179,9 @@ def test_the_doctor_sees_a_summary_that_is_not_what_was_written_and_repairs_it(
         file.execute("UPDATE summaries SET summary = CAST(summary || 'x' AS BLOB)")
     done = acphold.run("doctor")
     assert done.code == 1
-    assert "the summary of 1 session is not what was written: aa-1" in " ".join(done.out.split())
+    assert "the summary or the usage of 1 session is not what was written: aa-1" in " ".join(
+        done.out.split()
+    )
     assert "were made anew: aa-1" in acphold.run("doctor", "--repair").out
     assert acphold.run("doctor").code == 0
 

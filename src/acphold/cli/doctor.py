@@ -79,7 +79,7 @@ def parser() -> Parser:
     made.add_argument(
         "--repair",
         action="store_true",
-        help="first rebuild the journal's counts and search index",
+        help="first rebuild the journal's counts, sums and search index",
     )
     add_journal(made)
     return made

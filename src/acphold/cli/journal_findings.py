@@ -81,8 +81,9 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
         if spoiled := await file.spoiled():
             some = ", ".join(map(on_one_line, spoiled[:LARGEST]))
             some += ", …" if len(spoiled) > LARGEST else ""
-            what = f"the summary of {counted(len(spoiled), 'session')} is not what was written"
-            findings.append(Finding(f"{what}: {some}", "`acphold doctor --repair` makes it anew"))
+            whose = f"the summary or the usage of {counted(len(spoiled), 'session')}"
+            what = f"{whose} is not what was written: {some}"
+            findings.append(Finding(what, "`acphold doctor --repair` makes it anew"))
         # A deletion that something has cut short, such as a full disk.
         if unswept := await file.unswept():
             what = f"something of {counted(unswept, 'deleted session')} is still in the file"

@@ -32,8 +32,8 @@ class Sizes(Struct, frozen=True):
 
 
 class Repaired(Struct, frozen=True):
-    """What was put right: sessions with a wrong count or summary; and rows of sessions that are
-    no more, by how many sessions they were of."""
+    """What was put right: sessions with a wrong count, summary or sum of usage; and rows of those
+    that are no more, by how many sessions they were of."""
 
     miscounted: tuple[str, ...]
     left_over: int
@@ -57,7 +57,7 @@ class InFile(Protocol):
         """What is wrong with it, a sentence each; empty when it is whole. Reads all of it."""
 
     async def spoiled(self) -> list[str]:
-        """The sessions whose summary is not what was written."""
+        """The sessions whose summary, or sums of usage, are not what was written."""
 
     async def unswept(self) -> int:
         """How many deleted sessions have left something in it, as a deletion was cut short."""
@@ -66,7 +66,8 @@ class InFile(Protocol):
         """What takes the room, with so many of the largest sessions; reads all of it."""
 
     async def repair(self) -> Repaired:
-        """Make counts and summaries anew from the entries, and forget the search index."""
+        """Make anew counts and summaries from the entries, and sums of usage from the reports; and
+        forget the search index."""
 
     async def give_back(self) -> int | None:
         """Give the disk all room in it that nothing takes, beside whoever reads and writes.

@@ -280,4 +280,9 @@ class _Before:
     def cost_since(self, agent: str, now: float, currency: str) -> float:
         past = self._costs.get((agent, currency), 0.0)
         self._costs[agent, currency] = now
-        return now - past if now >= past else now
+        return cost_since(past, now)
+
+
+def cost_since(past: float, now: float) -> float:
+    """What came to a cost; one that is lower than before has begun again."""
+    return now - past if now >= past else now

@@ -9,9 +9,12 @@ import psycopg
 import pytest
 
 from acphold.journal.journal import Grouping
-from acphold.journal.postgresql import usage
+from acphold.journal.postgresql import migrations, upkeep, usage
 from acphold.journal.postgresql.store import PostgresqlJournal
 from acphold.journal.token_reports import SessionUsage
+from acphold.journal.usage_slots import Slot, are_alike, slots
+from tests.journal.postgresql.test_migrations import taken_back
+from tests.journal.sqlite.test_token_usage import in_any_order
 from tests.journal.sqlite.test_usage_sums import HOUR, expected, fill
 from tests.postgresql import Databases
 
@@ -22,9 +25,11 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
 ) -> None:
     with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
         journal = PostgresqlJournal(url)
-        await fill(journal, Random(seed))
+        random = Random(seed)
+        times = await fill(journal, random)
         groupings: tuple[Grouping, ...] = ("agent", "day", "folder", "session")
-        wanted = product(groupings, (None, "a", "Copilot"), (None, "/w/one"), (0, 100 * HOUR))
+        sinces = (0, 100 * HOUR, random.choice(times) + 1)
+        wanted = product(groupings, (None, "a", "Copilot"), (None, "/w/one"), sinces)
         for by, agent, cwd, since in wanted:
             reported = [*usage.sessions(line, cwd, since)]
             sums = usage.sums(line, by, (agent,) if agent else (), cwd, since)
@@ -43,6 +48,9 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
                 for report in session.reports
                 if not report.by_turn and agent in (None, report.agent)
             }
+        for table in ("usage_slots", "usage_costs"):
+            left = f"SELECT session_id FROM acphold.{table} EXCEPT SELECT session_id FROM"
+            assert line.execute(f"{left} acphold.sessions").fetchall() == []
         await journal.aclose()
 
 
@@ -54,3 +62,34 @@ def _is_silent(session: SessionUsage, agent: str | None) -> bool:
     return not any(
         report.tokens is not None for report in session.reports if agent in (None, report.agent)
     )
+
+
+def kept(line: migrations.Line, session_id: str) -> dict[int, Slot]:
+    """The sums of a session, by slot."""
+    sums = {
+        slot: Slot(told, by_request, counts, {})
+        for _, slot, told, by_request, *counts in line.execute(
+            "SELECT * FROM acphold.usage_slots WHERE session_id = %s", (session_id,)
+        )
+    }
+    for _, slot, currency, cost in line.execute(
+        "SELECT * FROM acphold.usage_costs WHERE session_id = %s", (session_id,)
+    ):
+        sums[slot].costs[currency] = cost
+    return sums
+
+
+@pytest.mark.parametrize("seed", range(4))
+async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_kept(
+    databases: Databases, seed: int
+) -> None:
+    random = Random(seed)
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        for some in in_any_order(random):
+            upkeep.keep_usage(line, "s", some)
+            assert are_alike(kept(line, "s"), slots(usage.reports_of(line, "s"), {}))
+        before = kept(line, "s")
+        assert len(before) > 10
+        taken_back(line)
+        migrations.migrate(line, "the test", create=False)
+        assert are_alike(kept(line, "s"), before)

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
+from random import Random
 
 import pytest
 
 from acphold.history.entries import Segment
 from acphold.journal import NewSession, RowChange, Tokens
-from acphold.journal.sqlite import search_index
+from acphold.journal.in_file import Repaired
+from acphold.journal.sqlite import search_index, token_usage
 from acphold.journal.sqlite.connection import connect
+from acphold.journal.sqlite.migrations import VERSION
 from acphold.journal.sqlite.store import SqliteJournal
-from acphold.journal.token_reports import reports
+from acphold.journal.token_reports import MOST, Report, reports
+from acphold.journal.usage_slots import SLOT_MS
 from tests.journal.conversations import cost, encode, usage_reports, used
+from tests.journal.earlier_release import taken_back
 
 
 def reported(kind: str, raw: bytes) -> Tokens | None:
@@ -83,3 +91,58 @@ async def rebuilt(journal: SqliteJournal, path: Path) -> None:
     other.close()
     assert await journal.catch_up(0) == 1
     await journal.catch_up(9)
+
+
+def in_any_order(random: Random) -> Iterator[list[Report]]:
+    """Reports of a session as they may come to be kept: in pieces, some of them late or twice, of
+    a clock that goes back; with whatever an agent may tell."""
+    at = 1000 * SLOT_MS
+    told: list[Report] = []
+    for seq in range(1, 200):
+        at += random.choice([0, 1, SLOT_MS // 7, SLOT_MS, -SLOT_MS])
+        tokens = random.choice(
+            [None, Tokens(total=seq), Tokens(seq, 1, None, seq), Tokens(MOST - 1)]
+        )
+        cost = random.choice([None, seq / 8, random.random(), 1e308])
+        currency = "" if cost is None else random.choice(["USD", "USD", "EUR", "", f"C{seq}"])
+        so_far = random.randrange(20) == 0
+        told.append(Report(seq, at, tokens, seq % 3 == 0 and not so_far, cost, currency, so_far))
+    pieces = [told[start : start + 7] for start in range(0, len(told), 7)]
+    late = random.randrange(len(pieces))
+    pieces.insert(random.randrange(len(pieces)), pieces[late])
+    pieces.append(pieces.pop(random.randrange(len(pieces))))
+    yield from pieces
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_kept(
+    path: Path, seed: int
+) -> None:
+    await SqliteJournal.open(path).aclose()
+    database = connect(str(path), 60.0)
+    for some in in_any_order(Random(seed)):
+        token_usage.keep(database, 7, some)
+        assert token_usage.has_right_sums(database, 7)
+    (kept,) = database.execute("SELECT count(*) FROM usage_slots").fetchone()
+    assert kept > 10
+    database.close()
+    taken_back(path, VERSION - 1)
+    await SqliteJournal.open(path).aclose()
+    database = connect(str(path), 60.0)
+    assert database.execute("SELECT count(*) FROM usage_slots").fetchone() == (kept,)
+    assert token_usage.has_right_sums(database, 7)
+    database.close()
+
+
+async def test_wrong_sums_are_seen_and_made_anew(journal: SqliteJournal, path: Path) -> None:
+    lease = await journal.create(NewSession("s", "a", "/w"))
+    kind, raw = cost(2.0)
+    await journal.append(lease, [(kind, [raw])], RowChange(prompted=True))
+    await journal.settle(lease, lease.next_seq - 1)
+    assert await journal.file.spoiled() == []
+    with closing(sqlite3.connect(path, isolation_level=None)) as database:
+        database.execute("UPDATE usage_costs SET cost = 3.0")
+    assert await journal.file.spoiled() == ["s"]
+    assert await journal.file.repair() == Repaired(("s",), 0)
+    assert await journal.file.spoiled() == []
+    assert (await journal.usage("agent")).total.costs == {"USD": 2.0}

@@ -23,6 +23,7 @@ from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
 from tests.journal.conversations import usage_reports
 
 HOUR = 3_600_000
+MINUTE = 60_000
 AGENTS = ("a", "b", "Copilot")
 FOLDERS = ("/w/one", "/w/two")
 
@@ -47,25 +48,41 @@ def entries(random: Random) -> Iterator[tuple[str, bytes]]:
         yield "turn_end", json.dumps(end).encode()
 
 
-async def fill(journal: Journal, random: Random) -> None:
+def moment(random: Random, hours: int) -> int:
+    """A time within so many hours, some of which are the same slot, and few the same moment."""
+    return random.randrange(hours * HOUR // MINUTE) * MINUTE
+
+
+async def fill(journal: Journal, random: Random) -> list[int]:
+    """Make sessions with reports, and delete some of them; the times at which was reported."""
+    times = []
     for number in range(40):
         agent = random.choice(AGENTS)
         name = f"s{number}"
         origins = (Origin(name, "b", 3),) if random.randrange(5) == 0 else ()
         new = NewSession(name, agent, random.choice(FOLDERS), title=name, origins=origins)
         lease = await journal.create(new)
-        at = random.randrange(1, 200) * HOUR
-        past = []
-        for kind, raw in entries(random):
-            at += random.randrange(20) * HOUR
-            past.append(PastEntry(kind, at, raw))
+        at = HOUR + moment(random, 200)
+        newest = at
         is_archived = random.randrange(4) == 0
-        change = RowChange(updated_at=at, prompted=True, archived=is_archived)
-        await journal.take_in(lease, past, change)
+        for _ in range(random.randrange(4)):
+            past = []
+            for kind, raw in entries(random):
+                # The clock may go back.
+                at = max(0, at + random.choice([0, moment(random, 1), moment(random, 40) - HOUR]))
+                past.append(PastEntry(kind, at, raw))
+                times.append(at)
+            newest = max(newest, at)
+            change = RowChange(updated_at=newest, prompted=True, archived=is_archived)
+            await journal.take_in(lease, past, change)
+        await journal.change(lease, RowChange(prompted=True, updated_at=newest))
         if random.randrange(5) == 0:
             usage = b'{"stopReason":"end_turn","usage":{"totalTokens":7}}'
             await journal.append(lease, [("turn_end", [usage])])
+        if random.randrange(8) == 0:
+            await journal.delete(lease)
     await journal.catch_up(30)
+    return times
 
 
 def group(session: SessionUsage, by: Grouping, report: UsageReport | None) -> str:
@@ -109,9 +126,12 @@ def expected(found: list[SessionUsage], by: Grouping, agent: str | None) -> dict
 async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
     journal: SqliteJournal, seed: int
 ) -> None:
-    await fill(journal, Random(seed))
+    random = Random(seed)
+    times = await fill(journal, random)
     groupings: tuple[Grouping, ...] = ("agent", "day", "folder", "session")
-    wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), (0, 100 * HOUR))
+    within = random.choice(times) + 1
+    sinces = (0, 100 * HOUR, within)
+    wanted = product(groupings, (None, "a", "b", "Copilot"), (None, "/w/one"), sinces)
     for by, agent, cwd, since in wanted:
         reported = await usage_reports(journal, cwd=cwd, since=since)
         sums = await journal.usage(by, agents=(agent,) if agent else (), cwd=cwd, since=since)
@@ -132,6 +152,10 @@ async def test_all_that_was_reported_is_in_the_sums_and_nothing_else(
             for report in session.reports
             if not report.by_turn and agent in (None, report.agent)
         }
+    with closing(sqlite3.connect(journal.path)) as database:
+        for table in ("usage_slots", "usage_costs"):
+            left = f"SELECT session FROM {table} EXCEPT SELECT number FROM sessions"
+            assert database.execute(left).fetchall() == []
 
 
 OLD_REPORTS = 4000

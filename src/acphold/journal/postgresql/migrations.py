@@ -210,7 +210,45 @@ _TENANTS: Final = (
     " WHERE unread IS NOT NULL",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _SIZES, _TENANTS)
+_TOKENS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
+
+_USAGE_SLOTS: Final = (
+    # What was reported in each session in a quarter of an hour: see journal.usage_slots.
+    f"""CREATE TABLE acphold.usage_slots (
+        session_id text COLLATE "C" NOT NULL,
+        slot bigint NOT NULL,
+        told bigint NOT NULL,
+        by_request bigint NOT NULL,
+        {", ".join(f"{name} bigint" for name in _TOKENS)},
+        PRIMARY KEY (session_id, slot)
+    )""",
+    """CREATE TABLE acphold.usage_costs (
+        session_id text COLLATE "C" NOT NULL,
+        slot bigint NOT NULL,
+        currency text NOT NULL,
+        cost double precision NOT NULL,
+        PRIMARY KEY (session_id, slot, currency)
+    )""",
+    # Where something was told of the whole session, which is looked at by itself.
+    "CREATE INDEX usage_of_sessions ON acphold.usage (session_id) WHERE by_turn = 2",
+    "INSERT INTO acphold.usage_slots SELECT session_id, at / 900000, count(total),"
+    " count(*) FILTER (WHERE by_turn = 0), "
+    + ", ".join(f"CASE WHEN sum({name}) > 1e18 THEN 1e18 ELSE sum({name}) END" for name in _TOKENS)
+    + " FROM acphold.usage WHERE at >= 0 GROUP BY 1, 2",
+    # As numbers of any size, since a sum of floats may be too large for one.
+    """INSERT INTO acphold.usage_costs SELECT session_id, at / 900000, currency,
+            least(sum((CASE WHEN cost >= before THEN cost - before ELSE cost END)::numeric), 1e300)
+        FROM (
+            SELECT session_id, at, currency, cost, lag(cost, 1, 0.0::float8) OVER (
+                PARTITION BY session_id, currency ORDER BY seq
+            ) AS before
+            FROM acphold.usage WHERE cost IS NOT NULL
+        ) AS told WHERE at >= 0 GROUP BY 1, 2, 3""",
+    # Else the first question is planned as if there were nothing in them.
+    "ANALYZE acphold.usage_slots, acphold.usage_costs",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _SIZES, _TENANTS, _USAGE_SLOTS)
 
 VERSION: Final = len(MIGRATIONS)
 """The version of the journals that this release writes."""

@@ -419,6 +419,8 @@ OF_A_SESSION: Final = (
     "summaries",
     "documents",
     "usage",
+    "usage_slots",
+    "usage_costs",
     "shares",
     "sessions",
 )

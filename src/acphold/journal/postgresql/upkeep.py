@@ -6,17 +6,26 @@ transactions of their own, and may raise psycopg errors.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Final
+
+from msgspec.structs import replace
 
 from acphold.history.entries import PastEntry, in_segments
 from acphold.history.fold import SessionState
 from acphold.journal import packing, settlement, token_reports
 from acphold.journal.journal import Lease, RowChange
-from acphold.journal.postgresql import leases, segments, session_rows
+from acphold.journal.postgresql import leases, segments, session_rows, usage
 from acphold.journal.postgresql.leases import CHANGED
 from acphold.journal.postgresql.migrations import Line
 from acphold.journal.settlement import PIECE_BYTES, Piece, Settled
+from acphold.journal.usage_slots import (
+    FEW_CURRENCIES,
+    Slot,
+    insert_costs,
+    insert_slots,
+    slots,
+)
 
 _COUNTS: Final = ", ".join(token_reports.COUNTS)
 
@@ -134,7 +143,6 @@ def _write(line: Line, session_id: str, piece: Piece) -> None:
     if piece.gone:
         rows.remove(piece.gone)
     rows.insert(piece.new)
-    keep_usage(line, session_id, piece.usage)
     earlier = settled_state(line, session_id).snapshots
     for kind in earlier.keys() & piece.snapshots.keys():
         rows.empty(earlier[kind])
@@ -156,6 +164,7 @@ def _write(line: Line, session_id: str, piece: Piece) -> None:
             "session": session_id,
         },
     )
+    keep_usage(line, session_id, piece.usage)
 
 
 def _settled_under(line: Line, lease: Lease, *, locked: bool = False) -> int | None:
@@ -168,8 +177,19 @@ def _settled_under(line: Line, lease: Lease, *, locked: bool = False) -> int | N
     return None if row is None else int(row[0])
 
 
-def keep_usage(line: Line, session_id: str, found: Iterable[token_reports.Report]) -> None:
-    """Write the rows of reports; those that are there already stay."""
+def keep_usage(line: Line, session_id: str, found: Sequence[token_reports.Report]) -> None:
+    """Write the rows of reports, with the sums of their slots; those that are there already stay.
+
+    Reports are in the order of the session. The row of the session is locked: what others write of
+    it comes before, or behind.
+    """
+    if not found:
+        return
+    found = [replace(report, currency=report.currency.replace("\0", "")) for report in found]
+    row = line.execute(
+        "SELECT coalesce(max(seq), 0) FROM acphold.usage WHERE session_id = %s", (session_id,)
+    ).fetchone()
+    last = 0 if row is None else int(row[0])
     with line.cursor() as cursor:
         cursor.executemany(
             "INSERT INTO acphold.usage (session_id, seq, at, by_turn, cost, currency,"
@@ -183,12 +203,47 @@ def keep_usage(line: Line, session_id: str, found: Iterable[token_reports.Report
                         report.at,
                         2 if report.so_far else int(report.by_turn),
                     ),
-                    *(report.cost, report.currency.replace("\0", "")),
+                    *(report.cost, report.currency),
                     *(getattr(report.tokens, name, None) for name in token_reports.COUNTS),
                 )
                 for report in found
             ],
         )
+        written = cursor.rowcount
+    currencies = {report.currency for report in found if report.cost is not None}
+    if found[0].seq > last and len(currencies) <= FEW_CURRENCIES:
+        paid = {
+            currency: float(cost)
+            for currency in currencies
+            for (cost,) in line.execute(_PAID, (session_id, currency, last))
+        }
+        _add(line, session_id, slots(found, paid))
+    elif written:  # what was older was put in behind
+        for table in ("usage_slots", "usage_costs"):
+            line.execute(f"DELETE FROM acphold.{table} WHERE session_id = %s", (session_id,))
+        _add(line, session_id, slots(usage.reports_of(line, session_id), {}))
+
+
+_PAID: Final = """
+    SELECT cost FROM acphold.usage
+    WHERE session_id = %s AND currency = %s AND seq <= %s AND cost IS NOT NULL
+    ORDER BY seq DESC LIMIT 1
+"""
+
+
+def _add(line: Line, session_id: str, sums: Mapping[int, Slot]) -> None:
+    with line.cursor() as cursor:
+        cursor.executemany(
+            _INSERT_SLOTS, [(session_id, at, *slot.row) for at, slot in sums.items()]
+        )
+        cursor.executemany(
+            _INSERT_COSTS,
+            [(session_id, at, *cost) for at, slot in sums.items() for cost in slot.costs.items()],
+        )
+
+
+_INSERT_SLOTS: Final = insert_slots("acphold.usage_slots", "session_id", "%s")
+_INSERT_COSTS: Final = insert_costs("acphold.usage_costs", "session_id", "%s")
 
 
 # -- packing ----------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """What agents reported of tokens and cost, added up.
 
-Of most sessions the database adds it up. Those that need more thought are looked at one by one: see
-`_ODD`.
+Of most sessions the database adds up what is kept by slots: see `usage_slots`. Those that need more
+thought are looked at one by one: see `_ODD`.
 
 The functions run inside a transaction of the caller's and may raise psycopg errors.
 """
@@ -32,6 +32,7 @@ from acphold.journal.token_reports import (
     reports,
 )
 from acphold.journal.usage_groups import PackedSums, add, in_order
+from acphold.journal.usage_slots import SLOT_MS
 
 _WANTED: Final = """
     prompted AND unread IS NULL AND updated_at >= %(since)s
@@ -48,10 +49,14 @@ _LAST: Final = """
 
 _ODD: Final = f"""
     (origins <> '[]' OR agent = ANY(%(cumulative)s) OR settled_through < {_LAST}
-        OR session_id IN (SELECT session_id FROM acphold.usage WHERE by_turn = 2))
+        OR session_id IN (SELECT session_id FROM acphold.usage WHERE by_turn = 2)
+        OR %(partial)s::bigint IS NOT NULL AND EXISTS (
+            SELECT FROM acphold.usage_slots AS its
+            WHERE its.session_id = sessions.session_id AND slot = %(partial)s
+        ))
 """
-"""Sessions that several agents held, or in which something was told of the whole session, or that
-have something that is not settled."""
+"""Sessions that several agents held, or in which something was told of the whole session, or in the
+slot of which but a part counts, or that have something that is not settled."""
 
 _SESSIONS: Final = f"""
     SELECT session_id, agent, cwd, title, updated_at, origins, settled_through,
@@ -81,10 +86,10 @@ _ADDED_UP: Final = f"""
 
 _SUMS: Final = f"""
     WITH {_PLAIN}, used AS MATERIALIZED (
-        SELECT session_id, agent AS who, {{name}} AS name, count(total) AS told,
-            bool_or(by_turn = 0) AS by_request,
+        SELECT session_id, agent AS who, {{name}} AS name, coalesce(sum(told), 0) AS told,
+            bool_or(by_request > 0) AS by_request,
             {", ".join(f"sum({name})::bigint AS {name}" for name in COUNTS)}
-        FROM wanted LEFT JOIN (SELECT * FROM acphold.usage WHERE at >= %(since)s) AS since_then
+        FROM wanted LEFT JOIN (SELECT * FROM acphold.usage_slots WHERE slot >= %(first)s) AS its
             USING (session_id)
         GROUP BY session_id, who, 3
     )
@@ -100,30 +105,19 @@ _SUMS: Final = f"""
 session may be in several days."""
 
 _COSTS: Final = f"""
-    WITH {_PLAIN}, told AS (
-        SELECT wanted.*, at, currency, cost,
-            lag(cost, 1, 0.0::float8) OVER (
-                PARTITION BY wanted.session_id, currency ORDER BY seq
-            ) AS before
-        FROM wanted JOIN acphold.usage USING (session_id) WHERE cost IS NOT NULL
-    )
-    SELECT {{name}} AS name, currency,
-        sum(CASE WHEN cost >= before THEN cost - before ELSE cost END)
-    FROM told WHERE at >= %(since)s GROUP BY 1, 2
+    WITH {_PLAIN}
+    SELECT {{name}} AS name, currency, sum(cost) FROM wanted JOIN acphold.usage_costs
+        USING (session_id) WHERE slot >= %(first)s GROUP BY 1, 2
 """
-"""What came to the cost with each report, as in `token_reports`."""
 
 _NEWEST: Final = f"""
     SELECT session_id, title FROM acphold.sessions WHERE {_WANTED}
     ORDER BY updated_at DESC, session_id DESC
 """
 
-_QUARTER_MS: Final = 15 * 60 * 1000
-"""Everywhere days begin at a quarter of an hour."""
-
-_QUARTERS: Final = f"""
-    SELECT at / {_QUARTER_MS} FROM acphold.usage WHERE at >= %(since)s
-    UNION SELECT updated_at / {_QUARTER_MS} FROM acphold.sessions WHERE {_WANTED}
+_SLOTS: Final = f"""
+    SELECT slot FROM acphold.usage_slots WHERE slot >= %(first)s
+    UNION SELECT updated_at / {SLOT_MS} FROM acphold.sessions WHERE {_WANTED}
 """
 """Those in which anything was reported, also in sessions that are not asked for: to leave these out
 takes longer than a few days of which nothing is found."""
@@ -131,7 +125,7 @@ takes longer than a few days of which nothing is found."""
 _MEMORY: Final = "SET LOCAL work_mem = '32MB'"
 """With PostgreSQL's own 4 MB it writes the sums of 20,000 sessions to disk, and reads them back."""
 
-_DAY: Final = "width_bucket(coalesce(at, updated_at), %(midnights)s::bigint[])"
+_DAY: Final = f"width_bucket(coalesce(slot * {SLOT_MS}, updated_at), %(midnights)s::bigint[])"
 """The place of a day among those that begin at these midnights, from 1 on."""
 
 
@@ -145,6 +139,7 @@ def sums(
         odd = [*sessions(line, cwd, since, which=_ODD)]
         values: dict[str, Any] = {
             "since": since,
+            "first": -(-since // SLOT_MS),
             "folder": None if cwd is None else resolved_folder(cwd),
             "agents": [*agents],
             "odd": [session.session_id for session in odd],
@@ -184,8 +179,8 @@ def _sum(name: str, sessions: int, not_reported: int | None, *counts: int | None
 def _days(line: Line, values: dict[str, Any]) -> list[date]:
     """The days, as this process counts them, of which there is something; the midnights at which
     they begin are then in `values`."""
-    quarters = line.execute(_QUARTERS, values).fetchall()
-    days = sorted({datetime.fromtimestamp(q * _QUARTER_MS / 1000).date() for (q,) in quarters})
+    found = line.execute(_SLOTS, values).fetchall()
+    days = sorted({datetime.fromtimestamp(slot * SLOT_MS / 1000).date() for (slot,) in found})
     values["midnights"] = [int(datetime.combine(day, time()).timestamp() * 1000) for day in days]
     return days
 
@@ -195,7 +190,12 @@ def sessions(
 ) -> Iterator[SessionUsage]:
     """What was reported since then in each session that was active since; the newest first."""
     folder = None if cwd is None else resolved_folder(cwd)
-    values = {"since": since, "folder": folder, "cumulative": [*CUMULATIVE]}
+    values = {
+        "since": since,
+        "partial": since // SLOT_MS if since % SLOT_MS else None,
+        "folder": folder,
+        "cumulative": [*CUMULATIVE],
+    }
     rows = line.execute(_SESSIONS.format(which=which), values).fetchall()
     for start in range(0, len(rows), _AT_ONCE):
         some = rows[start : start + _AT_ONCE]
@@ -208,6 +208,11 @@ def sessions(
             held_by = holders(session_id, agent, origins)
             since_then = tuple(report for report in came(its, held_by) if report.at >= since)
             yield SessionUsage(session_id, agent, cwd_, title, updated_at, since_then)
+
+
+def reports_of(line: Line, session_id: str) -> Iterator[Report]:
+    """What was reported in one session, in its order."""
+    return (_report(*row) for _, *row in line.execute(_ROWS, ([session_id],)).fetchall())
 
 
 def _report(

@@ -85,9 +85,8 @@ def remove_rows(connection: sqlite3.Connection, number: int) -> None:
         (number,),
     )
     connection.execute("DELETE FROM sessions WHERE number = ?", (number,))
-    connection.execute("DELETE FROM leases WHERE session = ?", (number,))
-    connection.execute("DELETE FROM summaries WHERE session = ?", (number,))
-    connection.execute("DELETE FROM usage WHERE session = ?", (number,))
+    for table in ("leases", "summaries", "usage", "usage_slots", "usage_costs"):
+        connection.execute(f"DELETE FROM {table} WHERE session = ?", (number,))
 
 
 # -- sweeping -----------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ class SqliteFile:
         return await self._background.run(upkeep.damage)
 
     async def spoiled(self) -> list[str]:
-        return await self._background.run(upkeep.spoiled_summaries)
+        return await self._background.run(upkeep.spoiled)
 
     async def unswept(self) -> int:
         return await self._background.run(deletion.unswept)

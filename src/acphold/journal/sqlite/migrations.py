@@ -301,6 +301,45 @@ _OWN_WORDS: Final = (
     " WHERE unread IS NOT NULL",
 )
 
+_TOKENS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
+
+_USAGE_SLOTS: Final = (
+    # What was reported in each session in a quarter of an hour: see journal.usage_slots.
+    f"""CREATE TABLE usage_slots (
+        session INTEGER NOT NULL,
+        slot INTEGER NOT NULL,
+        told INTEGER NOT NULL,
+        by_request INTEGER NOT NULL,
+        {", ".join(f"{name} INTEGER" for name in _TOKENS)},
+        PRIMARY KEY (session, slot)
+    ) WITHOUT ROWID""",
+    """CREATE TABLE usage_costs (
+        session INTEGER NOT NULL,
+        slot INTEGER NOT NULL,
+        currency TEXT NOT NULL,
+        cost REAL NOT NULL,
+        PRIMARY KEY (session, slot, currency)
+    ) WITHOUT ROWID""",
+    # Where something was told of the whole session, which is looked at by itself.
+    "CREATE INDEX usage_of_sessions ON usage (session) WHERE by_turn = 2",
+    # In two parts: `sum` fails where there is more than 64 bits hold, however absurd that is.
+    "INSERT INTO usage_slots SELECT session, at / 900000, count(total), sum(by_turn = 0), "
+    + ", ".join(
+        f"min((min(sum({name} >> 20), 953674316407) << 20) + sum({name} & 1048575),"
+        " 1000000000000000000)"
+        for name in _TOKENS
+    )
+    + " FROM usage WHERE at >= 0 GROUP BY session, at / 900000",
+    """INSERT INTO usage_costs
+        SELECT session, at / 900000, currency,
+            min(total(iif(cost >= before, cost - before, cost)), 1e300)
+        FROM (
+            SELECT session, at, currency, cost,
+                lag(cost, 1, 0.0) OVER (PARTITION BY session, currency ORDER BY seq) AS before
+            FROM usage WHERE cost IS NOT NULL
+        ) WHERE at >= 0 GROUP BY session, at / 900000, currency""",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -319,6 +358,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _DEEDS,
     _SHARES,
     _OWN_WORDS,
+    _USAGE_SLOTS,
 )
 
 VERSION: Final = len(MIGRATIONS)

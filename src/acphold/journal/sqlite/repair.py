@@ -1,8 +1,9 @@
-"""The repair of what the journal says about its sessions: counts, summaries, the search index.
+"""The repair of what the journal says about its sessions: counts, summaries, sums of usage, the
+search index.
 
-All of that can be computed from the entries, which are never changed here. It is done session by
-session, while others use the journal: what was computed is written only if the session was not
-settled again meanwhile.
+All of that can be computed from the entries, and the reports of usage, which are never changed
+here. It is done session by session, while others use the journal: what was computed is written only
+if the session was not settled again meanwhile.
 """
 
 from __future__ import annotations
@@ -16,8 +17,8 @@ from acphold.history.compaction import snapshots
 from acphold.history.fold import Fold
 from acphold.journal import settlement
 from acphold.journal.in_file import Repaired
-from acphold.journal.sqlite import deletion, search_index, segments, upkeep
-from acphold.journal.sqlite.connection import Connection, writing
+from acphold.journal.sqlite import deletion, search_index, segments, token_usage, upkeep
+from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.stored_history import read_all
 
 TRIES: Final = 5
@@ -30,6 +31,8 @@ _ORPHANS: Final = """
         UNION SELECT session FROM summaries
         UNION SELECT session FROM leases
         UNION SELECT session FROM usage
+        UNION SELECT session FROM usage_slots
+        UNION SELECT session FROM usage_costs
     ) WHERE number NOT IN (SELECT number FROM sessions)
 """
 
@@ -47,10 +50,24 @@ def repair(connection: Connection) -> Repaired:
     for _ in deletion.sweep(connection):
         pass
     numbers = connection.execute("SELECT number, session_id FROM sessions").fetchall()
-    miscounted = [name for number, name in numbers if _recounted(connection, number)]
+    miscounted = [
+        name
+        for number, name in numbers
+        if _recounted(connection, number) | _added_up(connection, number)
+    ]
     for _ in search_index.forget(connection):
         pass
     return Repaired(tuple(miscounted), len(orphans))
+
+
+def _added_up(connection: Connection, number: int) -> bool:
+    """True if the sums of usage of a session were wrong; they are right now."""
+    with reading(connection):
+        if token_usage.has_right_sums(connection, number):
+            return False
+    with writing(connection):
+        token_usage.add_up(connection, number)
+    return True
 
 
 class _Kept(Struct, frozen=True):

@@ -8,7 +8,7 @@ The functions run inside a transaction of the caller's and may raise sqlite3 err
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from acphold.journal.journal import Tokens
@@ -24,13 +24,29 @@ from acphold.journal.token_reports import (
     holders,
     reports,
 )
+from acphold.journal.usage_slots import (
+    FEW_CURRENCIES,
+    Slot,
+    are_alike,
+    insert_costs,
+    insert_slots,
+    slots,
+)
 
 
-def keep(connection: sqlite3.Connection, session: int, found: Iterable[Report]) -> None:
-    """Write the rows of reports; those that are there already stay."""
-    connection.executemany(
-        f"INSERT OR IGNORE INTO usage (session, seq, at, by_turn, cost, currency,"
-        f" {', '.join(COUNTS)}) VALUES (?, ?, ?, ?, ?, ?, {', '.join('?' * len(COUNTS))})",
+def keep(connection: sqlite3.Connection, session: int, found: Sequence[Report]) -> None:
+    """Write the rows of reports, with the sums of their slots; those that are there already stay.
+
+    Reports are in the order of the session.
+    """
+    if not found:
+        return
+    (last,) = connection.execute(
+        "SELECT coalesce(max(seq), 0) FROM usage WHERE session = ?", (session,)
+    ).fetchone()
+    written = connection.executemany(
+        f"INSERT INTO usage (session, seq, at, by_turn, cost, currency, {', '.join(COUNTS)})"
+        f" VALUES (?, ?, ?, ?, ?, ?, {', '.join('?' * len(COUNTS))}) ON CONFLICT DO NOTHING",
         [
             (
                 *(session, report.seq, report.at),
@@ -40,7 +56,62 @@ def keep(connection: sqlite3.Connection, session: int, found: Iterable[Report]) 
             )
             for report in found
         ],
+    ).rowcount
+    currencies = {report.currency for report in found if report.cost is not None}
+    if found[0].seq > last and len(currencies) <= FEW_CURRENCIES:
+        paid = {
+            currency: cost
+            for currency in currencies
+            for (cost,) in connection.execute(_PAID, (session, currency, last))
+        }
+        _add(connection, session, slots(found, paid))
+    elif written:
+        add_up(connection, session)
+
+
+def add_up(connection: sqlite3.Connection, session: int) -> None:
+    """Make the sums of a session anew."""
+    for table in ("usage_slots", "usage_costs"):
+        connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
+    _add(connection, session, slots(_reports(connection, session), {}))
+
+
+def has_right_sums(connection: sqlite3.Connection, session: int) -> bool:
+    """True if the sums of a session are what was reported in it."""
+    return are_alike(_kept(connection, session), slots(_reports(connection, session), {}))
+
+
+def _kept(connection: sqlite3.Connection, session: int) -> dict[int, Slot]:
+    kept = {
+        slot: Slot(told, by_request, counts, {})
+        for slot, told, by_request, *counts in connection.execute(
+            f"SELECT slot, told, by_request, {', '.join(COUNTS)} FROM usage_slots"
+            " WHERE session = ?",
+            (session,),
+        )
+    }
+    for slot, currency, cost in connection.execute(
+        "SELECT slot, currency, cost FROM usage_costs WHERE session = ?", (session,)
+    ):
+        kept.setdefault(slot, Slot(0, 0, [], {})).costs[currency] = cost
+    return kept
+
+
+def _add(connection: sqlite3.Connection, session: int, sums: Mapping[int, Slot]) -> None:
+    connection.executemany(_INSERT_SLOTS, [(session, at, *slot.row) for at, slot in sums.items()])
+    connection.executemany(
+        _INSERT_COSTS,
+        [(session, at, *cost) for at, slot in sums.items() for cost in slot.costs.items()],
     )
+
+
+_INSERT_SLOTS: Final = insert_slots("usage_slots", "session", "?")
+_INSERT_COSTS: Final = insert_costs("usage_costs", "session", "?")
+
+_PAID: Final = """
+    SELECT cost FROM usage WHERE session = ? AND currency = ? AND seq <= ? AND cost IS NOT NULL
+    ORDER BY seq DESC LIMIT 1
+"""
 
 
 SESSION: Final = 2
@@ -81,13 +152,17 @@ _Row = tuple[int, str, str, str, str | None, int, str, int]
 
 def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsage:
     number, session_id, agent, cwd, title, updated_at, origins, settled = row
-    found: list[Report] = []
-    for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (number,)):
-        tokens = Tokens(*counts) if any(count is not None for count in counts) else None
-        so_far = by_turn == SESSION
-        found.append(Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=so_far))
+    found = [*_reports(connection, number)]
     # What a turn reported that is not settled: it is over since just now, or was cut off.
     found += reports(tail(segments.Of(connection, number), settled, TAIL_BYTES))
     held_by = holders(session_id, agent, origins)
     told = tuple(report for report in came(found, held_by) if report.at >= since)
     return SessionUsage(session_id, agent, cwd, title, updated_at, told)
+
+
+def _reports(connection: sqlite3.Connection, session: int) -> Iterator[Report]:
+    """The rows of a session, in its order."""
+    for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (session,)):
+        tokens = Tokens(*counts) if any(count is not None for count in counts) else None
+        so_far = by_turn == SESSION
+        yield Report(seq, at, tokens, by_turn == 1, cost, currency, so_far=so_far)

@@ -118,6 +118,16 @@ def spoiled_summaries(connection: sqlite3.Connection, number: int | None = None)
     return [session_id for session_id, summary, checksum in rows if crc32(summary) != checksum]
 
 
+def spoiled(connection: sqlite3.Connection) -> list[str]:
+    """Return the sessions of which the summary, or the sums of usage, are not what was written."""
+    found = spoiled_summaries(connection)
+    for number, name in connection.execute("SELECT number, session_id FROM sessions").fetchall():
+        with reading(connection):
+            if not token_usage.has_right_sums(connection, number) and name not in found:
+                found.append(name)
+    return found
+
+
 # -- settling ---------------------------------------------------------------------------------
 
 

@@ -1,8 +1,8 @@
 """What agents reported of tokens and cost, added up.
 
-Of most sessions SQLite adds it up, which takes a second for a hundred thousand. Those that need
-more thought are looked at one by one: see `_ODD`. Where each session is a group, there may be as
-many: no more than one of them is in memory as anything but a few bytes.
+Of most sessions SQLite adds up what is kept by slots: see `usage_slots`. Those that need more
+thought are looked at one by one: see `_ODD`. Where each session is a group, there may be as many:
+no more than one of them is in memory as anything but a few bytes.
 
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """
@@ -22,6 +22,7 @@ from acphold.journal.sqlite.session_rows import OF_AGENTS, as_json
 from acphold.journal.sqlite.token_usage import SESSION, usage_of
 from acphold.journal.token_reports import COUNTS, CUMULATIVE, SessionUsage
 from acphold.journal.usage_groups import PackedSums, add, in_order
+from acphold.journal.usage_slots import SLOT_MS
 
 _WANTED: Final = (
     "prompted AND unread IS NULL AND updated_at >= :since AND (:folder IS NULL OR folder = :folder)"
@@ -32,23 +33,27 @@ _ODD: Final = f"""
     CREATE TEMP TABLE odd AS SELECT number FROM sessions WHERE {_WANTED} AND (
         origins != '[]'
         OR agent IN ({", ".join(f"'{agent}'" for agent in sorted(CUMULATIVE))})
-        OR EXISTS (SELECT 1 FROM usage WHERE session = number AND by_turn = {SESSION})
+        OR number IN (SELECT session FROM usage WHERE by_turn = {SESSION})
+        OR :partial IS NOT NULL AND EXISTS (
+            SELECT 1 FROM usage_slots WHERE session = number AND slot = :partial
+        )
         OR EXISTS (
             SELECT 1 FROM segments
             WHERE key BETWEEN (number << 32 | settled_through) + 1 AND number << 32 | 4294967295
         )
     )
 """
-"""Sessions that several agents held, or in which something was told of the whole session, or that
-have something that is not settled."""
+"""Sessions that several agents held, or in which something was told of the whole session, or in the
+slot of which but a part counts, or that have something that is not settled."""
 
-_DAY: Final = "date({} / 1000, 'unixepoch', 'localtime')"
+_DAY: Final = "date({}, 'unixepoch', 'localtime')"
+_SLOT_DAY: Final = _DAY.format(f"slot * {SLOT_MS // 1000}")
 
 _USED: Final = f"""
     CREATE TEMP TABLE used AS
-    SELECT number, {{day}} AS day, count(total) AS told, max(by_turn = 0) AS by_request,
+    SELECT number, {{day}} AS day, total(told) AS told, total(by_request) AS by_request,
         {", ".join(f"sum({name}) AS {name}" for name in COUNTS)}
-    FROM sessions LEFT JOIN usage ON session = number AND at >= :since
+    FROM sessions LEFT JOIN usage_slots ON session = number AND slot >= :first
     WHERE {_WANTED} AND {OF_AGENTS} AND number NOT IN odd
     GROUP BY number, day
 """
@@ -69,17 +74,11 @@ _TOTAL: Final = f"""
 """
 
 _CAME: Final = f"""
-    CREATE TEMP TABLE came AS
-    SELECT {{name}} AS name, currency, sum(iif(cost >= before, cost - before, cost)) AS cost FROM (
-        SELECT session, at, currency, cost,
-            lag(cost, 1, 0.0) OVER (PARTITION BY session, currency ORDER BY seq) AS before
-        FROM usage WHERE cost IS NOT NULL
-            AND session IN (SELECT number FROM sessions WHERE {_WANTED})
-    ) JOIN sessions ON number = session
-    WHERE {_WANTED} AND at >= :since AND {OF_AGENTS} AND number NOT IN odd
+    CREATE TEMP TABLE came AS SELECT {{name}} AS name, currency, sum(cost) AS cost
+    FROM sessions CROSS JOIN usage_costs ON session = number AND slot >= :first
+    WHERE {_WANTED} AND {OF_AGENTS} AND number NOT IN odd
     GROUP BY name, currency
 """
-"""What came to the cost of a session with each report, as in `token_usage`."""
 
 _NAMES: Final[dict[Grouping, str]] = {
     "agent": "agent",
@@ -116,12 +115,14 @@ def sums(
         "agents": as_json(agents),
         "folder": None if cwd is None else resolved_folder(cwd),
         "since": since,
+        "first": -(-since // SLOT_MS),
+        "partial": since // SLOT_MS if since % SLOT_MS else None,
     }
-    day = f"coalesce({_DAY.format('at')}, {_DAY.format('updated_at')})" if by == "day" else "NULL"
+    day = f"coalesce({_SLOT_DAY}, {_DAY.format('updated_at / 1000')})" if by == "day" else "NULL"
     try:
         connection.execute(_ODD, values)
         connection.execute(_USED.format(day=day), values)
-        name = _DAY.format("at") if by == "day" else _NAMES[by]
+        name = _SLOT_DAY if by == "day" else _NAMES[by]
         connection.execute(_CAME.format(name=name), values)
         total = _sum(connection.execute(_TOTAL).fetchone())
         total.costs = dict(

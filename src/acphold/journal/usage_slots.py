@@ -1,0 +1,103 @@
+"""Sums of what was reported in a session, by slots of time: kept as reports are written.
+
+A slot is a quarter of an hour, as in every time zone days begin with one. The sums of a session
+that several agents held, or that needs another thought, are kept, too, and not asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from math import isclose
+from typing import Final
+
+from msgspec import Struct
+
+from acphold.journal.token_reports import COUNTS, Report, cost_since
+
+SLOT_MS: Final = 15 * 60 * 1000
+
+MOST_TOKENS: Final = 10**18
+MOST_COST: Final = 1e300
+"""More is not kept of a slot: two of these can be added in every store."""
+
+FEW_CURRENCIES: Final = 4
+"""For so many the last cost is looked up; with more of them a session is added up anew."""
+
+
+class Slot(Struct):
+    """Reports in a slot: how many told tokens, how many were not known to be of a turn, and sums.
+
+    `counts` are in the order of COUNTS; None for what nobody told.
+    """
+
+    told: int
+    by_request: int
+    counts: list[int | None]
+    costs: dict[str, float]
+
+    @property
+    def row(self) -> tuple[int | None, ...]:
+        return (self.told, self.by_request, *self.counts)
+
+
+def slots(found: Iterable[Report], paid: dict[str, float]) -> dict[int, Slot]:
+    """What these reports of a session come to; `paid` has what it had cost before, by currency."""
+    sums: dict[int, Slot] = {}
+    for report in found:
+        if report.at < 0:
+            continue
+        slot = sums.setdefault(report.at // SLOT_MS, Slot(0, 0, [None] * len(COUNTS), {}))
+        slot.by_request += not (report.by_turn or report.so_far)
+        if report.tokens is not None:
+            slot.told += report.tokens.total is not None
+            for place, name in enumerate(COUNTS):
+                if (count := getattr(report.tokens, name)) is not None:
+                    slot.counts[place] = min((slot.counts[place] or 0) + count, MOST_TOKENS)
+        if report.cost is not None:
+            came = cost_since(paid.get(report.currency, 0.0), report.cost)
+            paid[report.currency] = report.cost
+            sum_ = slot.costs.get(report.currency, 0.0) + came
+            slot.costs[report.currency] = min(sum_, MOST_COST)
+    return sums
+
+
+def are_alike(one: dict[int, Slot], other: dict[int, Slot]) -> bool:
+    """True if both say the same; costs that were added up in another order differ a little."""
+    return one.keys() == other.keys() and all(
+        slot.row == other[at].row
+        and slot.costs.keys() == other[at].costs.keys()
+        and all(
+            isclose(cost, other[at].costs[currency], rel_tol=1e-6, abs_tol=1e-6)
+            for currency, cost in slot.costs.items()
+        )
+        for at, slot in one.items()
+    )
+
+
+def insert_slots(table: str, session: str, value: str) -> str:
+    """Return the statement that adds to a slot: of the table, with this column for the session, and
+    with this in the place of each value."""
+    counts = ("told", "by_request", *COUNTS)
+    columns = (session, "slot", *counts)
+    return (
+        f"INSERT INTO {table} AS kept ({', '.join(columns)})"
+        f" VALUES ({', '.join([value] * len(columns))})"
+        f" ON CONFLICT ({session}, slot) DO UPDATE"
+        f" SET {', '.join(_added(name, MOST_TOKENS) for name in counts)}"
+    )
+
+
+def insert_costs(table: str, session: str, value: str) -> str:
+    """Return the same for the cost in a slot, in one currency."""
+    return (
+        f"INSERT INTO {table} AS kept ({session}, slot, currency, cost)"
+        f" VALUES ({', '.join([value] * 4)}) ON CONFLICT ({session}, slot, currency)"
+        f" DO UPDATE SET {_added('cost', MOST_COST)}"
+    )
+
+
+def _added(name: str, most: float) -> str:
+    # Not by `least`, which passes NULL over in PostgreSQL.
+    sum_ = f"kept.{name} + excluded.{name}"
+    either = f"coalesce({sum_}, kept.{name}, excluded.{name})"
+    return f"{name} = CASE WHEN {sum_} > {most} THEN {most} ELSE {either} END"
