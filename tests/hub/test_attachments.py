@@ -19,7 +19,7 @@ from acphold.history import Segment
 from acphold.hub import Attachment, Session, router
 from acphold.hub import attachment as attachment_room
 from acphold.hub.annotations import notice
-from acphold.hub.attachment import DUE_BYTES, LAG, PAGE, State
+from acphold.hub.attachment import APART, DUE_BYTES, LAG, PAGE, State
 from acphold.journal.postgresql.answers import Answer
 from tests.editor import Refused, open_params, prompt_params
 from tests.hub.shared import Onlooker, Shared, said, shared, small_pages, until
@@ -39,6 +39,29 @@ async def test_every_client_sees_every_update(journal: Path) -> None:
         await house.agent.end(session)
         await turn
         assert numbers(one) == numbers(two) == [1, 2]
+
+
+@pytest.mark.parametrize(("said_at_once", "writes"), [(1, 1), (APART, APART), (APART + 1, 1)])
+async def test_a_few_updates_are_each_written_by_themselves_and_a_flood_at_once(
+    journal: Path, monkeypatch: pytest.MonkeyPatch, said_at_once: int, writes: int
+) -> None:
+    async with shared(journal) as house:
+        client = await house.client()
+        session = await client.new()
+        turn = await house.begun(client, session, "hi")
+        written: list[bytes] = []
+        send = client.connection.send
+
+        def noted(lines: bytes) -> None:
+            written.append(lines)
+            send(lines)
+
+        monkeypatch.setattr(client.connection, "send", noted)
+        await house.agent.say(session, *[f"{n} " for n in range(said_at_once)])
+        assert len(written) == writes
+        await house.agent.end(session)
+        await turn
+        assert numbers(client) == [*range(said_at_once)]
 
 
 async def test_a_second_client_does_not_start_the_agent_again(journal: Path) -> None:

@@ -54,10 +54,14 @@ def runs(
             session_id, kind, raws = "", "", []
             yield Notified(notification.method, notification.params)
             continue
-        if (found := _update(notification.params)) is None:
+        try:
+            usual = _decode(notification.params)
+            its_session, its_kind, raw = usual.session_id, "update", bytes(usual.update)
+        except msgspec.MsgspecError:  # it has further members, or is no update
+            its_session, its_kind, raw = _in_params(notification.params)
+        if raw[:1] != b"{":
             log.warning("no update: %r", notification.params[:EXCERPT])
             continue
-        its_session, its_kind, raw = found
         if looks:
             raw = without_marks(raw) if its_kind == "update" else params_without_marks(raw)
         if its_session == session_id and its_kind == kind:
@@ -80,20 +84,12 @@ def session_of(cut: Cut) -> str | None:
         return None
 
 
-def _update(params: bytes) -> tuple[str, str, bytes] | None:
-    """Return the session, the kind of run and the bytes of an update; None if there is none."""
+def _in_params(params: bytes) -> tuple[str, str, bytes]:
+    """Return the session, the kind of run and the bytes of an update that stays in its params; no
+    bytes if there is none."""
     try:
-        usual = _decode(params)
-    except msgspec.MsgspecError:
-        pass  # it has further members, or is no update
-    else:
-        update = bytes(usual.update)
-        return (usual.session_id, "update", update) if update[:1] == b"{" else None
-    try:
-        parts = members(params)
+        update = members(params).get("update", b"")
     except InvalidParamsError:
-        return None
-    session_id = session_id_in(params)
-    if session_id is None or parts.get("update", b"")[:1] != b"{":
-        return None
-    return session_id, "params", params
+        update = b""
+    session_id = session_id_in(params) if update[:1] == b"{" else None
+    return ("", "", b"") if session_id is None else (session_id, "params", params)

@@ -45,6 +45,10 @@ sessions open, each shows something before one shows everything."""
 LAG = 1024 * 1024
 """Bytes a client may leave unread before it is fed from the journal."""
 
+APART = 64
+"""Most updates of one commit that are each written by themselves. Of a flood, the client finds many
+in each read in any case."""
+
 DUE = 256
 DUE_BYTES = 4 * 1024 * 1024
 """Notifications of the agent's own that are kept for a client that lags: their number and bytes."""
@@ -227,7 +231,7 @@ class Attachment:
             self._go_on()
             return
         elif lines := self._frames.live(segment):
-            if buffered:
+            if buffered or segment.last_seq - segment.first_seq >= APART:
                 self.client.send(lines)
             else:  # one message per write: some clients merge or cut text when several updates
                 # arrive in one read

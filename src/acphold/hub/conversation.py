@@ -44,7 +44,7 @@ from acphold.hub.given_titles import GivenTitle
 from acphold.hub.handover import own_words, without_its_title
 from acphold.hub.interjections import Interjections, prompt_in, repeats, user_message
 from acphold.hub.prompt_turn import Stage, Turn
-from acphold.hub.publication import NO_CHANGE, Publication
+from acphold.hub.publication import Publication, speech
 from acphold.hub.questions import Questions, is_decision, refusal
 from acphold.hub.restoration import Restoration
 from acphold.hub.routes import Routes
@@ -140,7 +140,7 @@ class Conversation:
                     if raws and updates.are_last:
                         self.session.hold("update", raws)  # with the end of the turn
                     elif raws:
-                        await self.session.publish("update", raws)  # nearly always, in one piece
+                        await self.session.publish_speech(raws)  # nearly always
                 elif raws:
                     await self._hear_others(updates.kind, raws)
         except JournalError as exc:
@@ -159,7 +159,7 @@ class Conversation:
             or not is_speech(updates.kind, updates.raws)
         ):
             return None
-        return Publication("update", updates.raws, None, None, NO_CHANGE, None, is_speech=True)
+        return speech(updates.raws)
 
     async def failed(self, error: JournalError) -> None:
         """End the turn: its updates could not be journalled."""

@@ -99,7 +99,8 @@ class Frames:
         if self._positions:
             # An empty one was made void by a later one.
             return self.replayed(Replayed(each, seq=seq) for seq, each in segment.raws() if each)
-        if raw.startswith(SPOKEN) and raw.count(b"\n") == raw.count(b"\n" + SPOKEN):
+        others = segment.last_seq - segment.first_seq
+        if raw.startswith(SPOKEN) and raw.count(b"\n" + SPOKEN) == others:
             return self._before + raw.replace(b"\n", self._between) + b"}}\n"
         shown = [told for each in raw.split(b"\n") if each for told in self._shown(each)]
         return self._before + self._between.join(shown) + b"}}\n" if shown else b""

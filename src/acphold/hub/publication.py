@@ -44,6 +44,11 @@ class Publication(Struct, frozen=True):
         return attributes
 
 
+def speech(raws: Sequence[bytes]) -> Publication:
+    """Return pieces of the agent's messages and thoughts as a publication."""
+    return Publication("update", raws, None, None, NO_CHANGE, None, is_speech=True)
+
+
 class Prepared(Struct, frozen=True):
     """Publications of one session on their way into the journal, with those that were held."""
 

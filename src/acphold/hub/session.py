@@ -44,7 +44,7 @@ from acphold.hub.annotations import (
 )
 from acphold.hub.asked_calls import said_anew
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
-from acphold.hub.publication import NO_CHANGE, Prepared, Publication, both
+from acphold.hub.publication import NO_CHANGE, Prepared, Publication, both, speech
 from acphold.hub.rest import Rest
 from acphold.journal import (
     Append,
@@ -163,6 +163,11 @@ class Session:
         publication = Publication(kind, raws, author, then, change, audience)
         async with self.writing:
             return await self._publish(publication)
+
+    async def publish_speech(self, raws: Sequence[bytes]) -> Segment:
+        """Like `publish`, for nothing but pieces of the agent's messages and thoughts."""
+        async with self.writing:
+            return await self._publish(speech(raws))
 
     async def ask(self, question: AskedQuestion, child: str, since: int) -> Segment:
         """Publish a question to people, as `publish` does.

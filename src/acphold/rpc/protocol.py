@@ -65,9 +65,6 @@ class _Usual(Struct, gc=False, forbid_unknown_fields=True):
     result: Raw = ABSENT
 
 
-USUAL = b'{"jsonrpc"'
-"""The beginning of such a message."""
-
 _decode_usual = msgspec.json.Decoder(_Usual).decode
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_text = msgspec.json.Decoder(str).decode
@@ -105,21 +102,27 @@ class Protocol:
 
     def _event(self, frame: bytes | Oversize) -> Event:
         """Return the event for a frame; most are written in the usual form."""
-        if isinstance(frame, Oversize) or not frame.startswith(USUAL):
+        if isinstance(frame, Oversize):
             return self._other(frame)
         try:
             usual = _decode_usual(frame)
         except (msgspec.MsgspecError, RecursionError):
             return self._other(frame)
-        id_, method, params, result = usual.id, usual.method, bytes(usual.params), usual.result
-        if not isinstance(id_, int):
-            if method and params[:1] == b"{" and not bytes(result):
-                return NotificationReceived(method, params)
-        elif method:
-            # It is unknown how a zero was written.
-            if id_ > 0 and params[:1] == b"{" and not bytes(result):
-                return RequestReceived(b"%d" % id_, method, params)
-        elif not params and id_ in self._unanswered and (found := bytes(result)):
+        id_, method = usual.id, usual.method
+        if method and usual.result is ABSENT:
+            params = bytes(usual.params)
+            if params[:1] == b"{":
+                if id_ is UNSET:
+                    return NotificationReceived(method, params)
+                if id_ > 0:  # it is unknown how a zero was written
+                    return RequestReceived(b"%d" % id_, method, params)
+        elif (
+            id_ is not UNSET
+            and id_ in self._unanswered
+            and not method
+            and usual.params is ABSENT
+            and (found := bytes(usual.result))
+        ):
             self._unanswered.discard(id_)
             return ResponseReceived(id_, found)
         return self._other(frame)
