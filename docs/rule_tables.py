@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from acphold.cli.check_report import markdown_rules
-from acphold.conformance import CHECKS
+from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
 
 PAGE = Path(__file__).with_name("rules.md")

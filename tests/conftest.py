@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import gc
 import os
 import re
 import signal
@@ -96,6 +97,14 @@ def marks_of(file: Path) -> tuple[frozenset[str], frozenset[str]]:
     if f"{file.relative_to(HERE.parent)}".startswith(ON_BOTH):
         may.add("postgresql")
     return frozenset(mark for mark in MARKS if f"mark.{mark}" in whole), frozenset(may)
+
+
+gc.disable()  # what is collected stays to the end of the run, some million objects in each worker
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -57,14 +57,14 @@ from __future__ import annotations
 import itertools
 import json
 import os
-import signal
-import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+
+TYPE_CHECKING = False  # a thousand of these are started: nothing is imported that few need
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
 
 GATED = ("session/new", "session/load", "session/resume", "session/prompt")
 """Methods that want a sign-in first, where `sign_in` says so; or those that `gated` names."""
@@ -100,18 +100,20 @@ def update(session_id: str, body: dict[str, Any]) -> None:
 
 def stored() -> dict[str, Any]:
     path = OPTIONS.get("store")
-    if path is None or not Path(path).exists():
+    if path is None or not os.path.exists(path):
         return {}
-    found: dict[str, Any] = json.loads(Path(path).read_text())
+    with open(path) as file:
+        found: dict[str, Any] = json.load(file)
     return found
 
 
 def store(sessions: dict[str, Any]) -> None:
     """Written beside and renamed: who is killed in the middle leaves the last whole one."""
     if path := OPTIONS.get("store"):
-        half = Path(f"{path}.{os.getpid()}")
-        half.write_text(json.dumps(sessions))
-        half.replace(path)
+        half = f"{path}.{os.getpid()}"
+        with open(half, "w") as file:
+            json.dump(sessions, file)
+        os.replace(half, path)
 
 
 def remember(session_id: str, body: dict[str, Any]) -> None:
@@ -282,8 +284,12 @@ def take(session_id: str, kind: str, value: Any) -> None:
     elif kind == "until":
         wait_until(session_id, value)
     elif kind == "spawn":
+        import subprocess
+
         subprocess.Popen(value, shell=True, stdout=subprocess.DEVNULL)
     elif kind == "spawn loud":
+        import subprocess
+
         subprocess.Popen(value, shell=True)
     elif kind == "flood":
         flood(session_id, *value)
@@ -297,7 +303,7 @@ def take(session_id: str, kind: str, value: Any) -> None:
         os.close(value)
         threading.Event().wait()
     elif kind == "touch":
-        Path(value).touch()
+        touch(value)
     elif kind == "kill":
         os.kill(os.getpid(), value)
     elif kind == "stderr":
@@ -322,7 +328,7 @@ def wait_until(session_id: str, what: str) -> None:
     elif what == "cancel ignored":
         threading.Event().wait()
     else:
-        while not Path(what).exists():
+        while not os.path.exists(what):
             time.sleep(0.005)
 
 
@@ -351,20 +357,25 @@ def settle(message: dict[str, Any]) -> None:
 
 def signs_in(message: dict[str, Any]) -> bool:
     """Whether this was about signing in, and is answered."""
-    method, path = message.get("method"), Path(OPTIONS["sign_in"])
-    if method in OPTIONS.get("gated", GATED) and not path.exists():
+    method, path = message.get("method"), OPTIONS["sign_in"]
+    if method in OPTIONS.get("gated", GATED) and not os.path.exists(path):
         send(id=message["id"], error={"code": -32000, "message": "Authentication required"})
     elif method == "authenticate":
         sys.stderr.write("open https://login.example/device\n")
         sys.stderr.flush()
-        path.touch()
+        touch(path)
         send(id=message["id"], result={})
     elif method == "logout":
-        path.unlink()
+        os.unlink(path)
         send(id=message["id"], result={})
     else:
         return False
     return True
+
+
+def touch(path: str) -> None:
+    with open(path, "a"):
+        pass
 
 
 def log_in() -> None:
@@ -374,7 +385,7 @@ def log_in() -> None:
     word = sys.stdin.readline().strip()
     if os.environ.get("LOGIN") != "1" or word != "sesame":
         sys.exit(3)
-    Path(OPTIONS["sign_in"]).touch()
+    touch(OPTIONS["sign_in"])
 
 
 def take_message(message: dict[str, Any]) -> None:
@@ -382,8 +393,8 @@ def take_message(message: dict[str, Any]) -> None:
     if "sign_in" in OPTIONS and method not in OPTIONS.get("replies", {}) and signs_in(message):
         return
     path = OPTIONS.get("exit_on", {}).get(method)
-    if path is not None and Path(path).exists():
-        Path(path).unlink()
+    if path is not None and os.path.exists(path):
+        os.unlink(path)
         os._exit(9)
     if method is None:
         settle(message)
@@ -403,6 +414,8 @@ def take_message(message: dict[str, Any]) -> None:
 
 
 def main() -> None:
+    import signal
+
     if sys.argv[2:] == ["--login"]:
         log_in()
         return
@@ -410,7 +423,7 @@ def main() -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     for text in sys.stdin:
         if path := OPTIONS.get("log"):
-            with Path(path).open("a") as file:
+            with open(path, "a") as file:
                 file.write(text)
         take_message(json.loads(text))
         if next(READ) == OPTIONS.get("reads"):

@@ -28,8 +28,10 @@ def _run(arguments: list[str]) -> None:
         from acphold.cli.start import start_owner
 
         sys.exit(start_owner(arguments[1], arguments[2:]))
+    import gc
     import signal
 
+    gc.disable()  # what is imported stays: looking for garbage in it is a tenth of `acphold list`
     # Until a command has begun there is nothing to put in order: Ctrl-C ends us without a word,
     # wherever it meets an import. Who ignores it, as `nohup` may, goes on ignoring it.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:

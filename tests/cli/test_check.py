@@ -9,7 +9,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from acphold.cli.command_line import Exit
-from acphold.conformance import CHECKS
+from acphold.conformance.rules import CHECKS
 from tests.cli.command_line import ACPHOLD, SECONDS, CommandLine
 from tests.conformance.faulty_agent import command
 

@@ -110,6 +110,27 @@ def test_help_and_version_import_no_command() -> None:
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_a_command_imports_nothing_of_what_only_others_do() -> None:
+    code = (
+        "import sys, acphold.cli.list, acphold.cli.demo_agent\n"
+        "sys.exit(' '.join({'acphold.hub', 'httpx2'} & set(sys.modules)) or 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_garbage_is_collected_once_a_command_runs() -> None:
+    code = (
+        "import gc; from acphold.cli import main; from acphold.__main__ import _run\n"
+        "class Parser:\n"
+        "    def run(self, words): print(gc.isenabled(), gc.get_freeze_count() > 0)\n"
+        "def parser_of(name): print(gc.isenabled()); return Parser()\n"
+        "main.parser_of = parser_of; _run(['list'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\nTrue True\n"
+
+
 def test_the_version_is_printed(acphold: CommandLine) -> None:
     assert acphold.run("--version").out == f"acphold {__version__}\n"
 

@@ -7,10 +7,14 @@ from typing import Any
 
 import pytest
 
-from acphold.conformance import CHECKS, MemorySubject, Report, Settings, Verdict, chosen, inspect
 from acphold.conformance.exemplar_turns import Memory
+from acphold.conformance.inspection import Report, chosen, inspect
 from acphold.conformance.record import Record, Side
+from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
+from acphold.conformance.stage import Settings
+from acphold.conformance.subject import MemorySubject
+from acphold.conformance.verdicts import Verdict
 from acphold.conformance.watcher import Watcher, judged
 from acphold.transports.memory import MemoryTransport
 from tests.conformance.played_shell import PlayedShell

@@ -6,11 +6,14 @@ from collections.abc import Sequence
 
 import pytest
 
-from acphold.conformance import CHECKS, MemorySubject, Report, Settings, Verdict, inspect
 from acphold.conformance.catalogue import Check
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
-from acphold.conformance.verdicts import Reach
+from acphold.conformance.inspection import Report, inspect
+from acphold.conformance.rules import CHECKS
+from acphold.conformance.stage import Settings
+from acphold.conformance.subject import MemorySubject
+from acphold.conformance.verdicts import Reach, Verdict
 from acphold.transports.memory import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.played_shell import PlayedShell

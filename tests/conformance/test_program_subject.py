@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from acphold.conformance import (
-    CHECKS,
-    Finding,
-    ProgramSubject,
-    Settings,
-    Verdict,
-    chosen,
-    inspect,
-)
+from acphold.conformance.inspection import chosen, inspect
+from acphold.conformance.rules import CHECKS
+from acphold.conformance.stage import Settings
+from acphold.conformance.subject import ProgramSubject
+from acphold.conformance.verdicts import Finding, Verdict
 from tests.conformance.faulty_agent import command
 
 AGENT = tuple(command())

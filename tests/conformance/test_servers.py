@@ -13,7 +13,11 @@ import pytest
 from websockets.asyncio.server import ServerConnection
 from websockets.asyncio.server import serve as serve_websockets
 
-from acphold.conformance import CHECKS, Report, ServerSubject, Settings, Verdict, chosen, inspect
+from acphold.conformance.inspection import Report, chosen, inspect
+from acphold.conformance.rules import CHECKS
+from acphold.conformance.stage import Settings
+from acphold.conformance.subject import ServerSubject
+from acphold.conformance.verdicts import Verdict
 from tests.web.conftest import serving
 
 pytestmark = pytest.mark.slow

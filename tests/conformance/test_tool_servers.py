@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from acphold.conformance import CHECKS, MemorySubject, Report, Settings, Verdict, chosen, inspect
 from acphold.conformance.exemplar import Exemplar
 from acphold.conformance.exemplar_turns import Memory
+from acphold.conformance.inspection import Report, chosen, inspect
+from acphold.conformance.rules import CHECKS
+from acphold.conformance.stage import Settings
+from acphold.conformance.subject import MemorySubject
+from acphold.conformance.verdicts import Verdict
 from acphold.transports.memory import MemoryTransport
 from tests.conformance.faulty_agent import FAULTS
 from tests.conformance.played_shell import PlayedShell

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from acphold.conformance import CHECKS, Verdict
+from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
+from acphold.conformance.verdicts import Verdict
 from docs.rule_tables import PAGE, page
 from tests.interop.far_away import table
 

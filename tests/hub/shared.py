@@ -20,7 +20,7 @@ from acphold.journal.stores import open_journal
 from acphold.rpc.pending_call import Answer
 from acphold.schema import AgentCapabilities, decode
 from acphold.serve_options import ServeOptions
-from acphold.server import Connection
+from acphold.server.connection import Connection
 from acphold.server.principals import THIS_USER, Principal
 from acphold.transports.memory import MemoryTransport, memory_pair
 from tests.editor import DEADLINE, Talker

@@ -30,19 +30,14 @@ from acphold.cli.command_line import Exit, Parser, UsageError, a_name, seconds_a
 from acphold.cli.servers import add_ca, server_of
 from acphold.cli.settings import chosen_agent
 from acphold.cli.terminal_text import console
-from acphold.conformance import (
-    CHECKS,
-    ProgramSubject,
-    ServerSubject,
-    Settings,
-    chosen,
-    inspect,
-)
 from acphold.conformance.catalogue import Check
+from acphold.conformance.inspection import chosen, inspect
 from acphold.conformance.model_endpoint import endpoint
 from acphold.conformance.model_errands import answer
+from acphold.conformance.rules import CHECKS
 from acphold.conformance.rules.clients import CHECKS as CLIENT_CHECKS
-from acphold.conformance.subject import Subject
+from acphold.conformance.stage import Settings
+from acphold.conformance.subject import ProgramSubject, ServerSubject, Subject
 from acphold.transports.obstacles import TOKEN_VARIABLE
 
 

@@ -14,7 +14,8 @@ from rich.padding import Padding
 from rich.text import Text
 
 from acphold.cli.terminal_text import counted, on_one_line, plain_console, visible, visible_json
-from acphold.conformance import Report, Rule, Verdict
+from acphold.conformance.inspection import Report
+from acphold.conformance.verdicts import Rule, Verdict
 
 T = TypeVar("T")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import logging
 import os
@@ -209,6 +210,9 @@ def _run(arguments: Sequence[str]) -> int:
                 become_ssh(there[0], [name, *there[1]], terminal=on_terminal)
         if signal.getsignal(signal.SIGINT) is signal.SIG_DFL:
             signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not gc.isenabled():  # as `acphold.__main__` leaves it; so does `acphold.cli.start`
+            gc.freeze()
+            gc.enable()
         return found.run(rest)
     except NothingChosen:
         return Exit.OK
