@@ -12,5 +12,5 @@ FOLDER = Path(__file__).parent
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """They are run by `make slow`, and so by CI."""
     for item in items:
-        if FOLDER in item.path.parents:
+        if item.path.is_relative_to(FOLDER):
             item.add_marker("slow")
