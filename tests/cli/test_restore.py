@@ -65,6 +65,26 @@ async def test_nothing_is_done_while_somebody_has_the_journal_open(
     assert listed(acphold) == {"Greeting", "Later"}
 
 
+async def test_what_runs_in_the_background_for_the_journal_is_ended_first_if_that_is_asked_for(
+    backup: Path, journal: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    words = wrap_command(scripted_agent(), "--background")
+    other = tmp_path / "other.db"
+    async with introduced(words, journal=journal) as one, introduced(words, journal=other) as two:
+        for editor in (one, two):
+            await editor.talk(say("in the background"))
+            await editor.leave()
+        done = await asyncio.to_thread(acphold.run_as_process, "restore", str(backup))
+        assert done.code != 0
+        assert "--stop" in done.err
+        done = await asyncio.to_thread(acphold.run_as_process, "restore", "--stop", str(backup))
+        assert done.code == 0, done.err
+        assert "Stopped" in done.out
+        done = await asyncio.to_thread(acphold.run_as_process, "stop", "--all")
+        assert done.out.count("Stopped") == 1  # that of the other journal went on
+    assert listed(acphold) == {"Greeting"}
+
+
 def test_a_damaged_journal_is_replaced_and_a_damaged_backup_replaces_nothing(
     backup: Path, journal: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
@@ -128,6 +148,56 @@ async def test_a_process_that_is_killed_right_behind_such_a_copy_leaves_no_log_f
         shutil.copyfile(backup, journal)
         await editor.kill()
     assert listed(acphold) == {"Greeting"}
+    assert "it is whole" in acphold.run_as_process("doctor").out
+
+
+async def test_an_earlier_copy_of_the_journal_itself_that_is_put_there_by_hand_is_noticed(
+    journal: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    opened = open_journal(journal)
+    before = await begun(opened)
+    await opened.release(before)
+    await opened.aclose()
+    shutil.copyfile(journal, tmp_path / "copy.db")
+    opened = open_journal(journal)
+    lease = await opened.acquire("s1")
+    assert lease.lineage == before.lineage
+    await append(opened, lease, turn("One", chunk("agent_message", "two")))
+    await opened.aclose()
+    shutil.copyfile(tmp_path / "copy.db", journal)
+    for _ in range(2):  # found by who looks, and by who goes on
+        assert "an earlier copy was found" in acphold.run_as_process("doctor").out
+        opened = open_journal(journal)
+        assert (await opened.acquire("s1")).lineage != lease.lineage
+        await opened.aclose()
+
+
+async def test_such_a_copy_over_a_journal_in_use_is_noticed(
+    journal: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    opened = open_journal(journal)
+    lease = await begun(opened)
+    await opened.release(lease)
+    await opened.aclose()
+    shutil.copyfile(journal, tmp_path / "copy.db")
+    opened = open_journal(journal)
+    lease = await opened.acquire("s1")
+    await append(opened, lease, turn("One", chunk("agent_message", "x" * 100_000)))
+    with closing(sqlite3.connect(journal)) as other:
+        other.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    await append(opened, lease, turn("Two", chunk("agent_message", "y")))
+    assert opened.file is not None
+    await opened.file.unswept()  # it looks at the file every now and then
+    shutil.copyfile(tmp_path / "copy.db", journal)
+
+    async def go_on() -> None:
+        while True:  # for half a second at most
+            await append(opened, lease, turn("Three", chunk("agent_message", "z" * 100)))
+
+    with pytest.raises(JournalUnavailableError, match="overwritten while it was in use"):
+        await go_on()
+    await opened.aclose()
+    assert filecmp.cmp(journal, tmp_path / "copy.db", shallow=False)
     assert "it is whole" in acphold.run_as_process("doctor").out
 
 

@@ -94,6 +94,10 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
             findings.append(
                 Finding(f"{what}: what was written last before that may be missing", is_past=True)
             )
+        if (at := await file.went_back_at()) is not None:
+            what = f"on {local(at)} an earlier copy was found in the place of the journal"
+            how = "what was said since that copy is missing; `acphold restore` keeps it aside"
+            findings.append(Finding(f"{what}: {how}", is_past=True))
         return [*findings, *_private(path, was_open=file.was_open_to_others)], path
 
 

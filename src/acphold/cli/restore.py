@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
 from acphold.cli.journals import path_of
+from acphold.cli.stop import stop_all_of
 from acphold.cli.terminal_text import folder, visible
 from acphold.journal import stores
 from acphold.journal.location import scheme_of
@@ -15,21 +17,28 @@ def parser() -> Parser:
     """The arguments of `restore`."""
     made = Parser(restore, "restore", "[OPTIONS] FILE")
     made.add_argument("path", metavar="FILE", help="the backup file")
+    made.add_argument(
+        "--stop", action="store_true", help="first stop the background agents of this journal"
+    )
     add_journal(made)
     return made
 
 
-def restore(*, path: str, journal: str | None) -> int:
+def restore(*, path: str, stop: bool, journal: str | None) -> int:
     """Put a backup in the place of the journal.
 
-    Nobody may have the journal open. FILE stays as it is: a copy is checked, and takes the place of
-    the journal when it is whole. The former journal is kept beside it, under another name.
+    Nobody may have the journal open. --stop ends background agents, as `acphold stop` does; close
+    editors, and end `acphold serve`, yourself. FILE stays as it is: a copy is checked, and takes
+    the place of the journal when it is whole. The former journal is kept beside it, under another
+    name.
     """
     if scheme_of(path_of(journal)) is not None:
         raise UsageError(
             "restore is for a journal in a file, and this one is in none: restore it as your other "
             "databases, or bring a file into it with `acphold journal copy`"
         )
+    if stop and (code := asyncio.run(stop_all_of(journal))) != Exit.OK:
+        return code
     aside = stores.restore(journal, os.path.abspath(os.path.expanduser(path)))
     print(visible(f"Restored the journal from {folder(path)}."))
     if aside is not None:

@@ -12,12 +12,14 @@ from contextlib import suppress
 from msgspec.structs import replace
 
 from acphold.cli.command_line import Exit, Parser, UsageError, add_journal
-from acphold.cli.journals import opened
+from acphold.cli.journals import opened, opened_if_any
 from acphold.cli.places import named
 from acphold.cli.settings import agent_name
 from acphold.cli.ssh import add_host
 from acphold.cli.terminal_text import counted, on_one_line, visible
+from acphold.errors import JournalError
 from acphold.journal import At, Silent
+from acphold.journal.owners import Owner
 from acphold.server.neighbours import Process, processes, silent_processes
 from acphold.transports.addresses import pid_at, unix_address
 from acphold.transports.runtime_folder import is_held, is_running, lock
@@ -113,6 +115,17 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
             return Exit.ERROR
     print(visible(f"Session {wanted} is not live: there is nothing to stop."), file=sys.stderr)
     return Exit.OK
+
+
+async def stop_all_of(location: str | None) -> int:
+    """End the background processes that have this journal open; the exit code."""
+    owners: list[Owner] = []
+    with suppress(JournalError):  # it is damaged, and cannot say whose it is
+        async with opened_if_any(location) as journal:
+            owners = [] if journal is None else await journal.owners()
+    there = {address for owner in owners for address in owner.addresses}
+    found = [it for it in await processes() if it.is_background]
+    return await _end([it for it in found if unix_address(it.path) in there])
 
 
 async def _end(found: Sequence[Process]) -> int:

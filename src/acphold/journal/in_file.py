@@ -53,6 +53,10 @@ class InFile(Protocol):
     async def log_cut_at(self) -> int | None:
         """When a log was found without its end (ms since the epoch); sessions may be missing."""
 
+    async def went_back_at(self) -> int | None:
+        """When an earlier copy was found in its place (ms since the epoch): later sessions are
+        missing."""
+
     async def damage(self) -> list[str]:
         """What is wrong with it, a sentence each; empty when it is whole. Reads all of it."""
 

@@ -10,10 +10,12 @@ A lineage is the *era* of the journal, and the number of the session, which no o
 era has. The era is renewed when the journal may have gone back since it began. Nobody need tell
 that to the journal: with the era stands *where* it holds, which is another one then. For SQLite
 that is the boot of the machine (a killed process loses nothing, the power does) and the inode of
-the file; a copy has no era at all. For PostgreSQL it is the start of the server (a standby that is
-promoted was started by itself, and so was a server with a backup) and the file of a table, which is
-another one in a dump that was put back. This errs to one side alone: after a clean restart, too, a
-client has to load its session once.
+the file (an earlier copy under the same one shows by `sqlite/epoch_mark.py`); a backup has no era.
+For PostgreSQL it is the start of the server (a standby that is promoted was started by itself, and
+so was a server with a backup) and the file of a table, which is another one in a dump that was put
+back. A restart that lost nothing looks no different from a server whose files were put back from a
+copy: neither its identifier nor its timeline changes with that. This errs to one side alone: after
+a clean restart, too, a client has to load its session once.
 
 Who looks is whoever becomes the owner of a session, in the same transaction; an append costs
 nothing more. While an owner lives it vouches for what it has told: it appends only behind the entry

@@ -64,6 +64,7 @@ class JournalFile:
         self.was_open_to_others = was_open
         self._has_log = connection.access is READ_WRITE
         self._identity = _identity(path)
+        self._changes = 0
 
     @classmethod
     def open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
@@ -129,15 +130,20 @@ class JournalFile:
     def is_overwritten(self) -> bool:
         """Whether the file is another one now under the same number: a backup was copied over it.
 
-        A journal in use has write-ahead logging, and no backup of ours has. Source: sqlite.org,
-        Database File Format, 1.3.3.
+        A journal in use has write-ahead logging, and no backup of ours has. In an earlier copy of
+        the journal itself the counter of changes is lower, which only goes up. Source: sqlite.org,
+        Database File Format, 1.3.3 and 1.3.7.
         """
         if not self._has_log or _identity(self.path) != self._identity:
             return False
+        changes = self._changes  # before the file is read: another thread may see more of them
         try:
-            return _without_log(raw_bytes.read(self.path, _HEADER_BYTES))
+            header = raw_bytes.read(self.path, _HEADER_BYTES)
         except OSError:
             return True
+        found = int.from_bytes(header[24:28], "big")
+        self._changes = max(changes, found)
+        return _without_log(header) or found < changes
 
     def stand_alone(self) -> None:
         """Have it need no other file beside it; for who is alone with it."""

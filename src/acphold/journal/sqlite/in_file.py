@@ -47,6 +47,10 @@ class SqliteFile:
         self._opened()
         return await self._background.run(upkeep.log_cut_at)
 
+    async def went_back_at(self) -> int | None:
+        self._opened()
+        return await self._background.run(upkeep.went_back_at)
+
     async def damage(self) -> list[str]:
         return await self._background.run(upkeep.damage)
 

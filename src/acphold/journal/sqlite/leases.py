@@ -26,9 +26,11 @@ from acphold.errors import (
     LeaseLostError,
     UnknownSessionError,
 )
+from acphold.history.times import now_ms
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
+from acphold.journal.sqlite import epoch_mark
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.session_rows import (
     last_seq,
@@ -106,17 +108,27 @@ def grant(
     yields: bool = False,
 ) -> Lease:
     """Give the session to an owner, whoever had it."""
+    if epoch_mark.is_earlier(connection.path, last_epoch(connection)):
+        renew_era(connection)
+        connection.execute("INSERT OR REPLACE INTO meta VALUES ('went_back_at', ?)", (now_ms(),))
     # The lower bits are random: in a file that goes back, no epoch is given out a second time.
     connection.execute(
         "UPDATE meta SET value = (((value >> 20) + 1) << 20) | (random() & 1048575)"
         " WHERE name = 'epoch'"
     )
-    (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+    epoch = last_epoch(connection)
+    epoch_mark.note(connection.path, epoch)
     connection.execute(
         "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (number, owner_id, epoch, yields)
     )
     next_seq = updated_by_last_entry(connection, number) + 1
     return Lease(session_id, number, epoch, next_seq, lineage_of(era(connection), number))
+
+
+def last_epoch(connection: sqlite3.Connection) -> int:
+    """The one that was given out last."""
+    (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
+    return int(epoch)
 
 
 def era(connection: Connection) -> str:

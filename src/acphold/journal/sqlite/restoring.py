@@ -96,8 +96,8 @@ def _alone(path: str) -> Iterator[None]:
 
 def _busy(path: str) -> JournalBusyError:
     return JournalBusyError(
-        f"somebody has the journal {path} open; close the editors that use it, end `acphold serve` "
-        "and what runs in the background (`acphold stop --all`), and try again"
+        f"somebody has the journal {path} open; close the editors that use it, end `acphold "
+        "serve`, and try again with --stop, which ends what runs in the background"
     )
 
 

@@ -29,7 +29,14 @@ from acphold.journal.settlement import (
     encode_settled,
     going_on,
 )
-from acphold.journal.sqlite import leases, packed_rows, segments, session_rows, token_usage
+from acphold.journal.sqlite import (
+    epoch_mark,
+    leases,
+    packed_rows,
+    segments,
+    session_rows,
+    token_usage,
+)
 from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
@@ -241,6 +248,14 @@ def _settled_under(connection: sqlite3.Connection, lease: Lease) -> int | None:
 def log_cut_at(connection: sqlite3.Connection) -> int | None:
     """When a log was found without its end, in ms since the epoch; None if none was."""
     row = connection.execute("SELECT value FROM meta WHERE name = 'log_cut_at'").fetchone()
+    return None if row is None else int(row[0])
+
+
+def went_back_at(connection: Connection) -> int | None:
+    """When the file was found to be an earlier copy, in ms since the epoch; None if it was not."""
+    if epoch_mark.is_earlier(connection.path, leases.last_epoch(connection)):
+        return now_ms()
+    row = connection.execute("SELECT value FROM meta WHERE name = 'went_back_at'").fetchone()
     return None if row is None else int(row[0])
 
 
