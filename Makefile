@@ -4,10 +4,10 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Tests with real processes wait a good part of their time: four more at once than there are cores.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
-CODE := src tests bench examples docs
+CODE := src tests bench examples docs release
 PAGE := src/acphold/web/page
 
-.PHONY: demo page pictures test format lint types docs conformance check slow postgresql interop soak bench clean
+.PHONY: demo page pictures test format lint types docs conformance check slow postgresql interop soak release bench clean
 
 demo: $(VENV)/.installed
 	$(BIN)/acphold demo
@@ -105,6 +105,10 @@ soak: $(VENV)/.installed page
 	$(BIN)/python -m tests.page.soak $(ROUNDS) $(SEED)
 	$(BIN)/python -m tests.web.nodes_soak 300 $(SEED)
 
+# An sdist and a wheel in dist/, built twice, compared, checked, installed and tried. It uploads nothing.
+release: $(VENV)/.installed
+	$(BIN)/python -m release
+
 bench: $(VENV)/.installed
 	$(BIN)/python -m bench $(BENCH)
 
@@ -115,4 +119,4 @@ $(VENV)/.installed: pyproject.toml
 	touch $@
 
 clean:
-	rm -rf $(VENV) .interop .npm $(PAGE)/node_modules $(PAGE)/built .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) dist .interop .npm $(PAGE)/node_modules $(PAGE)/built .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,4 +1,5 @@
-"""acphold installed from a clone, from an sdist and from a wheel: the page is in each of them."""
+"""acphold is installed from a clone, and from the sdist and the wheel of a release: each has the
+page."""
 
 from __future__ import annotations
 
@@ -62,19 +63,21 @@ def clone(folder: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def wheel(folder: Path, clone: Path) -> Path:
-    return built("wheel", folder, clone)
+def release(folder: Path) -> Path:
+    """What a release is made of: built twice, compared, checked, installed and tried."""
+    run(sys.executable, "-m", "release", folder / "dist")
+    return folder / "dist"
 
 
 @pytest.fixture(scope="module")
-def sdist(folder: Path, clone: Path) -> Path:
-    return built("sdist", folder, clone)
+def wheel(release: Path) -> Path:
+    (made,) = release.glob("*.whl")
+    return made
 
 
-def built(target: str, folder: Path, clone: Path) -> Path:
-    """What is built of the clone."""
-    run(sys.executable, "-m", "hatchling", "build", "-t", target, "-d", folder / target, cwd=clone)
-    (made,) = (folder / target).iterdir()
+@pytest.fixture(scope="module")
+def sdist(release: Path) -> Path:
+    (made,) = release.glob("*.tar.gz")
     return made
 
 

@@ -1,0 +1,1 @@
+"""What it takes to publish acphold: a checked sdist and wheel, and a Homebrew formula."""
