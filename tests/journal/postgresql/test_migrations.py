@@ -50,6 +50,7 @@ async def test_of_many_that_come_at_once_one_brings_it_to_this_release(first: st
 
 def taken_back(line: migrations.Line) -> None:
     """Make a journal one of the release before sums by slots."""
+    line.execute("DROP INDEX acphold.listed_tenant_unread")
     line.execute("DROP TABLE acphold.usage_slots, acphold.usage_costs")
     line.execute("DROP INDEX acphold.usage_of_sessions")
     line.execute("UPDATE acphold.meta SET value = '3' WHERE name = 'version'")

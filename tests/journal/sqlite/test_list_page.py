@@ -76,7 +76,7 @@ def test_all_pages_together_are_the_whole_list(
         (ListFilter(), "listed"),
         (ListFilter(unread=True), "listed_unread"),
         (ListFilter(tenant="me"), "listed_tenant"),
-        (ListFilter(tenant="me", unread=True), "listed_tenant"),
+        (ListFilter(tenant="me", unread=True), "listed_tenant_unread"),
     ],
 )
 async def test_a_page_is_one_walk_along_an_index(

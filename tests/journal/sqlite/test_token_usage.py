@@ -15,7 +15,6 @@ from acphold.journal import NewSession, RowChange, Tokens
 from acphold.journal.in_file import Repaired
 from acphold.journal.sqlite import search_index, token_usage
 from acphold.journal.sqlite.connection import connect
-from acphold.journal.sqlite.migrations import VERSION
 from acphold.journal.sqlite.store import SqliteJournal
 from acphold.journal.token_reports import MOST, Report, reports
 from acphold.journal.usage_slots import SLOT_MS
@@ -114,6 +113,10 @@ def in_any_order(random: Random) -> Iterator[list[Report]]:
     yield from pieces
 
 
+BEFORE_SLOTS = 17
+"""The last version without sums by slots."""
+
+
 @pytest.mark.parametrize("seed", range(8))
 async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_kept(
     path: Path, seed: int
@@ -126,7 +129,7 @@ async def test_the_sums_by_slots_are_what_was_reported_in_whatever_order_it_is_k
     (kept,) = database.execute("SELECT count(*) FROM usage_slots").fetchone()
     assert kept > 10
     database.close()
-    taken_back(path, VERSION - 1)
+    taken_back(path, BEFORE_SLOTS)
     await SqliteJournal.open(path).aclose()
     database = connect(str(path), 60.0)
     assert database.execute("SELECT count(*) FROM usage_slots").fetchone() == (kept,)

@@ -248,7 +248,20 @@ _USAGE_SLOTS: Final = (
     "ANALYZE acphold.usage_slots, acphold.usage_costs",
 )
 
-MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (_TABLES, _SIZES, _TENANTS, _USAGE_SLOTS)
+_TENANTS_UNREAD: Final = (
+    # What an import has only listed for a tenant.
+    "CREATE INDEX listed_tenant_unread"
+    " ON acphold.sessions (tenant, prompted, archived, updated_at, session_id)"
+    " WHERE tenant <> '' AND unread IS NOT NULL",
+)
+
+MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
+    _TABLES,
+    _SIZES,
+    _TENANTS,
+    _USAGE_SLOTS,
+    _TENANTS_UNREAD,
+)
 
 VERSION: Final = len(MIGRATIONS)
 """The version of the journals that this release writes."""

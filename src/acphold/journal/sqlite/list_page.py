@@ -74,7 +74,7 @@ def _walk(
 ) -> list[SessionRow]:
     index = f"INDEXED BY {_INDEXES[bool(filter.agents), filter.cwd is not None]}"
     if filter.tenant:
-        index = "INDEXED BY listed_tenant"
+        index = f"INDEXED BY listed_tenant{'_unread' * filter.unread}"
     elif filter.unread:
         index = "INDEXED BY listed_unread"
     conditions, values = _conditions(filter, after)

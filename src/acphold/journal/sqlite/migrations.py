@@ -340,6 +340,13 @@ _USAGE_SLOTS: Final = (
         ) WHERE at >= 0 GROUP BY session, at / 900000, currency""",
 )
 
+_TENANTS_UNREAD: Final = (
+    # What an import has only listed for a tenant.
+    "CREATE INDEX listed_tenant_unread"
+    " ON sessions (tenant, prompted, archived, updated_at, session_id)"
+    " WHERE tenant <> '' AND unread IS NOT NULL",
+)
+
 MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _TABLES,
     _ORDER,
@@ -359,6 +366,7 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
     _SHARES,
     _OWN_WORDS,
     _USAGE_SLOTS,
+    _TENANTS_UNREAD,
 )
 
 VERSION: Final = len(MIGRATIONS)

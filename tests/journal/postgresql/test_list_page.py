@@ -1,0 +1,58 @@
+"""A page of the list is read along an index, however many sessions there are."""
+
+from __future__ import annotations
+
+import psycopg
+import pytest
+
+from acphold.journal import ListFilter
+from acphold.journal.postgresql.list_page import page
+from tests.postgresql import Databases
+
+SESSIONS = 20_000
+UNREAD = "n % 4 = 1 OR n % 2000 = 8"
+"""Many of nobody's, few of the big tenant's."""
+
+FILL = f"""
+    INSERT INTO acphold.sessions (session_id, number, agent, cwd, folder, additional_directories,
+        created_at, updated_at, prompted, unread, tenant, archived)
+    SELECT 's' || n, n, 'a', '/w', '/w', '[]', n, n, true, CASE WHEN {UNREAD} THEN 'u'::bytea END,
+        CASE WHEN n % 200 = 0 THEN 'small' WHEN n % 2 = 0 THEN 'big' ELSE '' END, n % 10 = 3
+    FROM generate_series(1, {SESSIONS}) AS n
+"""
+
+ROWS_READ = """
+    SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_xact_user_tables
+    WHERE schemaname = 'acphold' AND relname = 'sessions'
+"""
+"""By the transaction so far."""
+
+
+@pytest.mark.parametrize(
+    ("filter", "rows"),
+    [
+        (ListFilter(), 20),
+        (ListFilter(archived="include"), 20),
+        (ListFilter(unread=True), 20),
+        (ListFilter(unread=True, archived="include"), 20),
+        (ListFilter(unread=True, include_unprompted=True, cwd="/w", agents=("a",)), 20),
+        (ListFilter(tenant="small"), 20),
+        (ListFilter(tenant="small", archived="include", cwd="/w", agents=("a",)), 20),
+        (ListFilter(tenant="small", include_unprompted=True), 20),
+        (ListFilter(tenant="big"), 20),
+        (ListFilter(tenant="big", unread=True), 10),
+        (ListFilter(tenant="big", unread=True, archived="include"), 10),
+        (ListFilter(tenant="small", unread=True), 0),
+    ],
+)
+def test_a_page_reads_hardly_more_rows_than_it_has(
+    databases: Databases, filter: ListFilter, rows: int
+) -> None:
+    with databases.new() as url, psycopg.connect(url, autocommit=True) as line:
+        line.execute(FILL)
+        line.execute("VACUUM ANALYZE")
+        with line.transaction():
+            assert len(page(line, filter, None, 20)) == rows
+            (read,) = line.execute(ROWS_READ).fetchone() or (None,)
+        assert read is not None
+        assert read <= 5 * 20
