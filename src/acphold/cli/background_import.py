@@ -15,7 +15,6 @@ from typing import Final
 
 from acphold.agents.wrapped import ProcessAgent
 from acphold.known_agents import KNOWN_AGENTS, short_name
-from acphold.processes.own_program import own_command, start_own
 
 SINCE: Final = "30d"
 """What is older is left to `acphold import`: nobody waits for it, and it may be much."""
@@ -57,6 +56,8 @@ class AgentWithImport(ProcessAgent):
 
 
 async def _import(name: str, journal: str) -> None:
+    from acphold.processes.own_program import own_command, start_own  # late: few agents need it
+
     try:
         process = await start_own(
             own_command("import", "--agent", name, "--since", SINCE, "--journal", journal),

@@ -19,7 +19,6 @@ from zlib import adler32, crc32
 import msgspec
 
 from acphold.cli.words_of_folders import mean_files_here
-from acphold.processes.own_program import own_command
 from acphold.transports.runtime_folder import state_folder
 
 LARGEST = 1 << 20
@@ -58,6 +57,10 @@ class Start(msgspec.Struct, frozen=True):
 
     def served(self, journal: str) -> tuple[str, ...]:
         """The command line that serves its sessions in this journal."""
+        from acphold.processes.own_program import (
+            own_command,
+        )  # late: an editor waits for this module
+
         return own_command(self.verb, *self.options, f"--journal={journal}", *self.words)
 
 

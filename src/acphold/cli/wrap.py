@@ -23,7 +23,6 @@ from acphold.cli.command_line import (
     add_start_timeout,
 )
 from acphold.cli.log import start_log
-from acphold.cli.settings import agent_name
 from acphold.cli.starts import Start, made_here, remembered
 from acphold.cli.terminal_text import visible
 from acphold.errors import AcpholdError, SettingsError
@@ -227,6 +226,12 @@ def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
     return made
 
 
+def _agent_name(key: str) -> str:
+    from acphold.cli.settings import agent_name  # late: only an alert names the agent
+
+    return agent_name(key)
+
+
 async def _serve(
     settings: WrapSettings, launched: Program | None, streams: tuple[int, int]
 ) -> None:
@@ -236,7 +241,7 @@ async def _serve(
             await asyncio.to_thread(launched.abandon)
 
     log_file = start_log(settings.log_level, settings.log_file)
-    async with alerting(AlertFile(), agent_name, opening(settings.journal)) as alerts:
+    async with alerting(AlertFile(), _agent_name, opening(settings.journal)) as alerts:
         service = served(settings, launched, log_file, alerts)
         await serve(PipeTransport(*streams), service, stop=stop_at_signals(), give_up=give_up)
 

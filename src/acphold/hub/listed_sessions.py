@@ -14,7 +14,6 @@ from collections.abc import Awaitable, Callable
 from acphold.errors import InvalidParamsError
 from acphold.hub.agent_session import Setup
 from acphold.hub.attachment import Client
-from acphold.hub.forks import fork
 from acphold.hub.given_titles import given_title
 from acphold.journal import Journal, RowChange
 from acphold.transports.addresses import is_node
@@ -77,5 +76,7 @@ class ListedSessions:
         await self._journal.complete(session_id)
         row = await self._journal.session(session_id)
         folders = setup.additional_directories
+        from acphold.hub.forks import fork  # late: few clients do this
+
         made = await fork(self._journal, row, at=at, cwd=setup.cwd, additional_directories=folders)
         return made.session_id

@@ -55,7 +55,6 @@ from acphold.history.attributes import Attributes, fold_settings
 from acphold.hub.agent_session import AgentSession, Voice, new_session_id
 from acphold.hub.annotations import notice
 from acphold.hub.choices import current_values, is_boolean, option_list, with_mode
-from acphold.hub.forks import forked_from
 from acphold.hub.handover import cut_off_turn, earlier_conversation
 from acphold.hub.outside_turns import missing_turns
 from acphold.hub.session import Session
@@ -238,6 +237,8 @@ class Restoration:
     async def _fork(self) -> bytes | None:
         """Open it by the agent's own fork of the session it was copied from; None if that does not
         fit."""
+        from acphold.hub.forks import forked_from  # late: few agents can fork
+
         side, setup = self._side, self._side.setup
         source = await forked_from(self._journal, self._session.id, side.agent)
         if source is None:

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from time import time
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -42,7 +42,6 @@ from acphold.hub.annotations import (
     milliseconds,
     notice,
 )
-from acphold.hub.asked_calls import said_anew
 from acphold.hub.attachment import DUE, DUE_BYTES, Attachment, Client
 from acphold.hub.publication import NO_CHANGE, Prepared, Publication, both, speech
 from acphold.hub.rest import Rest
@@ -57,8 +56,10 @@ from acphold.journal import (
     Sessions,
     state_of,
 )
-from acphold.journal.in_file import InFile
 from acphold.schema.update_kinds import CHILD
+
+if TYPE_CHECKING:
+    from acphold.journal.in_file import InFile
 
 log = logging.getLogger(__name__)
 
@@ -196,6 +197,8 @@ class Session:
         """Return an update with what a permission request adds to its call; b"" if nothing."""
         if not (id_ := string(asked.get("toolCallId"))):
             return b""
+        from acphold.hub.asked_calls import said_anew  # late: an editor waits for what stands above
+
         known, is_open = (await self.tools(since)).get(id_), False
         if known is None:
             summary = await self._journal.summary(self.id)

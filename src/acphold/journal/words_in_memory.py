@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from acphold.history.entries import Entry
 from acphold.history.raw_update import storable
 from acphold.history.words import Document, camel_parts, document, indexable, with_spaces
-from acphold.journal.hits import Term
+
+if TYPE_CHECKING:
+    from acphold.journal.hits import Term
 
 TOKENIZER: Final = "tokenize = 'unicode61 remove_diacritics 2'"
 """What is a word in the search index; a change makes another index, so it needs another step in

@@ -15,7 +15,6 @@ from acphold.agents.capabilities import EVERY_TRANSPORT
 from acphold.errors import InvalidParamsError
 from acphold.hub import Setup
 from acphold.hub.session_list import AGENT
-from acphold.mcp.bridge import bridge_server
 from acphold.mcp.servers import checked_server
 from acphold.schema import (
     AgentCapabilities,
@@ -111,11 +110,16 @@ def _checked_server(raw: bytes, index: int, can: AgentCapabilities) -> bytes:
     entry = checked_server(raw, index, EVERY_TRANSPORT)
     kind = members(entry).get("type")
     mcp = can.mcp_capabilities
+    type_: type[McpServerHttp | McpServerSse]
     if kind == b'"http"' and not mcp.http:
-        return bridge_server(decode(McpServerHttp, entry).value)
-    if kind == b'"sse"' and not mcp.sse:
-        return bridge_server(decode(McpServerSse, entry).value)
-    return entry
+        type_ = McpServerHttp
+    elif kind == b'"sse"' and not mcp.sse:
+        type_ = McpServerSse
+    else:
+        return entry
+    from acphold.mcp.bridge import bridge_server  # late: few agents need one
+
+    return bridge_server(decode(type_, entry).value)
 
 
 class _PromptParams(Struct, gc=False):

@@ -10,7 +10,6 @@ import logging
 from typing import TYPE_CHECKING
 
 from acphold.processes.exit_status import ExitWatch, describe
-from acphold.processes.last_words import last_words
 from acphold.processes.program import GRACE_SECONDS
 from acphold.transports.pipes import PipeTransport
 from acphold.transports.stderr import Stderr
@@ -67,6 +66,8 @@ class ChildProcess:
 
     def last_words(self) -> str:
         """Return its last words on stderr, out of the last 50 lines; "" for none."""
+        from acphold.processes.last_words import last_words  # late: only when it has ended
+
         return last_words(self._stderr.tail(50))
 
     async def wait(self) -> str:

@@ -53,14 +53,11 @@ from acphold.journal.sqlite import (
     deletion,
     free_pages,
     leases,
-    list_page,
     owner_files,
     packed_rows,
     search_index,
     session_rows,
-    unread,
     upkeep,
-    usage_sums,
 )
 from acphold.journal.sqlite.background import Background
 from acphold.journal.sqlite.connection import TRY_SECONDS, Connection, is_busy, reading, writing
@@ -458,6 +455,10 @@ class SqliteJournal:
     # -- sessions that an import has listed -----------------------------------------------
 
     async def enlist(self, found: Sequence[Listed]) -> None:
+        from acphold.journal.sqlite import (
+            unread,
+        )  # late: an editor waits for what is imported above
+
         await self._background.run(lambda db: unread.enlist(db, found))
 
     async def complete(self, session_id: str) -> None:
@@ -520,6 +521,8 @@ class SqliteJournal:
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
+        from acphold.journal.sqlite import list_page  # late, too
+
         return await self._look(lambda db: list_page.page(db, filter, after, limit))
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
@@ -542,6 +545,8 @@ class SqliteJournal:
         cwd: str | None = None,
         since: int = 0,
     ) -> UsageSums:
+        from acphold.journal.sqlite import usage_sums  # late, too
+
         def found(db: Connection) -> UsageSums:
             with reading(db):
                 return usage_sums.sums(db, by, agents, cwd, since)
