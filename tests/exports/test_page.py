@@ -194,6 +194,25 @@ def test_a_very_long_answer_is_not_laid_out() -> None:
     assert '<div class="text"># xxx' in text
 
 
+@pytest.mark.parametrize("marks", ["[", "![", "*a ", "_a", "- a\n", "# a\n", "|a", "```\n"])
+def test_an_answer_of_nothing_but_marks_is_not_laid_out(marks: str) -> None:
+    text = exported("html", said(marks * (180_000 // len(marks))))
+    assert '<div class="text">' in text
+
+
+def test_a_long_answer_as_agents_write_them_is_laid_out() -> None:
+    text = exported(
+        "html", said("Some *words* of a paragraph, and `code` on its line.\n\n" * 3_500)
+    )
+    assert text.count("<em>words</em>") == 3_500
+
+
+def test_a_long_run_of_hidden_characters_is_shown_in_full_and_not_laid_out() -> None:
+    text = exported("html", said("# a" + "\u200b" * 150_000))
+    assert '<div class="text"># a\\u200b' in text
+    assert text.count("\\u200b") == 150_000
+
+
 def test_a_turn_that_did_not_end_well_says_so() -> None:
     assert "turn failed: overloaded" in page(ended(error={"code": 1, "message": "overloaded"})).text
     assert "turn incomplete" in page(prompt("x")).text

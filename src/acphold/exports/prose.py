@@ -24,6 +24,13 @@ if TYPE_CHECKING:
 LAID_OUT_CHARACTERS = 200_000
 """Longest text that is laid out, in characters; a longer one stays as written, to save time."""
 
+LAID_OUT_MARKS = 40_000
+"""Most marks of a text that is laid out; a line counts as LINE of them. Each takes about 10 µs, so
+a text of nothing else would take three seconds. Long answers as agents write them have fewer."""
+
+MARKS = "[!*_~`|"
+LINE = 3
+
 COLOURED_CHARACTERS = 50_000
 """Longest coloured block of code, in characters: a megabyte would take five seconds."""
 
@@ -33,12 +40,17 @@ SCHEMES = frozenset({"http", "https", "mailto"})
 
 def prose(text: str) -> str:
     """Return the HTML of a text."""
-    if len(text) > LAID_OUT_CHARACTERS:
-        return f'<div class="text">{escape(visible(text))}</div>'
+    text = visible(text)
+    if len(text) > LAID_OUT_CHARACTERS or _marks(text) > LAID_OUT_MARKS:
+        return f'<div class="text">{escape(text)}</div>'
     parser = _parser()
-    tokens = parser.parse(visible(text))
+    tokens = parser.parse(text)
     _prepare(tokens)
     return f'<div class="prose">{parser.renderer.render(tokens, parser.options, {})}</div>'
+
+
+def _marks(text: str) -> int:
+    return sum(map(text.count, MARKS)) + LINE * text.count("\n")
 
 
 @cache

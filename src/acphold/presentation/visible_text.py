@@ -68,17 +68,18 @@ def visible(text: str) -> str:
 
 def _shown(found: re.Match[str]) -> str:
     """Return a run of hidden characters as visible escapes; those with a legitimate use stay."""
-    shown, place = "", found.start()
+    # Joined at the end: one text that grows is copied again and again, for seconds.
+    shown, place = list[str](), found.start()
     while place < found.end():
         if kept := re.compile(_IN_PLACE).match(found.string, place):
-            shown += kept[0]
+            shown.append(kept[0])
             place = kept.end()
             continue
         code = ord(found.string[place])
         escape = f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
-        shown += "" if code == 0x0D else escape if code < 0x10000 else f"\\U{code:08x}"
+        shown.append("" if code == 0x0D else escape if code < 0x10000 else f"\\U{code:08x}")
         place += 1
-    return shown
+    return "".join(shown)
 
 
 def visible_json(text: str) -> str:
