@@ -7,6 +7,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ import pytest
 import pytest_asyncio
 
 import acphold
+from tests.cli.command_line import run_here
 
 ACPHOLD = (sys.executable, "-m", "acphold")
 AGENT = (*ACPHOLD, "demo-agent")
@@ -44,11 +46,10 @@ class Served:
 
     def run(self, *words: str) -> str:
         """What a command of ours prints, as the user who serves."""
-        with Popen([*ACPHOLD, *words], env=self.env, stdout=PIPE, text=True) as process:
-            assert process.stdout is not None
-            said = process.stdout.read().strip()
-        assert process.returncode == 0
-        return said
+        with ThreadPoolExecutor(1) as beside:  # which has no event loop
+            done = beside.submit(run_here, words, self.env).result()
+        assert done.code == 0, done.err
+        return done.out.strip()
 
     def token(self, *words: str) -> str:
         """A new token."""
