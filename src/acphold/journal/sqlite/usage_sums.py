@@ -75,10 +75,12 @@ _TOTAL: Final = f"""
 
 _CAME: Final = f"""
     CREATE TEMP TABLE came AS SELECT {{name}} AS name, currency, sum(cost) AS cost
-    FROM sessions CROSS JOIN usage_costs ON session = number AND slot >= :first
+    FROM sessions NOT INDEXED CROSS JOIN usage_costs ON session = number AND slot >= :first
     WHERE {_WANTED} AND {OF_AGENTS} AND number NOT IN odd
     GROUP BY name, currency
 """
+"""In the order of the table: SQLite would go by an index that has the agents in order, and look for
+the costs of each session somewhere else."""
 
 _NAMES: Final[dict[Grouping, str]] = {
     "agent": "agent",
