@@ -201,6 +201,27 @@ async def test_such_a_copy_over_a_journal_in_use_is_noticed(
     assert "it is whole" in acphold.run_as_process("doctor").out
 
 
+async def test_such_a_copy_gets_nothing_from_the_log_that_a_killed_process_left(
+    journal: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    opened = open_journal(journal)
+    await opened.release(await begun(opened))
+    await opened.aclose()
+    shutil.copyfile(journal, tmp_path / "copy.db")
+    async with introduced(wrap_command(scripted_agent()), journal=journal) as editor:
+        await editor.talk(say("y" * 100_000))
+        with closing(sqlite3.connect(journal)) as other:
+            other.execute("PRAGMA wal_checkpoint(PASSIVE)")
+        await editor.talk(say("z" * 100_000))  # which sees that the file has changed
+        await editor.kill()
+    assert (journal.parent / f"{journal.name}-wal").stat().st_size
+    shutil.copyfile(tmp_path / "copy.db", journal)
+    assert "it is whole" in acphold.run_as_process("doctor").out
+    assert len(acphold.run_as_process("list", "--all", "--json").out.splitlines()) == 1
+    [aside] = journal.parent.glob(f"{journal.name}-wal-of-another-*")
+    assert aside.stat().st_size
+
+
 async def three(location: str) -> None:
     """Sessions with four entries each."""
     journal = open_journal(location)

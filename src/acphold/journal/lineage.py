@@ -10,7 +10,7 @@ A lineage is the *era* of the journal, and the number of the session, which no o
 era has. The era is renewed when the journal may have gone back since it began. Nobody need tell
 that to the journal: with the era stands *where* it holds, which is another one then. For SQLite
 that is the boot of the machine (a killed process loses nothing, the power does) and the inode of
-the file (an earlier copy under the same one shows by `sqlite/epoch_mark.py`); a backup has no era.
+the file (an earlier copy under the same one shows by `sqlite/file_notes.py`); a backup has no era.
 For PostgreSQL it is the start of the server (a standby that is promoted was started by itself, and
 so was a server with a backup) and the file of a table, which is another one in a dump that was put
 back. A restart that lost nothing looks no different from a server whose files were put back from a

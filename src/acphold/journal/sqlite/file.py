@@ -30,7 +30,7 @@ from acphold.errors import (
 )
 from acphold.journal.location import NAMED_BY
 from acphold.journal.packing import DamagedRowError
-from acphold.journal.sqlite import raw_bytes
+from acphold.journal.sqlite import file_notes, raw_bytes
 from acphold.journal.sqlite.connection import (
     READ_ONLY,
     READ_WRITE,
@@ -141,9 +141,13 @@ class JournalFile:
             header = raw_bytes.read(self.path, _HEADER_BYTES)
         except OSError:
             return True
-        found = int.from_bytes(header[24:28], "big")
-        self._changes = max(changes, found)
-        return _without_log(header) or found < changes
+        found = _changes(header)
+        if _without_log(header) or found < changes:
+            return True
+        if found > changes:
+            self._changes = found
+            file_notes.note(self.path, file_notes.CHANGES, found)
+        return False
 
     def stand_alone(self) -> None:
         """Have it need no other file beside it; for who is alone with it."""
@@ -163,6 +167,11 @@ class JournalFile:
             return
         self.connection.close()
         raw_bytes.let_go(self.path)
+
+
+def _changes(header: bytes) -> int:
+    """SQLite's counter of changes in a file with this header."""
+    return int.from_bytes(header[24:28], "big")
 
 
 def _without_log(header: bytes) -> bool:
@@ -222,6 +231,7 @@ def _inspect(path: str, *, create: bool) -> bool:
         if not stat.S_ISREG(os.stat(path).st_mode) and not os.path.isdir(path):
             raise NotAJournalError(f"{path} is no file; name another ({NAMED_BY})")
         logged = _has_log(path)
+        changes = file_notes.noted(path, file_notes.CHANGES)
         header = raw_bytes.read(path, _HEADER_BYTES)
         size = os.stat(path).st_size
     except FileNotFoundError as error:
@@ -254,7 +264,8 @@ def _inspect(path: str, *, create: bool) -> bool:
             f"Name another file ({NAMED_BY})"
         )
     refuse_newer(int.from_bytes(header[60:64], "big"), path)
-    if logged and _without_log(header):  # in this order: somebody may just begin one
+    # In this order: somebody may just begin one, and change the file.
+    if logged and (_without_log(header) or _changes(header) < changes):
         # A backup was copied over a journal in use, or after a crash: SQLite would mix the two.
         _set_log_aside(path)
         logged = False

@@ -16,7 +16,7 @@ import socket
 import sqlite3
 import time
 from collections.abc import Callable, Iterable, Sequence
-from functools import cache
+from typing import Final
 
 import msgspec
 
@@ -30,7 +30,7 @@ from acphold.history.times import now_ms
 from acphold.journal.journal import Lease
 from acphold.journal.lineage import lineage_of, new_era
 from acphold.journal.owners import SILENT_SECONDS, At, Free, Here, Owner, Silent, Whose
-from acphold.journal.sqlite import epoch_mark
+from acphold.journal.sqlite import file_notes
 from acphold.journal.sqlite.connection import Connection
 from acphold.journal.sqlite.session_rows import (
     last_seq,
@@ -41,6 +41,9 @@ from acphold.journal.sqlite.session_rows import (
 
 Lives = Callable[[str], bool]
 """Whether the owner of this id lives."""
+
+RANDOM_BITS: Final = 20
+"""The lower bits of an epoch, which are no part of the count."""
 
 NOBODY = ""
 """The owner of a lease that was released."""
@@ -108,7 +111,7 @@ def grant(
     yields: bool = False,
 ) -> Lease:
     """Give the session to an owner, whoever had it."""
-    if epoch_mark.is_earlier(connection.path, last_epoch(connection)):
+    if went_back(connection):
         renew_era(connection)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('went_back_at', ?)", (now_ms(),))
     # The lower bits are random: in a file that goes back, no epoch is given out a second time.
@@ -117,12 +120,18 @@ def grant(
         " WHERE name = 'epoch'"
     )
     epoch = last_epoch(connection)
-    epoch_mark.note(connection.path, epoch)
+    file_notes.note(connection.path, file_notes.EPOCH, epoch)
     connection.execute(
         "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (number, owner_id, epoch, yields)
     )
     next_seq = updated_by_last_entry(connection, number) + 1
     return Lease(session_id, number, epoch, next_seq, lineage_of(era(connection), number))
+
+
+def went_back(connection: Connection) -> bool:
+    """Whether the file is an earlier copy, or one of another course, than it has been."""
+    last, noted = last_epoch(connection), file_notes.noted(connection.path, file_notes.EPOCH)
+    return noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
 
 
 def last_epoch(connection: sqlite3.Connection) -> int:
@@ -133,7 +142,7 @@ def last_epoch(connection: sqlite3.Connection) -> int:
 
 def era(connection: Connection) -> str:
     """The era of the journal, which begins anew where it may have gone back."""
-    here = f"{_boot()} {os.stat(connection.path).st_ino}"
+    here = f"{file_notes.boot()} {os.stat(connection.path).st_ino}"
     row = connection.execute("SELECT value FROM meta WHERE name = 'era'").fetchone()
     found, _, where = ("", "", "") if row is None else row[0].partition(" ")
     if where != here:
@@ -145,23 +154,6 @@ def era(connection: Connection) -> str:
 def renew_era(connection: sqlite3.Connection) -> None:
     """The journal has gone back, or this is a copy: no position that was told before holds."""
     connection.execute("DELETE FROM meta WHERE name = 'era'")
-
-
-@cache
-def _boot() -> str:
-    """What tells this boot of the machine from all others."""
-    try:
-        with open("/proc/sys/kernel/random/boot_id") as linux:
-            return linux.read().strip()
-    except OSError:
-        import ctypes  # no Linux; an editor waits for what is imported above
-
-    told, size = ctypes.create_string_buffer(64), ctypes.c_size_t(64)
-    # Source: macOS, sysctlbyname(3). Where there is no such name, a boot is not noticed.
-    ask = getattr(ctypes.CDLL(None), "sysctlbyname", None)
-    if ask is None or ask(b"kern.bootsessionuuid", told, ctypes.byref(size), None, 0):
-        return ""
-    return told.value.decode(errors="replace")
 
 
 def acquire(

@@ -30,7 +30,6 @@ from acphold.journal.settlement import (
     going_on,
 )
 from acphold.journal.sqlite import (
-    epoch_mark,
     leases,
     packed_rows,
     segments,
@@ -253,7 +252,7 @@ def log_cut_at(connection: sqlite3.Connection) -> int | None:
 
 def went_back_at(connection: Connection) -> int | None:
     """When the file was found to be an earlier copy, in ms since the epoch; None if it was not."""
-    if epoch_mark.is_earlier(connection.path, leases.last_epoch(connection)):
+    if leases.went_back(connection):
         return now_ms()
     row = connection.execute("SELECT value FROM meta WHERE name = 'went_back_at'").fetchone()
     return None if row is None else int(row[0])
