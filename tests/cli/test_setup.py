@@ -588,3 +588,65 @@ def test_of_several_at_once_each_that_says_written_stands(person: Person) -> Non
     assert [each.returncode for each in begun] == [0] * 8
     assert all("Written" in each for each in said)
     assert len(written["agent_servers"]) == 8
+
+
+# -- without words ----------------------------------------------------------------------------
+
+
+def test_without_words_it_finds_editors_and_agents_and_asks_once(person: Person) -> None:
+    zed = person.write(".config/zed/settings.json", ZED)
+    code = person.write(".config/Code/User/settings.json", VSCODE)
+    opencode = person.programs / "opencode"
+    opencode.write_text("#!/bin/sh\n")
+    opencode.chmod(0o755)
+    asked = person.run()
+    assert "there is no terminal to ask on; nothing was written" in asked.err
+    assert zed.read_bytes() == ZED.encode()
+    done = person.run("--yes")
+    assert done.code == 0
+    assert done.out.count("Written: ") == 2
+    in_zed = EDITORS["zed"].commands(zed.read_text())  # type: ignore[union-attr]
+    assert in_zed["Gemini"][1:] == ["wrap", "--", "gemini", "--acp"]
+    assert in_zed["opencode (acphold)"][1:] == ["wrap", "opencode"]
+    assert [*in_zed] == ["Gemini", "opencode (acphold)"]
+    in_code = EDITORS["vscode"].commands(code.read_text())  # type: ignore[union-attr]
+    assert in_code["Codex CLI"][1:] == ["wrap", "--", "npx", "codex-acp"]
+    assert {"gemini (acphold)", "opencode (acphold)"} <= {*in_code}
+    again = person.run("--yes")
+    assert again.out.startswith("Nothing to do: acphold is in front of every agent in Zed and ")
+
+
+def test_without_words_an_agent_that_npm_fetches_in_an_editor_is_not_added_again(
+    person: Person,
+) -> None:
+    package = "@agentclientprotocol/codex-acp@1.0"
+    table = {"agent_servers": {"Codex": {"command": "npx", "args": ["-y", package]}}}
+    file = person.write(".jetbrains/acp.json", json.dumps(table))
+    (person.programs / "codex-acp").symlink_to(person.programs / "gemini")
+    assert person.run("--yes").code == 0
+    assert [*json.loads(file.read_text())["agent_servers"]] == ["Codex", "gemini (acphold)"]
+
+
+def test_without_words_and_without_an_editor_it_says_how_to_name_one(person: Person) -> None:
+    done = person.run()
+    assert done.code == 2
+    assert "no editor has settings here; name yours: `acphold setup EDITOR` (zed, " in done.err
+    named = person.run("--as", "Mine")
+    assert "name the editor, one of zed, jetbrains" in named.err
+
+
+def test_an_agent_that_is_not_installed_is_fetched_after_a_yes(
+    person: Person, acphold: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = person.write(".config/zed/settings.json", ZED)
+    for name, value in person.environment.items():
+        monkeypatch.setenv(name, value)
+    done = acphold.on_terminal("setup", "zed", "claude", typed=b"y\ny\n")
+    assert "Claude Code is not installed. Use `npx -y @agentclientprotocol/" in done.out
+    entry = EDITORS["zed"].commands(file.read_text())["claude-agent-acp (acphold)"]  # type: ignore[union-attr]
+    assert entry[1:3] == ["wrap", "--"]
+    assert entry[3:] == [
+        str(person.programs / "npx"),
+        "-y",
+        "@agentclientprotocol/claude-agent-acp",
+    ]

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from acphold.cli.jsonc import put, remove, value_at
@@ -352,3 +352,10 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
     "emacs": PasteEditor("Emacs", emacs_snippet, "Paste it into your init file."),
 }
 """By the word that `setup` takes."""
+
+
+def editors_here() -> Iterator[tuple[str, FileEditor]]:
+    """The editors whose settings are on this machine, with their names in `setup`."""
+    for name, editor in EDITORS.items():
+        if isinstance(editor, FileEditor) and any(map(os.path.exists, editor.places())):
+            yield name, editor

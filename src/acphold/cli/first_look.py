@@ -15,7 +15,8 @@ from typing import Final, NamedTuple
 
 from rich.text import Text
 
-from acphold.cli.editors import EDITORS, FileEditor
+from acphold.cli.editors import editors_here
+from acphold.cli.settings import installed_agents
 from acphold.cli.terminal_text import console, counted, visible
 from acphold.imports import NAMES, Home, noting_unreadable, reader
 from acphold.known_agents import KNOWN_AGENTS
@@ -77,17 +78,10 @@ def _offers(home: Home) -> Iterator[Offer]:
         least = "" if is_whole else "at least "
         sentence = f"import the conversations that are on this disk: {least}{told}{more}"
         yield Offer("i", sentence, ("import",))
-    installed = [
-        name
-        for name, agent in KNOWN_AGENTS.items()
-        if any(on_path(command[0]) is not None for command in agent.commands)
-    ][:1]
-    if editors := [*_editors()]:
-        key, editor = editors[0]
-        others = ", ".join(name for name, _ in editors[1:])
-        with_agent = f" with {installed[0]}" if installed else ""
-        also = f" (`acphold setup` also knows {others})" if others else ""
-        yield Offer("e", f"set up {editor.shown}{with_agent}{also}", ("setup", key, *installed))
+    installed = installed_agents()
+    if editors := [editor.shown for _, editor in editors_here()]:
+        with_agents = f" with {', '.join(installed)}" if installed else ""
+        yield Offer("e", f"set up {' and '.join(editors)}{with_agents}", ("setup",))
     if installed:
         yield Offer("t", f"talk to {installed[0]} in this terminal", ("chat", installed[0]))
     elif on_path("npx") is not None:
@@ -114,10 +108,3 @@ def _conversations(home: Home) -> tuple[dict[str, int], bool]:
             except Exception:
                 continue
     return found, True
-
-
-def _editors() -> Iterator[tuple[str, FileEditor]]:
-    """The editors whose settings are on this machine, with their names in `setup`."""
-    for name, editor in EDITORS.items():
-        if isinstance(editor, FileEditor) and any(map(os.path.exists, editor.places())):
-            yield name, editor

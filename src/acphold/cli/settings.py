@@ -150,6 +150,15 @@ def agent_command(name: str) -> NamedAgent:
     raise UninstalledAgentError(known)
 
 
+def installed_agents() -> list[str]:
+    """The names of the agents that acphold knows and PATH has."""
+    return [
+        name
+        for name, agent in KNOWN_AGENTS.items()
+        if any(on_path(command[0]) is not None for command in agent.commands)
+    ]
+
+
 def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
     """The agent that a person named, or its command: if it is not installed, one that fetches it.
 
@@ -163,7 +172,9 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
         from acphold.cli.command_line import is_confirmed
 
         fetched = error.agent.fetched
-        question = f"{error.agent.title} is not installed. Fetch and start `{' '.join(fetched)}`?"
+        question = (
+            f"{error.agent.title} is not installed. Use `{' '.join(fetched)}`, which fetches it?"
+        )
         if not (fetched and sys.stdin.isatty() and is_confirmed(question)):
             raise
         return None, fetched

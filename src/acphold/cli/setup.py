@@ -1,4 +1,4 @@
-"""`acphold setup EDITOR`: an agent behind `wrap` in an editor's settings, and nothing else."""
+"""`acphold setup`: agents behind `wrap` in the settings of editors, and nothing else."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from typing import NamedTuple
 from rich.text import Text
 
 from acphold.agents.identity import agent_key
-from acphold.cli.command_line import Exit, Parser, UsageError, a_name
-from acphold.cli.editors import EDITORS, FileEditor, PasteEditor, Served
+from acphold.cli.command_line import Exit, Parser, UsageError, a_name, is_confirmed
+from acphold.cli.editors import EDITORS, FileEditor, PasteEditor, Served, editors_here, own_words
 from acphold.cli.jsonc import JsoncError
 from acphold.cli.jsonc import remove as without
 from acphold.cli.settings import VARIABLE as SETTINGS_VARIABLE
 from acphold.cli.settings import (
     NamedAgent,
     agent_command,
+    installed_agents,
     named_agents,
     read_settings,
     settings_path,
+    startable,
     wrap_arguments,
 )
 from acphold.cli.terminal_text import console, folder, visible
@@ -33,6 +35,7 @@ from acphold.cli.wrap import parser as wrap_parser
 from acphold.errors import AgentStartError, SettingsError
 from acphold.journal import stores
 from acphold.journal.location import VARIABLE as JOURNAL_VARIABLE
+from acphold.known_agents import KNOWN_AGENTS, short_name
 from acphold.processes.own_program import own_command
 from acphold.processes.program import on_path
 from acphold.transports.runtime_folder import state_folder
@@ -53,9 +56,13 @@ STYLES = {"+": "added", "-": "removed", "@": "faint"}
 
 def parser() -> Parser:
     """The arguments of `setup`."""
-    made = Parser(setup, "setup", "[OPTIONS] EDITOR [AGENT | -- CMD...]", runs_program=True)
+    made = Parser(setup, "setup", "[OPTIONS] [EDITOR [AGENT | -- CMD...]]", runs_program=True)
     made.add_argument(
-        "editor", metavar="EDITOR", choices=[*EDITORS], help=f"one of {', '.join(EDITORS)}"
+        "editor",
+        metavar="EDITOR",
+        nargs="?",
+        choices=[*EDITORS],
+        help=f"one of {', '.join(EDITORS)}",
     )
     made.add_agent()
     made.add_argument(
@@ -76,7 +83,7 @@ def parser() -> Parser:
 
 def setup(
     *,
-    editor: str,
+    editor: str | None,
     agent: str | None,
     program: tuple[str, ...],
     title: str | None,
@@ -86,6 +93,9 @@ def setup(
     sure: bool,
 ) -> int:
     """Put acphold in front of the agents in your editor's settings.
+
+    Without EDITOR it finds the editors and agents on this machine, shows every change, and asks
+    once.
 
     AGENT is a name that acphold knows, or one from the settings file; without it, every agent of
     that file is set up. Give any other agent by its command:
@@ -99,10 +109,16 @@ def setup(
     It shows a diff, asks before writing, touches nothing else in the file and keeps a backup beside
     it. For Neovim and Emacs it prints what to paste.
     """
+    if editor is None:
+        if agent or program or title or file or existing or remove:
+            raise UsageError(f"name the editor, one of {', '.join(EDITORS)}")
+        return _set_up_all(sure=sure)
     if existing and (agent is not None or program):
         raise UsageError("--existing is about what the editor has; name no agent with it")
     path = settings_path()
     existing = existing or not (agent or program or named_agents(read_settings(path) or {}, path))
+    if not (existing or remove or sure):
+        agent, program = startable(agent, program)
     meant = [] if existing else (_named_only if remove else _checked)(agent, program)
     if title is not None and len(meant) != 1:
         raise UsageError(f"--as names one agent, and there are {len(meant)}: say which")
@@ -308,17 +324,29 @@ def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool
     since it was shown is refused.
     """
     with _alone() if sure else nullcontext():
-        return _changed(path, edited, already, sure=sure)
+        change = _planned(path, edited)
+        if change is None:
+            print(visible(f"Nothing to do: {folder(path)} {already.removesuffix('.')}."))
+            return None
+        return _written([change], sure=sure)
 
 
-def _changed(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
+class _Change(NamedTuple):
+    """A file, its text or None where there is none, and the new text."""
+
+    path: str
+    before: str | None
+    after: str
+
+
+def _planned(path: str, edited: Callable[[str], str]) -> _Change | None:
+    """Show what changes in the file; None where nothing does. Raises SettingsError."""
     before = _read(path)
     try:
         after = edited(before or "")
     except JsoncError as error:
         raise SettingsError(f"{path}, {error}; nothing was written") from None
     if after == (before or ""):
-        print(visible(f"Nothing to do: {folder(path)} {already.removesuffix('.')}."))
         return None
     shown, screen = folder(path), console()
     for line in unified_diff(
@@ -330,12 +358,83 @@ def _changed(path: str, edited: Callable[[str], str], already: str, *, sure: boo
     ):
         style = "heading" if line[:3] in ("---", "+++") else STYLES.get(line[:1], "")
         screen.print(Text(visible(line), style), soft_wrap=True)
-    if not sure and not _confirmed(path):
+    return _Change(path, before, after)
+
+
+def _written(changes: Sequence[_Change], *, sure: bool) -> Exit:
+    """Ask once and write; who is sure is `_alone` already."""
+    if not sure and not _confirmed([change.path for change in changes]):
         return Exit.ERROR
     with nullcontext() if sure else _alone():
-        kept = _write(path, before, after)
-    print(visible(f"Written: {shown}{f'; as it was: {folder(kept)}' if kept else ''}"))
+        for path, before, after in changes:
+            kept = _write(path, before, after)
+            was = f"; as it was: {folder(kept)}" if kept else ""
+            print(visible(f"Written: {folder(path)}{was}"))
     return Exit.OK
+
+
+# -- everything that is here ----------------------------------------------------------------
+
+
+def _set_up_all(*, sure: bool) -> int:
+    """Set up each editor that has settings here: its own agents, and those that are installed."""
+    editors = [editor for _, editor in editors_here()]
+    if not editors:
+        known = ", ".join(EDITORS)
+        raise UsageError(
+            f"no editor has settings here; name yours: `acphold setup EDITOR` ({known})"
+        )
+    path = settings_path()
+    if named_agents(read_settings(path) or {}, path):
+        agents = _checked(None, ())
+    else:
+        agents = [meant for name in installed_agents() for meant in _checked(name, ())]
+    with _alone() if sure else nullcontext():
+        planned = [
+            (editor, change)
+            for editor in editors
+            if (change := _planned(editor.path(), _with_all(editor, agents))) is not None
+        ]
+        if not planned:
+            names = " and ".join(editor.shown for editor in editors)
+            print(visible(f"Nothing to do: acphold is in front of every agent in {names}."))
+            if not agents:
+                print(visible(f"No agent that acphold knows is on PATH. {_NAME}."))
+            return Exit.OK
+        code = _written([change for _, change in planned], sure=sure)
+    if code == Exit.OK:
+        print("Conversations are kept from now on. To undo: `acphold setup EDITOR --remove`.")
+    return code
+
+
+def _with_all(editor: FileEditor, agents: Sequence[Meant]) -> Callable[[str], str]:
+    """The change of a file that puts acphold in front of its agents and adds those it lacks."""
+
+    def edited(text: str) -> str:
+        has = {_agent_of(words) for words in editor.commands(text).values() if words}
+        text = editor.fronted(
+            text, _served(Meant("", ()), None)._replace(command=written_command())
+        )
+        for agent in agents:
+            if agent.name not in has and _agent_of(agent.command) not in has:
+                text = editor.written(text, _served(agent, None))
+        return text
+
+    return edited
+
+
+def _agent_of(words: Sequence[str]) -> str:
+    """The name of the agent that a command starts, behind acphold or not."""
+    own = own_words(words)
+    if own == []:
+        return words[-1]
+    key = agent_key(own or words).split()[-1]
+    programs = (
+        name
+        for name, agent in KNOWN_AGENTS.items()
+        if key in (command[0] for command in agent.commands)
+    )
+    return next(programs, short_name(key))
 
 
 def _read(path: str) -> str | None:
@@ -350,12 +449,11 @@ def _read(path: str) -> str | None:
         raise SettingsError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _confirmed(path: str) -> bool:
-    """Whether the person wants it; raises UsageError where nobody can be asked."""
+def _confirmed(paths: Sequence[str]) -> bool:
+    """True if the person wants it; raises UsageError where nobody can be asked."""
     if not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; nothing was written: --yes writes it")
-    print(visible(f"Write this to {folder(path)}? [y/N]: "), end="", file=sys.stderr, flush=True)
-    if sys.stdin.readline().strip().lower() in ("y", "yes"):
+    if is_confirmed(f"Write this to {' and '.join(visible(folder(path)) for path in paths)}?"):
         return True
     print("Nothing was written.", file=sys.stderr)
     return False
