@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -17,9 +18,10 @@ from acphold.errors import (
     InvalidParamsError,
     MethodNotFoundError,
     RemoteError,
+    TooManyFilesError,
 )
 from acphold.rpc import NotificationReceived, Peer, connected, to_wire
-from acphold.rpc.peer import HIGH_WATER, UNREAD, OnAnswer
+from acphold.rpc.peer import AT_ONCE, HIGH_WATER, UNREAD, OnAnswer
 from acphold.rpc.pending_call import Answer
 from acphold.rpc.request import Request
 from acphold.schema import (
@@ -294,6 +296,20 @@ async def test_requests_start_in_the_order_of_the_wire_and_run_side_by_side() ->
         assert ear.heard == ["n0", "r0", "r1", "r2", "r3", "n1"]
 
 
+async def test_between_many_requests_of_one_read_the_others_have_their_turn(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("acphold.rpc.peer.AT_ONCE_SECONDS", 0.0)
+    async with peer_and_wire() as (_, ear, wire):
+        ear.handler = keep
+        wire.send(*[{"id": number, "method": "r"} for number in range(3 * AT_ONCE)])
+        seen: list[int] = []
+        while len(ear.heard) < 3 * AT_ONCE:
+            await asyncio.sleep(0)
+            seen.append(len(ear.heard))
+        assert {0, *seen} == {0, AT_ONCE, 2 * AT_ONCE, 3 * AT_ONCE}
+
+
 async def test_what_comes_in_later_reads_waits_for_an_update_that_takes_its_time() -> None:
     async with peer_and_wire() as (peer, ear, wire):
         go_on = asyncio.Event()
@@ -566,6 +582,21 @@ async def test_an_error_to_the_peer_carries_no_exception_text_but_an_incident_of
         incident = answer["error"]["data"]["incident"]
         assert incident in caplog.text
         assert "secret of the house" in caplog.text
+
+
+@pytest.mark.parametrize("number", [errno.EMFILE, errno.ENFILE])
+async def test_that_nothing_more_can_be_opened_is_said(number: int) -> None:
+    async with peer_and_wire() as (_, ear, wire):
+
+        async def fail(request: Request) -> bytes:
+            raise OSError(number, "no more")
+
+        ear.handler = fail
+        wire.send({"id": 1, "method": "m"})
+        assert (await wire.line())["error"] == {
+            "code": -32603,
+            "message": str(TooManyFilesError()),
+        }
 
 
 @pytest.mark.parametrize(

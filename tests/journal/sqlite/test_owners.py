@@ -128,6 +128,20 @@ async def test_who_was_taken_for_dead_finds_what_it_has_lost(
     await other.aclose()
 
 
+async def test_an_owner_that_was_taken_for_dead_and_forgotten_is_known_again_when_it_renews(
+    journal: SqliteJournal, path: Path, session: str
+) -> None:
+    other, next_owner = SqliteJournal.open(path), SqliteJournal.open(path)
+    lease = await other.acquire(session)
+    shutil.rmtree(f"{path}-owners")
+    await next_owner.create(NewSession("s2", "a", "/w"))
+    assert isinstance(await journal.owner(session), Free)
+    assert await other.renew([lease]) == []
+    assert isinstance(await journal.owner(session), At)
+    await next_owner.aclose()
+    await other.aclose()
+
+
 async def test_what_the_dead_have_left_is_swept_by_the_next_owner(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
