@@ -86,7 +86,7 @@ $(PAGE)/node_modules/.package-lock.json: $(PAGE)/package-lock.json | $(VENV)/.in
 	PATH="$(CURDIR)/$(BIN):$$PATH" npm --prefix $(PAGE) ci --ignore-scripts --silent
 	touch $@
 
-# The tests of the hub and of the server once more, on a real PostgreSQL.
+# The tests of the hub, of the server and of all stores once more, on a real PostgreSQL.
 postgresql: $(VENV)/.installed
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m postgresql $(PYTEST)
 

@@ -75,6 +75,7 @@ async def test_the_tests_of_a_section_pass(section: Section) -> None:
         await test()
 
 
+@pytest.mark.slow
 def test_the_code_is_typed(tmp_path: Path, type_checker: TypeChecker) -> None:
     for place, section in enumerate(sections()):
         (tmp_path / f"guide_{place}.py").write_text(section.code)

@@ -50,6 +50,7 @@ def test_the_program_of_a_section_prints_what_it_says(
     assert capsys.readouterr().out.split("\n") == [*program.prints, ""]
 
 
+@pytest.mark.slow
 def test_the_programs_are_typed(tmp_path: Path, type_checker: TypeChecker) -> None:
     for place, program in enumerate(PROGRAMS):
         (tmp_path / f"client_{place}.py").write_text(program.code)

@@ -22,7 +22,6 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from msgspec.structs import replace
-from pywebpush import WebPusher
 
 from acphold.history.times import now_ms
 from acphold.journal.access import SCOPES, Share, new_token, token_id
@@ -85,6 +84,8 @@ class Browser:
 def test_a_message_is_read_by_its_browser_as_one_of_the_oracle_is() -> None:
     browser, payload = Browser(), json.dumps({"count": 1, "body": "né 🙂" * 50}).encode()
     assert browser.read(encrypted(browser.subscription, payload)) == payload
+    from pywebpush import WebPusher  # late: it brings aiohttp, and all workers collect this file
+
     oracle = WebPusher(browser.json).encode(payload, content_encoding="aes128gcm")
     assert oracle is not None
     assert browser.read(oracle["body"]) == payload

@@ -36,14 +36,15 @@ STORES: dict[str, Callable[[pytest.FixtureRequest], AbstractContextManager[str]]
 }
 """Each store by its name: the URL of a new journal, for as long as a test runs."""
 
-ALWAYS = ("sqlite", "postgresql")
-"""Those that every run of the tests has; for the others it takes programs of Debian, or time."""
+MARKS: dict[str, pytest.MarkDecorator | tuple[()]] = {
+    "sqlite": (),
+    "postgresql": pytest.mark.postgresql,
+}
+"""Of those that need no programs of Debian: the marks of their tests."""
 
 
 @pytest.fixture(
-    params=[
-        pytest.param(name, marks=() if name in ALWAYS else pytest.mark.interop) for name in STORES
-    ]
+    params=[pytest.param(name, marks=MARKS.get(name, pytest.mark.interop)) for name in STORES]
 )
 def location(request: pytest.FixtureRequest) -> Iterator[str]:
     """What names the journal of this test."""
