@@ -395,3 +395,20 @@ def test_with_options_on_a_terminal_it_says_what_it_waits_for(acphold: CommandLi
     shown = acphold.on_terminal("wrap", "--log-level", "info", "--", "true", typed=b"\x04")
     assert shown.code == 0
     assert "waits for an editor on stdin" in shown.out
+
+
+def test_what_few_sessions_need_is_not_imported_while_the_editor_waits() -> None:
+    code = "import sys, acphold.cli.wrap, acphold.journal.sqlite.store; print(*sys.modules)"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    late = {
+        "acphold.cli.settings",
+        "acphold.hub.forks",
+        "acphold.journal.hits",
+        "acphold.journal.sqlite.list_page",
+        "acphold.journal.sqlite.unread",
+        "acphold.journal.sqlite.usage_sums",
+        "acphold.journal.usage_groups",
+        "acphold.mcp.bridge",
+        "acphold.processes.own_program",
+    }
+    assert late.isdisjoint(imported.stdout.decode().split())

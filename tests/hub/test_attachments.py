@@ -41,6 +41,7 @@ async def test_every_client_sees_every_update(journal: Path) -> None:
         assert numbers(one) == numbers(two) == [1, 2]
 
 
+@pytest.mark.of_a_file  # of a database, it may still read the prompt then
 @pytest.mark.parametrize(("said_at_once", "writes"), [(1, 1), (APART, APART), (APART + 1, 1)])
 async def test_a_few_updates_are_each_written_by_themselves_and_a_flood_at_once(
     journal: Path, monkeypatch: pytest.MonkeyPatch, said_at_once: int, writes: int

@@ -11,7 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from time import perf_counter
 from typing import Final, TypeVar
 
@@ -122,6 +122,15 @@ def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearra
     key = lease.number << SEQ_BITS | one.last_seq
     # For bytes, the module of Python 3.11 looks for an adapter.
     return key, one.first_seq, one.at, CODES.get(one.kind, one.kind), bytearray(one.raw)
+
+
+def _with_row(
+    statement: str, values: tuple[object, ...], lease: Lease, change: RowChange, db: Connection
+) -> int:
+    """Write segments, and what they change in the list; rows written."""
+    if done := db.execute(statement, values).rowcount:
+        session_rows.change_row(db, lease.number, change)
+    return done
 
 
 def _before(lease: Lease, one: Segment) -> int:
@@ -331,36 +340,31 @@ class SqliteJournal:
         at = now_ms()
         made = _segments(lease, runs, at)
         values: tuple[object, ...] = ()
+        size = _COMMIT_BYTES
         for one in made:
             values += _row(lease, one)
-        statement = appending(len(made))
+            size += len(one.raw)
         values += (lease.number, lease.epoch, _before(lease, made[0]))
-
-        def alone() -> int:
-            """One statement is a transaction by itself, and checks the lease; rows written."""
-            file = self._file or self._connect(0.0)
-            if not self._verify_at - VERIFY_MS <= at < self._verify_at:  # the clock may be set back
-                file.verify()
-                self._verify_at = at + VERIFY_MS
-            return file.connection.write(statement, values)
-
-        def with_row(db: Connection) -> int:
-            done = db.execute(statement, values).rowcount
-            if done and change is not None:
-                session_rows.change_row(db, lease.number, change)
-            return done
-
+        statement = appending(len(made))
         if change is None:
-            done = await self._when_free(alone)
+            done = await self._when_free(partial(self._alone, statement, values, at))
             self._hurried = False
         else:
-            done = await self._write(with_row)
+            done = await self._write(partial(_with_row, statement, values, lease, change))
         if not done:
             raise await self._refused(lease)
         lease.next_seq = made[-1].last_seq + 1
-        self._background.has_grown(_COMMIT_BYTES + sum(len(one.raw) for one in made))
+        self._background.has_grown(size)
         APPENDS.note(perf_counter() - began)
         return made
+
+    def _alone(self, statement: str, values: tuple[object, ...], at: int) -> int:
+        """One statement is a transaction by itself, and checks the lease; rows written."""
+        file = self._file or self._connect(0.0)
+        if not self._verify_at - VERIFY_MS <= at < self._verify_at:  # the clock may be set back
+            file.verify()
+            self._verify_at = at + VERIFY_MS
+        return file.connection.write(statement, values)
 
     async def _refused(self, lease: Lease) -> LeaseLostError:
         """Why nothing could be written under a lease."""
