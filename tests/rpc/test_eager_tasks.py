@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import Iterator
 from contextvars import ContextVar
 
@@ -29,6 +30,18 @@ async def test_work_that_does_not_wait_is_over_in_the_same_step(tasks: EagerTask
     assert tasks.begin(work(), "work") is None
     assert tasks.begin(work(), "work") is None
     assert done == ["done", "done"]
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 12), reason="Python makes no task for it there")
+async def test_work_that_is_over_at_once_leaves_its_task_to_the_next(tasks: EagerTasks) -> None:
+    seen: list[object] = []
+
+    async def work() -> None:
+        seen.append(asyncio.current_task())
+
+    tasks.begin(work(), "one")
+    tasks.begin(work(), "two")
+    assert seen[0] is seen[1]
 
 
 async def test_work_that_waits_has_begun_and_goes_on_as_a_task(tasks: EagerTasks) -> None:

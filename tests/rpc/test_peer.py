@@ -991,6 +991,15 @@ async def test_closing_ends_the_handlers_that_run() -> None:
     assert sorted(ended) == ["m", "n", "o"]
 
 
+async def test_no_task_is_left_of_a_peer_that_is_closed() -> None:
+    before = asyncio.all_tasks()
+    async with peer_and_wire() as (_, _, wire):
+        wire.send({"id": 1, "method": "m"})
+        await wire.line()
+    await rounds(2)
+    assert asyncio.all_tasks() == before
+
+
 async def test_a_call_that_is_waiting_for_room_fails_when_the_other_side_goes() -> None:
     async with peer_and_wire() as (peer, _, wire):
         big = json.dumps("x" * 10 * HIGH_WATER).encode()
