@@ -22,6 +22,7 @@ import acphold
 from tests.web.certificates import Authority, new_authority
 from tests.web.conftest import Served, serving
 from tests.web.http2_flood import flood
+from tests.web.network import free_port
 from tests.web.test_streams import HttpClient, opened, text, until
 
 pytestmark = pytest.mark.interop
@@ -47,12 +48,6 @@ http {{
 """
 
 SECONDS = 60.0
-
-
-def free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port: int = free.getsockname()[1]
-        return port
 
 
 @contextmanager

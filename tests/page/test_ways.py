@@ -13,7 +13,7 @@ import ssl
 import subprocess
 import time
 from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager, closing, contextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -23,17 +23,12 @@ from tests.editor import DEADLINE, scripted_agent
 from tests.page.conftest import launched, steps, typed
 from tests.web.certificates import new_authority
 from tests.web.conftest import serving
+from tests.web.network import free_port
 
 pytestmark = [pytest.mark.interop, pytest.mark.asyncio(loop_scope="module")]
 
 NAME = "desk.test"
 AGENT = tuple(scripted_agent())
-
-
-def free_port() -> int:
-    """One that nobody has."""
-    with closing(socket.create_server(("127.0.0.1", 0))) as found:
-        return int(found.getsockname()[1])
 
 
 @asynccontextmanager

@@ -13,6 +13,13 @@ from typing import Protocol
 from tests.web.conftest import AGENT, Served, serving
 
 
+def free_port() -> int:
+    """A port of this machine that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port: int = found.getsockname()[1]
+        return port
+
+
 class Way(Protocol):
     """What leads from one machine to others, and fails."""
 

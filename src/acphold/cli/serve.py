@@ -8,9 +8,9 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
-from typing import TYPE_CHECKING
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, contextmanager, nullcontext
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from acphold.cli.command_line import (
@@ -47,6 +47,11 @@ def parser() -> Parser:
         "--url",
         metavar="URL",
         help="the address that others use, if it is another one: a host name, a proxy",
+    )
+    made.add_argument(
+        "--phone",
+        action="store_true",
+        help="give it an address that a phone reaches, by tailscale, cloudflared or devtunnel",
     )
     made.add_argument(
         "--proxy",
@@ -116,6 +121,7 @@ def serve(
     program: tuple[str, ...],
     listen: tuple[str, int],
     url: str | None,
+    phone: bool,
     proxy: str | None,
     node: str | None,
     tls_cert: str | None,
@@ -144,6 +150,7 @@ def serve(
 
     Nobody gets in without a token: `acphold token` lists and revokes them. Beyond this machine the
     connection has to be encrypted: use --tls-cert and --tls-key, or name your proxy with --url.
+    With --phone a program of others makes such an address: Tailscale, cloudflared or devtunnel.
 
     --install writes a systemd unit (on a Mac a launchd property list) that starts the server with
     these arguments, and says how to enable it.
@@ -157,6 +164,8 @@ def serve(
 
     if (tls_cert is None) != (tls_key is None):
         raise UsageError("--tls-cert and --tls-key go together")
+    if phone and (install or json):
+        raise UsageError("--phone is for a person at a terminal; use --url with the others")
     listening = Listening(
         host=listen[0],
         port=listen[1],
@@ -187,8 +196,27 @@ def serve(
     log_file = start_log(log_level, log_file)
     if missing := why_missing():
         print(f"acphold: {missing}; everything else is served", file=sys.stderr)
-    tell = _tell_json if json else _tell
-    return asyncio.run(_serve(agents, listening, journal, linger, log_file, tell))
+    screen = Screen(_tell_json, _say_nothing) if json else Screen(_tell, _tell_paired)
+    with _for_a_phone(listening) if phone else nullcontext(listening) as listening:
+        return asyncio.run(_serve(agents, listening, journal, linger, log_file, screen))
+
+
+@contextmanager
+def _for_a_phone(listening: Listening) -> Iterator[Listening]:
+    """The same with an address that a phone reaches; one that was given stays."""
+    from msgspec.structs import replace
+
+    from acphold.cli.phone import PROXY, way
+
+    if listening.url is not None or listening.certificate is not None:
+        yield listening
+        return
+    if listening.port == 0:
+        raise UsageError("--phone needs to know the port: name one with --listen")
+    with way(listening.port) as found:
+        if found.missing:
+            print(f"Run this once, in another terminal:\n\n  {' '.join(found.missing)}\n")
+        yield replace(listening, url=found.url, proxy=listening.proxy or PROXY)
 
 
 def _named(agent: str | None, program: tuple[str, ...]) -> list[str]:
@@ -246,12 +274,12 @@ def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
     from acphold.cli.settings import (
         NamedAgent,
         agent_command,
+        installed_agents,
         named_agents,
         read_settings,
         settings_path,
     )
     from acphold.known_agents import KNOWN_AGENTS
-    from acphold.processes.program import on_path
 
     if program:
         return [NamedAgent(program)]
@@ -264,11 +292,7 @@ def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
             raise each
     if found:
         return [each for each in found if isinstance(each, NamedAgent)]
-    known = [
-        agent_command(known.name)
-        for known in KNOWN_AGENTS.values()
-        if any(on_path(command[0]) is not None for command in known.commands)
-    ]
+    known = [agent_command(name) for name in installed_agents()]
     if not known:
         raise SettingsError(
             f"{path} names no agents, and PATH has none that acphold knows "
@@ -293,7 +317,7 @@ async def _serve(
     journal: str | None,
     linger: float,
     log_file: str | None,
-    tell: Callable[[Serving], None],
+    screen: Screen,
 ) -> int:
     from acphold.cli.alert_settings import AlertFile, opening
     from acphold.cli.settings import agent_name
@@ -330,7 +354,8 @@ async def _serve(
                 services,
                 default,
                 listening,
-                ready=tell,
+                ready=screen.ready,
+                paired=screen.paired,
                 stop=stop,
                 called=called,
                 linger=linger,
@@ -356,6 +381,23 @@ def _settings(agent: NamedAgent, journal: str | None) -> WrapSettings:
     return settings
 
 
+class Screen(NamedTuple):
+    """Prints when clients can connect, and the name of each device that has paired."""
+
+    ready: Callable[[Serving], None]
+    paired: Callable[[str], None]
+
+
+def _say_nothing(name: str) -> None:
+    pass
+
+
+def _tell_paired(name: str) -> None:
+    from acphold.cli.terminal_text import visible
+
+    print(f"Paired: {visible(name)}", flush=True)
+
+
 def _tell_json(serving: Serving) -> None:
     told = {"url": serving.url, "pair": serving.pair, "agents": serving.agents}
     print(json.dumps(told), flush=True)
@@ -373,11 +415,16 @@ def _tell(serving: Serving) -> None:
 
 
 def tell_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
-    """What a person does with a code; on a terminal with a picture of the address."""
+    """Print what to do with a code; on a terminal, with a QR code of an address phones reach."""
+    from acphold.transports.urls import is_loopback
+
     address = f"{url}/#pair={code}"
     if is_for_browsers and sys.stdout.isatty():
-        import segno
+        if is_loopback(urlsplit(url).hostname or ""):
+            print("Only this machine reaches this address; `acphold serve --phone` finds another.")
+        else:
+            import segno
 
-        segno.make(address, error="l").terminal(compact=True)
+            segno.make(address, error="l").terminal(compact=True)
     print("To pair a device, within ten minutes and once:\n")
     print(f"  acphold connect '{address}'\n", flush=True)

@@ -84,7 +84,7 @@ class Devices:
         found = await self._redeemed(exchange)
         worth = found.worth
         token = await self._gate.grant(found.name, worth.scopes, found.ends, worth.tenant)
-        self._note("pair", exchange, found.name, token_id(token))
+        self._note_pairing(exchange, found.name, token_id(token))
         await exchange.answer(200, {"token": token, "scopes": worth.scopes})
 
     async def _redeemed(self, exchange: Exchange) -> Redeemed:
@@ -107,6 +107,10 @@ class Devices:
         # A token lasts no longer than the one that asked for its code.
         return Redeemed(name or "a device", worth, None if asker is None else asker.expires_at)
 
+    def _note_pairing(self, exchange: Exchange, name: str, id_: str) -> None:
+        self._note("pair", exchange, name, id_)
+        self._pairing.paired(name)
+
     def _note(self, deed: str, exchange: Exchange, name: str, id_: str) -> None:
         came = exchange.came
         address = self._gate.address(exchange.headers, came)
@@ -128,7 +132,7 @@ class Devices:
             found.name, worth.scopes, origin, found.ends, worth.tenant
         )
         id_ = token_id(page)
-        self._note("pair", exchange, found.name, id_)
+        self._note_pairing(exchange, found.name, id_)
         whose = _whose(id_, found.name, worth.tenant, worth.scopes)
         await exchange.answer(200, {"page": page, **whose}, [_set_cookie(origin, cookie)])
 

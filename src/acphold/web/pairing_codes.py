@@ -44,10 +44,16 @@ class Worth(Struct, frozen=True):
 
 
 class Pairing:
-    """The codes of one process; `now` is a clock in seconds."""
+    """The codes of one process; `now` is a clock in seconds.
 
-    def __init__(self, now: Callable[[], float]) -> None:
+    `paired` is called with the name of each device that was given what its code was worth.
+    """
+
+    def __init__(
+        self, now: Callable[[], float], paired: Callable[[str], None] | None = None
+    ) -> None:
         self._now = now
+        self.paired: Callable[[str], None] = paired or (lambda name: None)
         self._codes: dict[str, tuple[float, Worth]] = {}
 
     def new_code(self, worth: Worth) -> str:

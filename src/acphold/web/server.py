@@ -192,10 +192,12 @@ async def serve(
     called: Callable[[SessionRow], str] = attrgetter("agent"),
     linger: float = LINGER_SECONDS,
     export: Export | None = None,
+    paired: Callable[[str], None] | None = None,
 ) -> None:
     """Serve these agents until `stop` is set; tokens are those of the default one's journal.
 
-    `called` and `linger` are as in `Endpoints`, `export` as in `Reports`. Raises SettingsError,
+    `paired` is called with the name of each device that has paired, as the device gave it. `called`
+    and `linger` are as in `Endpoints`, `export` as in `Reports`. Raises SettingsError,
     JournalError, and OSError if the address is taken.
     """
     listening.check()
@@ -207,7 +209,7 @@ async def serve(
             connections = _connections(listening)
             proxies = () if listening.proxy is None else (listening.proxy,)
             gate = Gate(tokens, origins, connections, proxies=proxies)
-            pairing = Pairing(asyncio.get_running_loop().time)
+            pairing = Pairing(asyncio.get_running_loop().time, paired)
             await _let_this_user_in(gate, tokens, origins)
             kept = KeptSubscriptions(named(services[default].journal))
             stirrings = Stirrings()

@@ -1,0 +1,193 @@
+"""`serve --phone`: an address with HTTPS by which a phone reaches this machine.
+
+The programs of others make it; the first one of these that is on PATH is used.
+
+    program      address                                who reaches it
+    -----------  -------------------------------------  -----------------------
+    tailscale    https://NAME.TAILNET.ts.net            your own devices
+    cloudflared  https://WORDS.trycloudflare.com        everybody
+    devtunnel    https://ID-PORT.REGION.devtunnels.ms   you, after signing in
+
+Tailscale goes on by itself once it was told the port, so the person is shown that command. The
+others are tunnels that last as long as their program: it is started after asking, and ends with us.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import select
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final, NamedTuple
+
+from acphold.cli.command_line import UsageError, is_confirmed
+from acphold.cli.terminal_text import visible
+from acphold.errors import SettingsError
+from acphold.processes.program import launch, on_path
+
+ANSWER_SECONDS: Final = 10.0
+"""Longest wait for what Tailscale says of itself."""
+
+TUNNEL_SECONDS: Final = 45.0
+"""Longest wait for the address of a tunnel."""
+
+SAID_BYTES: Final = 1 << 20
+"""Most of a program's output that is looked through."""
+
+PROXY: Final = "127.0.0.1"
+"""From where each of these programs connects to us."""
+
+
+class Way(NamedTuple):
+    """An https address for a phone, and the command that has to be run once for it, if any."""
+
+    url: str
+    missing: tuple[str, ...] = ()
+
+
+class Tunnel(NamedTuple):
+    """A program that makes a tunnel: its arguments, how its addresses look, who reaches them."""
+
+    arguments: tuple[str, ...]
+    address: re.Pattern[bytes]
+    who: str
+
+
+TUNNELS: Final = {
+    "cloudflared": Tunnel(
+        ("tunnel", "--url", "http://127.0.0.1:{port}"),
+        re.compile(rb"https://[a-z0-9-]+\.trycloudflare\.com\b"),
+        "Everybody who has its address reaches this server; nobody gets in without a token.",
+    ),
+    "devtunnel": Tunnel(
+        ("host", "--port-numbers", "{port}"),
+        re.compile(rb"https://[a-z0-9]+-\d+\.[a-z0-9]+\.devtunnels\.ms\b"),
+        "Whoever signs in there as you reaches this server; nobody gets in without a token.",
+    ),
+}
+
+
+@contextmanager
+def way(port: int) -> Iterator[Way]:
+    """The way for a phone to this port, for the block; raises SettingsError, UsageError."""
+    if on_path("tailscale") is not None:
+        yield _tailnet(port)
+        return
+    for name, tunnel in TUNNELS.items():
+        if on_path(name) is not None:
+            with _tunnelled(name, tunnel, port) as url:
+                yield Way(url)
+            return
+    raise SettingsError(
+        f"PATH has none of tailscale, {', '.join(TUNNELS)}, so nothing here makes an address with "
+        "HTTPS. Install one (Tailscale, on the phone as well: https://tailscale.com/download); or "
+        "give --tls-cert and --tls-key, or --url with the address of your own proxy"
+    )
+
+
+def _tailnet(port: int) -> Way:
+    status = _said("tailscale", "status", "--json")
+    own = status.get("Self")
+    name = str(own.get("DNSName", "")).rstrip(".") if isinstance(own, dict) else ""
+    if status.get("BackendState") != "Running" or not name:
+        raise SettingsError("Tailscale is not connected; run `tailscale up`, then try again")
+    if not status.get("CertDomains"):
+        raise SettingsError(
+            "your tailnet has no HTTPS yet; turn it on (https://login.tailscale.com/admin/dns), "
+            "then try again"
+        )
+    target = re.compile(rf"^https?://(127\.0\.0\.1|localhost):{port}/?$")
+    served = _said("tailscale", "serve", "status", "--json").get("Web")
+    hosts = served if isinstance(served, dict) else {}
+    handlers = [host.get("Handlers") for host in hosts.values() if isinstance(host, dict)]
+    proxies = [
+        str(handler.get("Proxy"))
+        for found in handlers
+        if isinstance(found, dict) and isinstance(handler := found.get("/"), dict)
+    ]
+    is_served = any(map(target.match, proxies))
+    return Way(f"https://{name}", () if is_served else ("tailscale", "serve", "--bg", str(port)))
+
+
+def _said(*command: str) -> dict[str, object]:
+    """The JSON object that a command prints; raises SettingsError."""
+    said = b""
+    program = launch(command, merged=True)
+    try:
+        for piece in _pieces(program.fds[0], ANSWER_SECONDS):
+            said += piece
+    finally:
+        program.abandon()
+    try:
+        found = json.loads(said[max(0, said.find(b"{")) :])  # a warning may stand before it
+    except (ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        shown = " ".join(command)
+        raise SettingsError(f"`{shown}` did not answer as expected: {_last_line(said)!r}")
+    return found
+
+
+def _pieces(output: int, seconds: float) -> Iterator[bytes]:
+    """What a program prints within this time, up to SAID_BYTES."""
+    until, size = time.monotonic() + seconds, 0
+    while size < SAID_BYTES and (left := until - time.monotonic()) > 0:
+        if select.select([output], [], [], left)[0]:
+            if not (piece := os.read(output, 65536)):
+                return
+            size += len(piece)
+            yield piece
+
+
+def _last_line(said: bytes) -> str:
+    return visible((said.decode(errors="replace").strip().splitlines() or [""])[-1])
+
+
+@contextmanager
+def _tunnelled(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
+    command = [name, *(word.format(port=port) for word in tunnel.arguments)]
+    if not sys.stdin.isatty():
+        raise UsageError(
+            f"--phone asks before it starts `{' '.join(command)}`, and there is no terminal to ask "
+            "on; start it yourself, and give its address with --url"
+        )
+    print(f"{name} can make a tunnel to this machine. {tunnel.who}", file=sys.stderr)
+    if not is_confirmed(f"Start `{' '.join(command)}`?"):
+        raise SettingsError(f"{name} was not started, so no phone reaches this machine")
+    program = launch(command, merged=True)
+    (output,) = program.fds
+    draining: threading.Thread | None = None
+    try:
+        url = _address(output, tunnel.address, command)
+        draining = threading.Thread(target=_drain, args=(output,), daemon=True)
+        draining.start()
+        yield url
+    finally:
+        program.end()
+        program.reap()
+        if draining is not None:
+            draining.join()  # nothing that could write lives
+        os.close(output)
+
+
+def _address(output: int, address: re.Pattern[bytes], command: Sequence[str]) -> str:
+    """The address that a tunnel prints; raises SettingsError."""
+    said = b""
+    for piece in _pieces(output, TUNNEL_SECONDS):
+        said += piece
+        # Only in whole lines: the next piece may go on with the last one.
+        if found := address.search(said[: said.rfind(b"\n") + 1]):
+            return found[0].decode()
+    shown = " ".join(command)
+    raise SettingsError(f"`{shown}` has told no address; it said at last: {_last_line(said)!r}")
+
+
+def _drain(output: int) -> None:
+    """Read what a tunnel goes on saying, so that it never waits for us."""
+    while os.read(output, 65536):
+        pass

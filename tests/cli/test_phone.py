@@ -1,0 +1,168 @@
+"""`serve --phone`: a program of others makes the address, after asking, and ends with us."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.request import Request, urlopen
+
+import psutil
+import pytest
+
+from acphold.cli.serve import tell_code
+from tests.cli.screen_terminal import Terminal, terminal
+from tests.web.conftest import ACPHOLD, AGENT
+from tests.web.network import free_port
+
+RUNNING = {
+    "BackendState": "Running",
+    "Self": {"DNSName": "desk.tail1234.ts.net."},
+    "CertDomains": ["desk.tail1234.ts.net"],
+}
+
+
+class Desk:
+    """A machine with a free port, and the programs on its PATH that are put there."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.port = free_port()
+        (folder / "bin").mkdir()
+
+    def has(self, name: str, *lines: str) -> None:
+        file = self.folder / "bin" / name
+        file.write_text("\n".join(("#!/bin/sh", *lines, "")))
+        file.chmod(0o755)
+
+    def has_tailscale(self, status: object, serving: object) -> None:
+        told = (f"cat <<'end'\n{json.dumps(it)}\nend" for it in (serving, status))
+        of_serve, of_all = told
+        self.has("tailscale", 'if [ "$1" = serve ]; then', of_serve, "else", of_all, "fi")
+
+    @contextmanager
+    def serves(self) -> Iterator[Terminal]:
+        env = {
+            **os.environ,
+            "PATH": f"{self.folder / 'bin'}:/usr/bin:/bin",
+            "ACPHOLD_JOURNAL": str(self.folder / "journal.db"),
+            "XDG_STATE_HOME": str(self.folder / "state"),
+            "TERM": "xterm-256color",
+        }
+        listen = f"127.0.0.1:{self.port}"
+        command = [*ACPHOLD, "serve", "--phone", "--listen", listen, "--", *AGENT]
+        with terminal(command, env, 140) as screen:
+            yield screen
+
+    def pair(self, shown: str, name: str) -> None:
+        """Redeem the code that is on the screen."""
+        code = re.findall(r"#pair=([A-Z0-9]+)", shown)[-1]
+        head = {"Content-Type": "application/json"}
+        body = json.dumps({"code": code, "name": name}).encode()
+        request = Request(f"http://127.0.0.1:{self.port}/pair", body, head)
+        with urlopen(request, timeout=30) as answer:
+            assert answer.status == 200
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def proxied(port: int) -> object:
+    handlers = {"/": {"Proxy": f"http://127.0.0.1:{port}"}}
+    return {"Web": {"desk.tail1234.ts.net:443": {"Handlers": handlers}}}
+
+
+def test_with_tailscale_the_address_is_that_of_the_tailnet_and_a_phone_is_announced(
+    desk: Desk,
+) -> None:
+    desk.has_tailscale(RUNNING, proxied(desk.port))
+    with desk.serves() as screen:
+        shown = screen.until("https://desk.tail1234.ts.net/#pair=", "Ctrl-C ends it")
+        assert "Run this once" not in shown
+        desk.pair(shown, "A \x1b[31mphone")
+        screen.until("Paired: A [31mphone")
+
+
+@pytest.mark.parametrize("serving", [{}, {"Web": None}, {"Web": {"host:443": {"Handlers": []}}}])
+def test_what_tailscale_lacks_is_one_command_to_run(desk: Desk, serving: object) -> None:
+    desk.has_tailscale(RUNNING, serving)
+    with desk.serves() as screen:
+        shown = screen.until("Ctrl-C ends it")
+        assert f"tailscale serve --bg {desk.port}" in shown
+        assert "https://desk.tail1234.ts.net/#pair=" in shown
+
+
+@pytest.mark.parametrize(
+    ("status", "told"),
+    [
+        ({"BackendState": "Stopped"}, "Tailscale is not connected; run `tailscale up`"),
+        ({**RUNNING, "CertDomains": None}, "your tailnet has no HTTPS yet; turn it on"),
+        ([], "`tailscale status --json` did not answer as expected"),
+    ],
+)
+def test_a_tailnet_that_cannot_be_used_says_what_to_do(
+    desk: Desk, status: object, told: str
+) -> None:
+    desk.has_tailscale(status, {})
+    with desk.serves() as screen:
+        screen.until(told)
+        assert screen.ended() == 2
+
+
+def test_a_tunnel_is_started_after_a_yes_and_ends_with_the_server(desk: Desk) -> None:
+    number = desk.folder / "number"
+    desk.has(
+        "cloudflared",
+        f"echo $$ >{number}",
+        "echo 'Thank you for trying https://example.com' >&2",
+        "echo '| https://some-words-here.trycloudflare.com |' >&2",
+        "while :; do echo working; sleep 0.1; done",
+    )
+    with desk.serves() as screen:
+        asked = screen.until("[y/N]")
+        assert f"cloudflared tunnel --url http://127.0.0.1:{desk.port}" in asked
+        assert "Everybody who has its address reaches this server" in asked
+        assert not number.exists()
+        screen.type("y\n")
+        screen.until("https://some-words-here.trycloudflare.com/#pair=", "Ctrl-C ends it")
+        screen.process.send_signal(signal.SIGINT)
+        assert screen.ended() == 0
+    assert not psutil.pid_exists(int(number.read_text()))
+
+
+def test_a_tunnel_that_is_not_wanted_or_ends_is_told(desk: Desk) -> None:
+    desk.has("devtunnel", "echo 'Unauthorized: run devtunnel user login'; exit 1")
+    for typed, told in (
+        ("n\n", "devtunnel was not started"),
+        ("y\n", "said at last: 'Unauthorized: run"),
+    ):
+        with desk.serves() as screen:
+            screen.until("[y/N]")
+            screen.type(typed)
+            screen.until(told)
+            assert screen.ended() == 2
+
+
+def test_without_any_of_them_it_says_what_to_install(desk: Desk) -> None:
+    with desk.serves() as screen:
+        screen.until("PATH has none of tailscale, cloudflared, devtunnel", "tailscale.com/download")
+        assert screen.ended() == 2
+
+
+def test_a_picture_is_shown_of_an_address_that_a_phone_reaches_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    tell_code("http://localhost:8260", "CODE")
+    shown = capsys.readouterr().out
+    assert "▄" not in shown
+    assert "`acphold serve --phone`" in shown
+    tell_code("https://desk.tail1234.ts.net", "CODE")
+    assert "▄" in capsys.readouterr().out
