@@ -90,6 +90,13 @@ def test_a_line_over_the_limit_costs_only_its_two_ends(size: int) -> None:
     assert frame.tail.endswith(b"xend")
 
 
+def test_a_long_line_that_is_just_as_long_as_it_may_be_is_whole() -> None:
+    line = bytes(range(32, 127)) * ((HEAD + TAIL) // 90)
+    buffer = LineBuffer(limit=len(line))
+    assert buffer.feed(line) == []
+    assert buffer.feed(b"\n") == [line]
+
+
 def test_the_line_behind_one_over_the_limit_is_whole() -> None:
     frames = LineBuffer(4).feed(b"too long\nabc\n")
     problem = "a message of 8 bytes is over the limit of 4"

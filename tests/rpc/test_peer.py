@@ -991,6 +991,12 @@ async def test_closing_ends_the_handlers_that_run() -> None:
     assert sorted(ended) == ["m", "n", "o"]
 
 
+async def test_the_other_side_sees_the_end_of_a_peer_that_is_closed() -> None:
+    async with peer_and_wire() as (_, _, wire):
+        pass
+    assert await asyncio.wait_for(wire.transport.receive(), DEADLINE) == b""
+
+
 async def test_no_task_is_left_of_a_peer_that_is_closed() -> None:
     before = asyncio.all_tasks()
     async with peer_and_wire() as (_, _, wire):
