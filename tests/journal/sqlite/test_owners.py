@@ -13,6 +13,7 @@ import pytest
 
 from acphold.errors import JournalUnavailableError, LeaseLostError
 from acphold.journal import At, Free, Journal, NewSession, Silent
+from acphold.journal.sqlite import leases
 from acphold.journal.sqlite.store import SqliteJournal
 from tests.owners import die, killed, owning
 
@@ -176,3 +177,18 @@ async def test_a_folder_in_which_nothing_can_be_locked_is_told_with_what_to_do(
     with pytest.raises(JournalUnavailableError, match=r"cannot lock .*journal\.db-owners"):
         await journal.create(NewSession("s1", "a", "/w"))
     assert await journal.linked("a", []) == {}
+
+
+async def test_a_change_of_owners_that_is_undone_does_not_look_like_a_file_that_went_back(
+    journal: SqliteJournal, session: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> int:
+        raise ValueError("in the middle of the transaction")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(leases, "updated_by_last_entry", fails)
+        with pytest.raises(ValueError, match="in the middle"):
+            await journal.acquire(session)
+    assert await journal.file.went_back_at() is None
+    await journal.acquire(session)
+    assert await journal.file.went_back_at() is None

@@ -120,7 +120,6 @@ def grant(
         " WHERE name = 'epoch'"
     )
     epoch = last_epoch(connection)
-    file_notes.note(connection.path, file_notes.EPOCH, epoch)
     connection.execute(
         "INSERT OR REPLACE INTO leases VALUES (?, ?, ?, ?)", (number, owner_id, epoch, yields)
     )
@@ -129,8 +128,9 @@ def grant(
 
 
 def went_back(connection: Connection) -> bool:
-    """Whether the file is an earlier copy, or one of another course, than it has been."""
-    last, noted = last_epoch(connection), file_notes.noted(connection.path, file_notes.EPOCH)
+    """True if the file is an earlier copy of what it has been, or of another course."""
+    noted = file_notes.noted(connection.path, file_notes.EPOCH)
+    last = last_epoch(connection)  # in this order: others give out epochs, and note them then
     return noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
 
 

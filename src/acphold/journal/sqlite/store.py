@@ -51,6 +51,7 @@ from acphold.journal.sqlite import (
     access_tokens,
     deeds,
     deletion,
+    file_notes,
     free_pages,
     leases,
     owner_files,
@@ -248,15 +249,21 @@ class SqliteJournal:
             number = session_rows.create(db, new)
             return leases.grant(db, new.session_id, number, owner_id, yields=yields)
 
-        return await self._owning(work)
+        return await self._granted(work)
 
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
         self._own.pop(session_id, None)
-        return await self._owning(
+        return await self._granted(
             lambda db, owner_id: leases.acquire(db, session_id, owner_id, seen, yields=yields)
         )
+
+    async def _granted(self, work: Callable[[Connection, str], Lease]) -> Lease:
+        lease = await self._owning(work)
+        # Not before the commit: with a note of a grant that was undone, a file seems to go back.
+        file_notes.note(self.path, file_notes.EPOCH, lease.epoch)
+        return lease
 
     async def owner(self, session_id: str) -> Whose:
         # While nobody else has written to the file, what was ours still is: one look at a counter
