@@ -707,6 +707,16 @@ async def test_what_a_program_prints_by_accident_gets_no_reply_but_its_requests_
         assert [answer.get("error", {}).get("code") for answer in answers] == [-32600, -32600, None]
 
 
+@pytest.mark.parametrize("is_agent", [True, False])
+async def test_what_an_agent_prints_is_in_the_log_and_what_a_client_says_is_not(
+    caplog: pytest.LogCaptureFixture, *, is_agent: bool
+) -> None:
+    async with peer_and_wire(is_agent=is_agent) as (_, _, wire):
+        wire.send(b"Welcome!", {"id": 1, "method": "m"})
+        await until(lambda: "not JSON" in caplog.text or "no object" in caplog.text)
+    assert ("Welcome!" in caplog.text) is is_agent
+
+
 async def test_a_meta_that_holds_our_parameter_names_stays_in_the_params() -> None:
     async with peer_and_wire() as (_, ear, wire):
         params = {"_meta": {"request": 1, "self": 2, "session_id": "x", "sessionId": "evil"}}

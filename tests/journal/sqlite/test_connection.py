@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import threading
 import time
@@ -12,7 +13,7 @@ import pytest
 
 from acphold.errors import NewerJournalError
 from acphold.journal import Append, Lease, RowChange
-from acphold.journal.sqlite import background
+from acphold.journal.sqlite import background, in_file
 from acphold.journal.sqlite.connection import (
     CACHE_KIB,
     CROWD,
@@ -187,6 +188,19 @@ async def test_who_gives_room_back_gives_back_that_of_the_log(
     assert journal.file is not None
     await journal.file.give_back()
     assert log_bytes(path) <= 100_000
+    await journal.aclose()
+
+
+async def test_room_that_cannot_be_given_back_for_long_is_left(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(in_file, "SHORTENED_SECONDS", 0.05)
+    monkeypatch.setattr(in_file, "_is_shortened", lambda _: False)
+    journal = SqliteJournal.open(path)
+    await begun(journal)
+    assert journal.file is not None
+    async with asyncio.timeout(DEADLINE):
+        await journal.file.give_back()
     await journal.aclose()
 
 

@@ -143,6 +143,20 @@ async def test_an_owner_that_was_taken_for_dead_and_forgotten_is_known_again_whe
     await other.aclose()
 
 
+async def test_an_owner_that_could_not_be_noted_leaves_no_file(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(leases, "register", fail)
+    journal = SqliteJournal.open(path)
+    with pytest.raises(MemoryError):
+        await journal.create(NewSession("s1", "a", "/w"))
+    assert owner_files(path) == set()
+    await journal.aclose()
+
+
 async def test_what_the_dead_have_left_is_swept_by_the_next_owner(
     journal: SqliteJournal, path: Path, session: str
 ) -> None:
