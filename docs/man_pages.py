@@ -1,6 +1,7 @@
-"""Man pages, made of docs/operations.md when a wheel is built: of acphold, and of each command.
+"""Man pages of acphold and of each command, made of docs/use.md and docs/reference.md.
 
-Nothing of acphold is imported, since a build has none of what that needs; markdown-it-py it has.
+A wheel has them. Nothing of acphold is imported: a build has markdown-it-py, and nothing else that
+that needs.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from pathlib import Path
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-PAGE = Path(__file__).with_name("operations.md")
+PAGES = [Path(__file__).with_name(f"{name}.md") for name in ("use", "reference")]
 
 ABOUT = "durable, listable, shareable sessions for the Agent Client Protocol"
 
@@ -22,7 +23,8 @@ COMMANDS = "## Commands\n"
 
 def man_pages(version: str) -> dict[str, str]:
     """The pages by the names of their files."""
-    text = PAGE.read_text(encoding="utf-8")
+    # Without the titles.
+    text = "".join(page.read_text(encoding="utf-8").partition("\n")[2] for page in PAGES)
     before, _, rest = text.partition(COMMANDS)
     commands, _, behind = rest.partition("\n## ")
     introduction, *parts = re.split(r"^### ", commands, flags=re.MULTILINE)
@@ -34,7 +36,6 @@ def man_pages(version: str) -> dict[str, str]:
             first = re.split(r"(?<=\w)[.:;] |\.\n", _plain(body).strip(), maxsplit=1)[0]
             made = _page(name, version, first[:1].lower() + first[1:], usage, body)
             pages.setdefault(f"{name}.1", made)
-    _, _, before = before.partition("\n")  # the title
     whole = f"{before}{COMMANDS}{introduction}\n## {behind}"
     usage = "acphold COMMAND [OPTIONS] ..."
     pages["acphold.1"] = _page("acphold", version, ABOUT, usage, whole, [*pages])

@@ -1,28 +1,33 @@
-"""Writes the options of serving into docs/operations.md: `make docs`. A test compares the two.
+"""Writes the options of serving into docs/reference.md and docs/use.md: `make docs`.
+
+A test compares them.
 
 What they mean is in `acphold.serve_options`. The other rows of these tables are written by hand.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from typing import Final
 
 from msgspec.structs import FieldInfo, fields
 
 from acphold.cli.main import parser_of
 from acphold.serve_options import AgentOptions, Option, ServeOptions
 
-PAGE = Path(__file__).with_name("operations.md")
 
-
-def page(text: str) -> str:
-    """The page with the options as they are now."""
+def reference(text: str) -> str:
+    """The reference with the options as they are now."""
     shared = fields(ServeOptions)
     own = fields(AgentOptions)[len(shared) :]
     as_for_wrap = f"| {', '.join(map(_flag, shared))} | | as for `wrap` |"
     text = _with(text, "### `acphold wrap ", map(_row, shared))
-    text = _with(text, "### `acphold run ", [as_for_wrap, *map(_row, own)])
+    return _with(text, "### `acphold run ", [as_for_wrap, *map(_row, own)])
+
+
+def settings(text: str) -> str:
+    """The page with the settings file, with the options as they are now."""
     valued: list[str] = []
     switches: list[str] = []
     for action in parser_of("wrap").actions:
@@ -77,5 +82,9 @@ def _about(field: FieldInfo) -> Option:
     return about
 
 
+PAGES: Final[Mapping[str, Callable[[str], str]]] = {"reference.md": reference, "use.md": settings}
+
 if __name__ == "__main__":
-    PAGE.write_text(page(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, written in PAGES.items():
+        page = Path(__file__).with_name(name)
+        page.write_text(written(page.read_text(encoding="utf-8")), encoding="utf-8")

@@ -26,7 +26,7 @@ SECONDS = 1800.0
 """Bounds each program that runs."""
 
 IN_SDIST = ("LICENSE", "README.md", "pyproject.toml", "hatch_build.py", "src/acphold/py.typed")
-IN_WHEEL = ("acphold/py.typed", "acphold/web/page/built/index.html", "acphold/docs/operations.md")
+IN_WHEEL = ("acphold/py.typed", "acphold/web/page/built/index.html", "acphold/docs/reference.md")
 NOT_INSIDE = (".git/", ".venv/", "node_modules/", "__pycache__/", ".interop/")
 
 

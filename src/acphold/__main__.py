@@ -10,7 +10,7 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the exit code says how it went (docs/operations.md)."""
+    """Run the command line; the exit code says how it went (docs/reference.md)."""
     try:
         _run(sys.argv[1:])
     except KeyboardInterrupt:  # before there was anything that could be interrupted

@@ -1,8 +1,8 @@
 """How agents are served: each option once, for the command line, the settings file and Python.
 
 A field is an option of `wrap` and of `run`, a key of the settings file, an argument of `Agent.run`,
-and a line in the tables of docs/operations.md and docs/api-agent.md, which `make docs` writes. To
-add one is a line here, beside what heeds it.
+and a line in the tables of docs/reference.md, docs/use.md and docs/api-agent.md, which `make docs`
+writes. To add one is a line here, beside what heeds it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The man pages, which are made of docs/operations.md."""
+"""The man pages, which are made of docs/use.md and docs/reference.md."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """What becomes of the clients that have a session open when a command takes or changes it.
 
-Each test is a row of the table in docs/operations.md.
+Each test is a row of the table in docs/use.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""HTTP/2 by nginx in front, set up as docs/operations.md says."""
+"""HTTP/2 by nginx in front, set up as docs/serve.md says."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.web.test_streams import HttpClient, opened, text, until
 
 pytestmark = pytest.mark.interop
 
-PAGE = Path(__file__).parents[2] / "docs" / "operations.md"
+PAGE = Path(__file__).parents[2] / "docs" / "serve.md"
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 
 AROUND = """

@@ -13,8 +13,11 @@ from acphold.cli.command_line import Exit, Parser, UsageError
 from acphold.cli.main import COMMANDS, overview, parser_of
 from acphold.cli.terminal_text import console
 
-COMMANDS_PAGE = "operations"
-"""The page with a section for each command; searched first."""
+COMMANDS_PAGE = "reference"
+"""The page with a section for each command."""
+
+SEARCHED_FIRST = (COMMANDS_PAGE, "use", "serve", "team")
+"""Pages whose headings are looked through before those of the others, in this order."""
 
 
 class Part(NamedTuple):
@@ -75,7 +78,7 @@ def found(words: str) -> str:
     if words in known:
         return known[words].read_text(encoding="utf-8")
     headings: list[str] = []
-    for page in sorted(known, key=lambda name: name != COMMANDS_PAGE):
+    for page in dict.fromkeys((*SEARCHED_FIRST, *known)):
         parts = [*_parts(page)]
         headings += [part.heading for part in parts]
         named = [part for part in parts if part.heading.casefold() == words.casefold()]
@@ -88,7 +91,7 @@ def found(words: str) -> str:
     [meant] = get_close_matches(words, [*COMMANDS, *known, *headings], 1) or [""]
     raise UsageError(
         f"no topic {words!r}{f' (`{meant}`?)' if meant else ''}; `acphold help` lists the pages, "
-        "and `acphold help operations` is the longest of them"
+        "and `acphold help reference` is the longest of them"
     )
 
 

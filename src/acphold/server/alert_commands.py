@@ -185,7 +185,7 @@ def variables(
 
 
 def stdin_json(alert: Alert, url: str = "") -> bytes:
-    """Return the same as one line of JSON; docs/operations.md has its fields."""
+    """Return the same as one line of JSON; docs/use.md has its fields."""
     about = {
         "event": alert.event,
         "sessionId": alert.session_id,

@@ -266,7 +266,7 @@ RUNS = """
         GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role};
     ALTER DEFAULT PRIVILEGES IN SCHEMA acphold GRANT USAGE ON SEQUENCES TO {role}
 """
-"""As docs/operations.md says."""
+"""As docs/team.md says."""
 
 
 async def test_a_role_that_may_make_nothing_runs_and_leaves_migrations_to_the_owner(

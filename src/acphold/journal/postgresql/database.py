@@ -364,7 +364,7 @@ _REFUSED: Final = {
 
 _ADVICE: Final[dict[str, tuple[type[JournalUnavailableError], str]]] = {
     "25006": (ReadOnlyJournalError, "name the server that takes writes"),
-    "42501": (JournalUnavailableError, "give this role its rights: see docs/operations.md"),
+    "42501": (JournalUnavailableError, "give this role its rights: see docs/team.md"),
     "53100": (JournalUnavailableError, "make room on its disk"),
     "53200": (JournalUnavailableError, "give it more memory"),
 }

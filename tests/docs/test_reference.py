@@ -1,4 +1,5 @@
-"""docs/operations.md: every option, variable, exit code and JSON field of the code is in it."""
+"""Every option, variable, exit code and JSON field is in docs/reference.md, each key of
+the settings file in docs/use.md."""
 
 from __future__ import annotations
 
@@ -28,10 +29,11 @@ from acphold.presentation.json_facts import entry_json as shown
 from acphold.presentation.json_facts import hit_json as found
 from acphold.presentation.json_facts import session_json as listed
 from acphold.server import alert_commands
-from docs.option_tables import page
+from docs.option_tables import PAGES
 
 SOURCE = Path(acphold.__file__).parent
-PAGE = (Path(__file__).parents[2] / "docs" / "operations.md").read_text(encoding="utf-8")
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = "".join((DOCS / f"{name}.md").read_text(encoding="utf-8") for name in ("use", "reference"))
 
 
 def section(heading: str) -> str:
@@ -135,7 +137,9 @@ def test_every_field_of_the_json_output_is_in_the_page() -> None:
 
 
 def test_the_options_of_serving_stand_there_as_they_are() -> None:
-    assert page(PAGE) == PAGE, "make docs"
+    for name, written in PAGES.items():
+        text = (DOCS / name).read_text(encoding="utf-8")
+        assert written(text) == text, "make docs"
 
 
 def words(text: str) -> str:
