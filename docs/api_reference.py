@@ -386,6 +386,7 @@ def _alias(name: str) -> Iterator[str]:
     raise LookupError(f"{name} has no docstring in {module}")
 
 
+@cache
 def _node(found: object) -> ast.ClassDef | Function:
     """The source of a class or function."""
     [node] = ast.parse(textwrap.dedent(inspect.getsource(found))).body  # type: ignore[arg-type]

@@ -6,6 +6,8 @@ import json
 import subprocess
 import time
 
+import pytest
+
 from tests.cli.screen_terminal import Terminal
 from tests.cli.test_chat import ACPHOLD, Place, ask, place, steps  # noqa: F401 (a fixture)
 from tests.editor import DEADLINE
@@ -28,6 +30,7 @@ def asking(one: Terminal, *questions: dict[str, object]) -> None:
     one.until("a key, then Enter")
 
 
+@pytest.mark.slow
 def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
     place: Place,  # noqa: F811
 ) -> None:
@@ -53,6 +56,7 @@ def test_what_waits_in_another_terminal_is_seen_whole_and_answered(
         chat.type("\x04")
 
 
+@pytest.mark.slow
 def test_what_is_left_for_later_stays_open_and_the_next_is_asked(
     place: Place,  # noqa: F811
 ) -> None:

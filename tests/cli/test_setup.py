@@ -569,6 +569,7 @@ def test_an_entry_that_is_none_is_left_as_it_is(person: Person, entry: object) -
     assert file.read_text() == text
 
 
+@pytest.mark.slow
 def test_of_several_at_once_each_that_says_written_stands(person: Person) -> None:
     person.write(".config/zed/settings.json", "{}")
     names = [f"agent{number}" for number in range(8)]
