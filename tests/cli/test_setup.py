@@ -615,6 +615,9 @@ def test_without_words_it_finds_editors_and_agents_and_asks_once(person: Person)
     assert {"gemini (acphold)", "opencode (acphold)"} <= {*in_code}
     again = person.run("--yes")
     assert again.out.startswith("Nothing to do: acphold is in front of every agent in Zed and ")
+    assert person.run("--remove", "--yes").code == 0
+    assert (zed.read_text(), code.read_bytes()) == (ZED, VSCODE.encode())
+    assert "in front of no agent in Zed and VS Code" in person.run("--remove", "--yes").out
 
 
 def test_without_words_an_agent_that_npm_fetches_in_an_editor_is_not_added_again(

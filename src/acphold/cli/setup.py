@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from difflib import unified_diff
+from functools import partial
 from itertools import count
 from typing import NamedTuple
 
@@ -95,7 +96,7 @@ def setup(
     """Put acphold in front of the agents in your editor's settings.
 
     Without EDITOR it finds the editors and agents on this machine, shows every change, and asks
-    once.
+    once; with --remove it takes acphold out of all of them.
 
     AGENT is a name that acphold knows, or one from the settings file; without it, every agent of
     that file is set up. Give any other agent by its command:
@@ -110,9 +111,9 @@ def setup(
     it. For Neovim and Emacs it prints what to paste.
     """
     if editor is None:
-        if agent or program or title or file or existing or remove:
+        if agent or program or title or file or existing:
             raise UsageError(f"name the editor, one of {', '.join(EDITORS)}")
-        return _set_up_all(sure=sure)
+        return _set_up_all(is_removal=remove, sure=sure)
     if existing and (agent is not None or program):
         raise UsageError("--existing is about what the editor has; name no agent with it")
     path = settings_path()
@@ -376,8 +377,9 @@ def _written(changes: Sequence[_Change], *, sure: bool) -> Exit:
 # -- everything that is here ----------------------------------------------------------------
 
 
-def _set_up_all(*, sure: bool) -> int:
-    """Set up each editor that has settings here: its own agents, and those that are installed."""
+def _set_up_all(*, is_removal: bool, sure: bool) -> int:
+    """Set up each editor that has settings here: its own agents, and those that are installed. Or
+    take acphold out of each."""
     editors = [editor for _, editor in editors_here()]
     if not editors:
         known = ", ".join(EDITORS)
@@ -385,26 +387,42 @@ def _set_up_all(*, sure: bool) -> int:
             f"no editor has settings here; name yours: `acphold setup EDITOR` ({known})"
         )
     path = settings_path()
-    if named_agents(read_settings(path) or {}, path):
+    if is_removal:
+        agents = []
+    elif named_agents(read_settings(path) or {}, path):
         agents = _checked(None, ())
     else:
         agents = [meant for name in installed_agents() for meant in _checked(name, ())]
+    edits = _without_all if is_removal else partial(_with_all, agents=agents)
     with _alone() if sure else nullcontext():
         planned = [
             (editor, change)
             for editor in editors
-            if (change := _planned(editor.path(), _with_all(editor, agents))) is not None
+            if (change := _planned(editor.path(), edits(editor))) is not None
         ]
         if not planned:
             names = " and ".join(editor.shown for editor in editors)
-            print(visible(f"Nothing to do: acphold is in front of every agent in {names}."))
-            if not agents:
+            state = "no" if is_removal else "every"
+            print(visible(f"Nothing to do: acphold is in front of {state} agent in {names}."))
+            if not (agents or is_removal):
                 print(visible(f"No agent that acphold knows is on PATH. {_NAME}."))
             return Exit.OK
         code = _written([change for _, change in planned], sure=sure)
-    if code == Exit.OK:
-        print("Conversations are kept from now on. To undo: `acphold setup EDITOR --remove`.")
+    if code == Exit.OK and not is_removal:
+        print("Conversations are kept from now on; `acphold setup --remove` undoes it.")
     return code
+
+
+def _without_all(editor: FileEditor) -> Callable[[str], str]:
+    """The change of a file that takes acphold out, and the agents that it starts by their names."""
+
+    def edited(text: str) -> str:
+        for name, words in editor.commands(text).items():
+            if own_words(words) == []:
+                text = without(text, [editor.table, name])
+        return editor.bared(text)
+
+    return edited
 
 
 def _with_all(editor: FileEditor, agents: Sequence[Meant]) -> Callable[[str], str]:
