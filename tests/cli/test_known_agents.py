@@ -68,9 +68,8 @@ def test_npm_fetches_an_agent_only_for_who_says_yes(
 ) -> None:
     install(programs, "npx", tmp_path / "log")
     done = acphold.on_terminal("ask", SAYS, "codex", typed=answer)
-    assert "Codex is not installed. Use `npx -y @agentclientprotocol/codex-acp`, which fetches it?" in (
-        " ".join(done.plain.split())
-    )
+    told = "Codex is not installed. Use `npx -y @agentclientprotocol/codex-acp`, which fetches it?"
+    assert told in " ".join(done.plain.split())
     assert ("It is me." in done.plain) is starts
     assert (tmp_path / "log").exists() is starts
 
