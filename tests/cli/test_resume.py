@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+from rich.cells import cell_len
 
 from acphold.cli.command_line import Exit
 from tests.cli.test_chat import Place, ask, place  # noqa: F401 (a fixture)
@@ -56,6 +57,25 @@ def test_acphold_alone_shows_all_sessions_and_words_and_enter_go_on_with_one(hom
         one.type("\x04")
         assert one.ended() == 0
         one.until("To go on: acphold resume")
+
+
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_of_a_long_path_the_last_folder_stays_readable_and_columns_line_up(
+    home: Place,
+    columns: int,
+) -> None:
+    deep = home.folder / "a-long-way" / "down-from-home" / "through-many-folders"
+    for name, words in (("shop-eu", "apples"), ("店-日本", "pears")):
+        folder = deep / name
+        folder.mkdir(parents=True)
+        hold(home, words, folder)
+    with home.on_terminal("resume", columns=columns) as one:
+        shown = one.until("about apples", "about pears", "2 of 2")
+        lines = [line for line in shown.splitlines() if "about" in line]
+        assert "/店-日本  " in lines[0]
+        assert "/shop-eu  " in lines[1]
+        assert all("  …" in line for line in lines), shown
+        assert {cell_len(line) for line in lines} == {columns - 1}, shown
 
 
 def test_what_was_said_is_found_below_and_its_end_is_shown(home: Place) -> None:

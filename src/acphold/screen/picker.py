@@ -88,6 +88,16 @@ class Line(NamedTuple):
         return f"{self.title}\0{self.agent}\0{self.folder}".casefold()
 
 
+def end_of(path: str, width: int) -> str:
+    """Return a path in so many columns, without its beginning: from a `/` on, if one fits."""
+    if cell_len(path) <= width:
+        return path
+    path = path.rstrip("/")[-width:]  # no more than that fits, however long it is
+    fitting = [end for place in range(len(path)) if cell_len(end := path[place:]) < width]
+    whole = (end for end in fitting if end.startswith("/"))
+    return f"…{next(whole, fitting[0] if fitting else '')}"
+
+
 GROUPS: Final = ("waits for you", "live", "this folder", "other folders", "where it was said")
 WAITS, LIVE, HERE, ELSEWHERE, SAID = range(len(GROUPS))
 
@@ -341,8 +351,9 @@ class Picker:
         right = [("class:waits" if line.group == WAITS else "class:state", line.state)]
         if width >= 56:
             right.append(("class:agent", f"{line.agent[:12]:<8}"))
-        if width >= 72:
-            right.append(("class:faint", set_cell_size(line.folder, 16)))
+            right.append(
+                ("class:faint", set_cell_size(end_of(line.folder, width // 4), width // 4))
+            )
         right.append(("class:faint", f"{line.age:>4}"))
         beside: StyleAndTextTuples = []
         for style, text in right:
