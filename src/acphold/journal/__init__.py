@@ -1,4 +1,4 @@
-"""What is remembered of all sessions: the interface, and a folder for each store of it."""
+"""The journal of all sessions: its interface, and a folder for each store."""
 
 from __future__ import annotations
 

@@ -1,12 +1,13 @@
-"""Tokens: who may come over the network, and what they may; see `server.principals` for the rules.
+"""Tokens: who may connect over the network, and what they may do. `server.principals` has the
+rules.
 
-A token is `acphold_ID_SECRET`. What is kept of it is its id and a digest of the whole, so whoever
-reads the journal has none. The secret has 256 bits, so a plain SHA-256 is enough: there is nothing
-that could be guessed (NIST SP 800-63B, 5.1.2.2, asks for slow hashes for fewer than 112 bits).
+A token is `acphold_ID_SECRET`. The journal keeps its id and a digest of the whole, so reading the
+journal gives nobody a token. The secret has 256 bits, so a plain SHA-256 is enough: it cannot be
+guessed (NIST SP 800-63B, 5.1.2.2, asks for slow hashes for fewer than 112 bits).
 
-A browser has no token, but a session in two halves that are worth nothing alone. One is in a
-cookie, which no script can read, but which each port of the host is sent, and may set; the other is
-kept by the page, where the same origin alone can read it, its port included.
+A browser has no token. It has a session in two halves, each worthless alone. One half is in a
+cookie: scripts cannot read it, but every port of the host receives it and may set it. The page
+keeps the other half where only its own origin, port included, can read it.
 """
 
 from __future__ import annotations
@@ -18,43 +19,43 @@ from typing import Final, Literal, Protocol, get_args
 from msgspec import Struct
 
 Scope = Literal["watch", "prompt", "answer", "manage", "node", "browser"]
-"""What a token lets its holder do."""
+"""A permission that a token gives its holder."""
 
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)[:-2]
-"""Those that a person may have."""
+"""The scopes that a person may have."""
 
 NODE: Final[Scope] = "node"
-"""What one of our own processes on another machine has: it says itself who comes by it."""
+"""The scope of our own processes on other machines: each says on whose behalf it connects."""
 
 BROWSER: Final[Scope] = "browser"
-"""What the session of a browser has beside its scopes: it is no token. See the module."""
+"""Marks the session of a browser, beside its scopes: it is no token. See the module."""
 
 KINDS: Final = (*SCOPES, NODE, BROWSER)
-"""All that this release knows; one that a newer release knows permits nothing here."""
+"""All scopes that this release knows; a scope of a newer release permits nothing here."""
 
 BROWSER_MS: Final = 30 * 24 * 3600 * 1000
-"""How long a browser may stay away until its session has ended."""
+"""A browser's session ends when the browser stays away this long."""
 
 PREFIX: Final = "acphold"
-"""How each token begins, so that who looks for secrets finds one."""
+"""The beginning of every token, so that scanners for secrets recognize one."""
 
 
 DIGEST: Final = 32
-"""Bytes of a SHA-256; a browser's session has two of them, that of the page's half first."""
+"""Bytes of a SHA-256. A browser's session has two: first the page's half, then the cookie's."""
 
 KEPT_DEEDS: Final = 10_000
-"""Deeds of one token, the newest: who does much takes nothing away of what others did."""
+"""Deeds kept per token, the newest: a busy token never pushes out the deeds of another."""
 
 KEPT_DEEDS_MS: Final = 400 * 24 * 3600 * 1000
-"""How old a deed may get."""
+"""Deeds older than this are forgotten."""
 
 
 class AccessToken(Struct, frozen=True, kw_only=True):
-    """What is kept of a token, or of a browser's session; times in ms since the epoch.
+    """The record of a token, or of a browser's session; times in ms since the epoch.
 
-    `session_id` is the only session that it is for, None for all. It ends at `expires_at`, never
-    for None; that of a browser also where that stays away. `tenant` is whose sessions there are for
-    its holder; None for those of everybody.
+    `session_id` is the only session it is good for; None means all. It expires at `expires_at`;
+    None means never. A browser's session also expires when the browser stays away. `tenant` limits
+    the holder to the sessions of that tenant; None means everybody's.
     """
 
     id: str
@@ -75,33 +76,33 @@ class AccessToken(Struct, frozen=True, kw_only=True):
 
     @property
     def ends_at(self) -> int | None:
-        """When it ends, if nobody uses it until then; None for never."""
+        """The time at which it ends unless it is used before; None for never."""
         if not self.is_browser:
             return self.expires_at
         idle = (self.created_at if self.used_at is None else self.used_at) + BROWSER_MS
         return idle if self.expires_at is None else min(idle, self.expires_at)
 
     def is_good(self, now: int) -> bool:
-        """Whether it opens anything at that time."""
+        """True if it opens anything at the time `now`."""
         ends_at = self.ends_at
         return self.revoked_at is None and (ends_at is None or now < ends_at)
 
     def is_of(self, text: str) -> bool:
-        """Whether this is the token itself; takes the same time for any other."""
+        """True if `text` is this token; takes the same time for any text."""
         return not self.is_browser and _is_same(self.digest, _digest(text))
 
     def is_page_of(self, page: str, origin: str) -> bool:
-        """Whether this is a browser's session, and `page` the page's half of it at this origin."""
+        """True if this is a browser's session and `page` is the page's half of it at this
+        origin."""
         return self.is_browser and _is_same(self.digest[:DIGEST], _page_digest(page, origin))
 
     def is_cookie_of(self, cookie: str) -> bool:
-        """The same of the half that is in a cookie."""
+        """True if this is a browser's session and `cookie` is the cookie's half of it."""
         return self.is_browser and _is_same(self.digest[DIGEST:], _digest(cookie))
 
 
 class Share(Struct, frozen=True):
-    """A session of somebody else's that is there for a tenant, too: to be read, or, where it
-    `prompts`, to be gone on with."""
+    """A session shared with another tenant: to read, or, with `prompts`, to continue as well."""
 
     session_id: str
     tenant: str
@@ -109,12 +110,13 @@ class Share(Struct, frozen=True):
 
 
 class Deed(Struct, frozen=True, kw_only=True):
-    """Something that somebody did who came over the network, or what was done to tokens.
+    """Something that was done over the network, or to tokens.
 
     `deed` is the method of the protocol, or a word of ours: `answer`, `code`, `pair`, `sign out`,
-    `create token`, `revoke token`, `share`, `stop sharing`; `refused:` and what was wanted or
-    wrong. `name` and `token` are those of the token by which they came, "" for what a command here
-    did, and for a stranger. `address` is where from, `transport` by what way. Never what was said.
+    `create token`, `revoke token`, `share`, `stop sharing`; or `refused:` and the reason. `name`
+    and `token` are those of the token that was used; both are "" for commands on this machine and
+    for strangers. `address` is where the request came from, `transport` how it came. The text of
+    prompts and answers is never kept.
     """
 
     at: int
@@ -130,25 +132,26 @@ class Access(Protocol):
     """The tokens of a journal, what was done with them, and what tenants share."""
 
     async def access_tokens(self) -> list[AccessToken]:
-        """All of them, oldest first; also those that open nothing any more."""
+        """All tokens, oldest first, including those that open nothing any more."""
 
     async def keep_access_token(self, token: AccessToken) -> None:
-        """Add it; of one that is there, note its last use, or its end, which stays."""
+        """Add a token, or note its last use or its end if it is known; an end is never taken
+        back."""
 
     async def shares(self) -> list[Share]:
-        """All of them, by session and tenant."""
+        """All shares, ordered by session and tenant."""
 
     async def keep_share(self, share: Share) -> None:
-        """Add it, or have it in the place of the one to this tenant; UnknownSessionError."""
+        """Add a share, replacing an earlier one to the same tenant; raises UnknownSessionError."""
 
     async def end_share(self, session_id: str, tenant: str) -> bool:
-        """Take it away; whether there was one. It goes with its session by itself."""
+        """Stop sharing; False if it was not shared. Deleting a session ends its shares."""
 
     async def deeds(self, since: int, limit: int) -> list[Deed]:
-        """The last of what was done since then, in ms since the epoch, oldest first."""
+        """The last `limit` deeds since `since` (ms since the epoch), oldest first."""
 
     async def keep_deeds(self, deeds: Sequence[Deed]) -> None:
-        """Add these. Of each token, and of all, so many are kept as a person would read."""
+        """Add deeds, and forget those beyond KEPT_DEEDS and KEPT_DEEDS_MS."""
 
 
 def new_token(
@@ -160,7 +163,7 @@ def new_token(
     expires_at: int | None = None,
     tenant: str | None = None,
 ) -> tuple[str, AccessToken]:
-    """A token, which is told once, and what is kept of it."""
+    """Make a token: its text, which is told once, and the record to keep."""
     id_ = os.urandom(4).hex()
     text = _text(id_)
     kept = AccessToken(
@@ -185,8 +188,8 @@ def new_browser(
     expires_at: int | None = None,
     tenant: str | None = None,
 ) -> tuple[str, str, AccessToken]:
-    """The session of a browser at an origin: the page's half, that of the cookie, and what is kept
-    of both."""
+    """Make a browser's session at an origin: the page's half, the cookie's half, and the record to
+    keep."""
     id_ = os.urandom(4).hex()
     page, cookie = _text(id_), _text(id_)
     kept = AccessToken(
@@ -202,13 +205,13 @@ def new_browser(
 
 
 def token_id(text: str) -> str:
-    """The id in a token, or in a half of a browser's session; "" for what is none."""
+    """The id in a token, or in a half of a browser's session; "" if `text` is neither."""
     words = text.split("_", 2)
     return words[1] if len(words) == 3 and words[0] == PREFIX else ""
 
 
 def _text(id_: str) -> str:
-    from secrets import token_urlsafe  # late, as all that brings OpenSSL
+    from secrets import token_urlsafe  # late, like everything that loads OpenSSL
 
     return f"{PREFIX}_{id_}_{token_urlsafe(32)}"
 
@@ -218,7 +221,7 @@ def _page_digest(page: str, origin: str) -> bytes:
 
 
 def _is_same(kept: bytes, given: bytes) -> bool:
-    """Compare two digests; takes the same time whatever they are."""
+    """Compare two digests, in the same time whatever they are."""
     from hmac import compare_digest  # late, with OpenSSL: a `wrap` has no tokens
 
     return compare_digest(kept, given)

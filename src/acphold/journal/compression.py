@@ -1,6 +1,6 @@
-"""Zstandard (RFC 8878): the standard library has it from Python 3.14 on, a backport before.
+"""Zstandard (RFC 8878), from the standard library on Python 3.14 and later, else from a backport.
 
-Imported late: what a plain `wrap` does before its first old session needs none of it.
+Imported late: a plain `wrap` does not need it before its first old session.
 """
 
 from __future__ import annotations
@@ -15,4 +15,4 @@ else:
 __all__ = ["WINDOW", "zstd"]
 
 WINDOW: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 27}
-"""Bounds what a frame of a stranger may have us keep in memory: 128 MiB."""
+"""Limits the memory that a frame from a stranger can make us use: 128 MiB."""

@@ -1,7 +1,7 @@
-"""Copies of conversations: entries of a session in a session of their own.
+"""Copies of conversations: the entries of one session in a new session.
 
-A copy has what was said and done. It has not what it cost, which was paid once; and, for another
-agent, none of the settings and commands of the agent that the conversation was held with.
+A copy has the conversation but not its cost, which was paid once. For another agent it also leaves
+out the settings and commands of the original agent.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ from acphold.schema.splice import splice
 from acphold.schema.update_kinds import kinds_about
 
 PIECE_BYTES: Final = 512 << 10
-"""How much is taken in at once: others cannot write meanwhile."""
+"""Bytes taken in at once: nobody else can write meanwhile."""
 
 TITLE: Final = "acphold/title"
-"""The `_meta` key that says who made a title: nobody's agent."""
+"""The `_meta` key that marks a title which no agent gave."""
 
 COSTS: Final = kinds_about("cost")
-"""Updates that say what was spent."""
+"""Kinds of update that report what was spent."""
 
 OFFERS: Final = kinds_about("choices", "commands")
-"""Updates that say what one agent offers."""
+"""Kinds of update that report what the agent offers."""
 
 
 async def copy(journal: Journal, source: SessionRow, new: NewSession, through: int) -> None:
-    """Make the session `new` of the entries of `source` up to `through`, and let go of it.
+    """Create the session `new` from the entries of `source` up to `through`, and release it.
 
-    It has the title of `new`, and one origin more than `source`. Nothing is left of it when that
-    fails: SessionExistsError, UnknownSessionError, JournalError, RewrittenError.
+    It has the title of `new`, and one origin more than `source`. If this fails, nothing of it is
+    left: SessionExistsError, UnknownSessionError, JournalError, RewrittenError.
     """
     origin = Origin(source.session_id, source.agent, through)
     new = replace(new, renamed=source.renamed, origins=(*source.origins, origin))
@@ -60,7 +60,7 @@ async def copy(journal: Journal, source: SessionRow, new: NewSession, through: i
 async def _fill(
     journal: Journal, lease: Lease, source: SessionRow, new: NewSession, through: int
 ) -> None:
-    """Take the entries in; with the last of them the session comes into the list."""
+    """Take the entries in; with the last of them the session appears in the list."""
     piece: list[PastEntry] = []
     size = 0
     async for segment in history(journal, source.session_id, through=through):
@@ -71,7 +71,7 @@ async def _fill(
             await journal.take_in(lease, piece)
             piece, size = [], 0
     if new.title is not None:
-        # The update that tells whoever loads the copy what it is called.
+        # Clients that load the copy get its title from this update.
         titled = {
             "sessionUpdate": "session_info_update",
             "title": new.title,
@@ -82,7 +82,7 @@ async def _fill(
 
 
 def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
-    """What of a segment goes into a copy."""
+    """The entries of a segment that go into a copy."""
     if for_another and (segment.kind not in KINDS or segment.kind == SETTINGS):
         return
     left_out = COSTS | OFFERS if for_another else COSTS
@@ -90,7 +90,7 @@ def _copied(segment: Segment, *, for_another: bool) -> Iterable[PastEntry]:
         raw = entry.raw
         if entry.kind == TURN_END:
             raw = splice(raw, {"usage": None, "_meta": None})
-        update = b""  # which may say nothing but that
+        update = b""  # the update that the entry holds, unless it is a chunk of text
         if entry.kind == PARAMS:
             update = members(raw).get("update", b"")
         elif entry.kind == UPDATE and not may_be_chunk(raw):

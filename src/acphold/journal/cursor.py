@@ -1,6 +1,6 @@
-"""The cursor of a list: where the next page begins, as a text that a client gives back.
+"""The cursor of a list: a text that a client gives back to get the next page.
 
-It is sealed, and holds the filter that it was made for: one that somebody has changed, or uses for
+It is sealed and holds the filter it was made for. A cursor that was changed, or is used with
 another list, is refused.
 """
 
@@ -29,9 +29,10 @@ _decode_position = msgspec.json.Decoder(_Position).decode
 
 
 def encode(key: ListKey, filter: ListFilter, secret: bytes) -> str:
-    """The cursor for what follows `key` in a list by this filter: base64url.
+    """Return the cursor (base64url) for the sessions after `key` in a list with this filter.
 
-    Of the filter counts which sessions there are to be listed, not which of them are held.
+    The cursor is bound to the filter's `agents`, `cwd`, `archived` and `tenant`, but not to `held`,
+    which changes while a client pages.
     """
     from base64 import urlsafe_b64encode
 
@@ -40,10 +41,10 @@ def encode(key: ListKey, filter: ListFilter, secret: bytes) -> str:
 
 
 def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
-    """The position a cursor stands for.
+    """Return the position of a cursor.
 
-    Raises CursorError when it was altered, comes from another journal, or from a list by another
-    agent, cwd or archive, or of another tenant.
+    Raises CursorError if it was altered or comes from another journal, or from a list with another
+    agent, cwd, archive or tenant.
     """
     from base64 import urlsafe_b64decode, urlsafe_b64encode
     from hmac import compare_digest
@@ -52,7 +53,7 @@ def decode(text: str, filter: ListFilter, secret: bytes) -> ListKey:
         sealed = urlsafe_b64decode(text.encode("ascii") + b"=" * (-len(text) % 4))
     except ValueError:
         sealed = b""
-    # The decoder passes over what is not base64, and over bits past the end.
+    # The decoder ignores characters that are not base64, and bits past the end.
     if urlsafe_b64encode(sealed).rstrip(b"=").decode() != text:
         sealed = b""
     seal, position = sealed[:_SEAL_BYTES], sealed[_SEAL_BYTES:]

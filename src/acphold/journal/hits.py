@@ -1,7 +1,7 @@
-"""What a search shows of an entry that it found: whose words, a piece of the text, the marks.
+"""Turn an entry that a search found into a hit: its speaker, an excerpt and the marks in it.
 
-The index tells only which entry has the words. They are looked for again in its text, as it would
-have found them: without case and accents, `snake_case` as words in a row.
+The index only says which entry has the words. They are located again in its text by the same rules
+as the index: ignoring case and accents, with `snake_case` as consecutive words.
 """
 
 from __future__ import annotations
@@ -18,20 +18,21 @@ from acphold.history.words import camel_parts, document, with_spaces
 from acphold.journal.journal import Part, SearchHit, Speaker
 
 EXCERPT: Final = 160
-"""Characters of an excerpt, ellipses aside."""
+"""Characters of an excerpt, without the ellipses."""
 
 BEFORE: Final = 40
-"""How many of them stand before the first word found, if there are so many."""
+"""Characters of an excerpt before the first word found, if there are so many."""
 
 TERMS_AT_MOST: Final = 64
-"""Words of a query that count: FTS5 refuses some hundreds; who pastes a page means its start."""
+"""Terms of a query that count: FTS5 refuses several hundred. Of a pasted page, the start is
+meant."""
 
 MATCHES_AT_MOST: Final = 100
-"""Places of one term in one text that are looked at, for the best excerpt."""
+"""Places of one term in one text that are considered for the best excerpt."""
 
 
 class Held(NamedTuple):
-    """What a hit tells of the session that it is in."""
+    """The facts a hit gives about its session."""
 
     session_id: str
     agent: str
@@ -43,7 +44,7 @@ class Held(NamedTuple):
 def hit(
     held: Held, entry: Entry, patterns: Sequence[re.Pattern[str]], part: Part | None
 ) -> SearchHit:
-    """The hit for an entry: the text of it that has the most of what was sought."""
+    """Return the hit for an entry: the part of its text that has the most of the terms."""
     said = document(entry)
     texts: list[tuple[Speaker, str]] = []
     if said.messages and part in (None, "messages"):
@@ -65,7 +66,7 @@ def hit(
 
 
 def speaker(entry: Entry) -> Speaker:
-    """Whose words an entry with a message has."""
+    """The speaker of an entry that holds a message."""
     if entry.kind == PROMPT:
         return "user"
     role = ROLES.get(update_kind(entry.update), "agent")
@@ -74,7 +75,7 @@ def speaker(entry: Entry) -> Speaker:
 
 
 def tool_title(entry: Entry) -> str | None:
-    """What a tool call is called, where this entry tells it."""
+    """The title of a tool call, if this entry has it."""
     return string(members(entry.update).get("title"))
 
 
@@ -82,7 +83,7 @@ def tool_title(entry: Entry) -> str | None:
 
 
 class Term(NamedTuple):
-    """A word, or a phrase of several, that is sought; or the beginning of one."""
+    """A word or a phrase to search for; with `is_prefix`, only its beginning."""
 
     text: str
     is_prefix: bool = False
@@ -92,19 +93,19 @@ _TERM: Final = re.compile(r'"([^"]*)"(\*?)|(\S+)')
 
 
 def terms(words: str) -> list[Term]:
-    """What is sought: words, "phrases in quotes", and beginnings of either with a `*` behind."""
+    """Parse a query: words, "phrases in quotes", and either with a trailing `*` as a prefix."""
     found = []
     # FTS5 reads a query up to its first NUL.
     for phrase, star, word in _TERM.findall(storable(words.replace("\0", " "))):
         term = Term(phrase, bool(star)) if not word else Term(word.rstrip("*"), word.endswith("*"))
-        # What has no letter or digit is not in the index, and would match nothing.
+        # A term without a letter or digit is not in the index, and would match nothing.
         if any(map(str.isalnum, term.text)):
             found.append(term)
     return found[:TERMS_AT_MOST]
 
 
 class Excerpt(NamedTuple):
-    """A piece of a text on one line, how many of the terms are in it, and where."""
+    """An excerpt of a text as one line, the number of terms in it, and their places."""
 
     terms: int
     text: str
@@ -112,18 +113,18 @@ class Excerpt(NamedTuple):
 
 
 def patterns_of(found: Iterable[Term]) -> list[re.Pattern[str]]:
-    """What finds the terms in a text without capitals and accents, as the index may have it."""
+    """Patterns that find the terms in text made plain by `_plain`."""
     patterns = []
     for term in found:
         parts = re.findall(r"[^\W_]+", _plain(camel_parts(term.text) or with_spaces(term.text)))
-        # A literal in front, and no option: then the search is as fast as one for a string.
+        # A pattern that starts with a literal and has no flags is as fast as a plain string search.
         rest = r"[^\W_]*" if term.is_prefix else ""
         patterns.append(re.compile(r"[\W_]*".join(map(re.escape, parts)) + rest))
     return patterns
 
 
 def excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> Excerpt:
-    """The piece of the text that has the most of the terms; of such pieces the first."""
+    """Return the excerpt of the text that has the most terms; the first of several."""
     line = " ".join(text.split())
     plain = _plain(line)
     places = sorted(
@@ -155,7 +156,7 @@ def _best_start(places: Sequence[tuple[int, int, int]], terms: int) -> tuple[int
 
 
 def _apart(marks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The marks without those that begin inside another."""
+    """Yield the marks, without those that begin inside an earlier one."""
     end = 0
     for mark in marks:
         if mark[0] >= end:
@@ -164,7 +165,7 @@ def _apart(marks: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
 
 
 def _places(plain: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
-    """Where the index may have found a term: where it is a whole word, else a part of one."""
+    """Places where the index may have found a term: as a whole word, else inside a word."""
     found = [match.span() for match in islice(pattern.finditer(plain), MATCHES_AT_MOST)]
     whole = [
         (start, end)
@@ -175,12 +176,12 @@ def _places(plain: str, pattern: re.Pattern[str]) -> list[tuple[int, int]]:
 
 
 def _plain(text: str) -> str:
-    """`text`, character by character, without what the index does not look at: case, accents."""
+    """`text` without case and accents, character for character, as the index sees it."""
     return text.lower() if text.isascii() else text.translate(_PLAIN)
 
 
 class _PlainCharacters(dict[int, str]):
-    """The plain form of each character that was met; one character for one."""
+    """Maps each character to its plain form, one character for one; filled on demand."""
 
     def __missing__(self, code: int) -> str:
         from unicodedata import combining, normalize

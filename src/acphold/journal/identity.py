@@ -1,4 +1,4 @@
-"""What tells a journal from all others, by whatever name it was opened."""
+"""The identity of a journal: the same under every name by which it is opened."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ log = logging.getLogger(__name__)
 
 
 async def identity(journal: Journal) -> str | None:
-    """The identity of a journal, in a few letters; None where it cannot be told.
+    """The identity of a journal, in a few letters; None if it cannot be determined.
 
-    Of a file it is that of the file, as a copy of one is another journal. Else it is made of what
-    the journal has by chance, and tells nothing of that.
+    For a journal in a file it is the identity of the file, as a copy is another journal. Otherwise
+    it is derived from the journal's random secret, without revealing it.
     """
     if journal.file is None:
-        from hashlib import blake2b  # late: an editor waits, and most journals are in files
+        from hashlib import blake2b  # late, for a quick start: most journals are in files
 
         try:
             secret = await journal.cursor_secret()

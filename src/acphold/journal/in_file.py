@@ -1,6 +1,6 @@
-"""What is peculiar to a journal in a file: where it is, how large, if it is whole; its copies.
+"""The file of a journal: its place, size, health and copies.
 
-A store that is in no file has none of this, and says so: `Journal.file` is None.
+A store without a file has none of this: its `Journal.file` is None.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class Large(Struct, frozen=True):
-    """A session that takes much room: so many bytes are kept of it."""
+    """A session that takes much room, and the bytes it takes."""
 
     session_id: str
     title: str | None
@@ -19,7 +19,7 @@ class Large(Struct, frozen=True):
 
 
 class Sizes(Struct, frozen=True):
-    """Bytes of the file that conversations take, the search index, and nothing any more.
+    """Bytes of the file used by conversations, by the search index, and by nothing any more.
 
     `conversations` and `index` are None where the store cannot tell. `largest` has the sessions
     that take most, the largest first.
@@ -32,15 +32,15 @@ class Sizes(Struct, frozen=True):
 
 
 class Repaired(Struct, frozen=True):
-    """What was put right: sessions with a wrong count, summary or sum of usage; and rows of those
-    that are no more, by how many sessions they were of."""
+    """The result of a repair: sessions that had a wrong count, summary or sum of usage; and the
+    number of sessions that are gone and had left rows behind."""
 
     miscounted: tuple[str, ...]
     left_over: int
 
 
 class InFile(Protocol):
-    """The file of a journal. Every method may raise what those of the journal raise."""
+    """The file of a journal. Every method may raise the errors of the journal's own methods."""
 
     @property
     def path(self) -> str:
@@ -48,37 +48,40 @@ class InFile(Protocol):
 
     @property
     def was_open_to_others(self) -> bool:
-        """Whether others could read it until it was opened now."""
+        """True if other users could read the file before it was opened now."""
 
     async def log_cut_at(self) -> int | None:
-        """When a log was found without its end (ms since the epoch); sessions may be missing."""
+        """When the log was found without its end (ms since the epoch): sessions may be missing.
+        None if never."""
 
     async def went_back_at(self) -> int | None:
-        """When an earlier copy was found in its place (ms since the epoch): later sessions are
-        missing."""
+        """When the file was found replaced by an earlier copy (ms since the epoch): later sessions
+        are missing. None if never."""
 
     async def damage(self) -> list[str]:
-        """What is wrong with it, a sentence each; empty when it is whole. Reads all of it."""
+        """Read the whole file and return what is damaged, a sentence each; empty if it is whole."""
 
     async def spoiled(self) -> list[str]:
         """The sessions whose summary, or sums of usage, are not what was written."""
 
     async def unswept(self) -> int:
-        """How many deleted sessions have left something in it, as a deletion was cut short."""
+        """The number of deleted sessions with remains in the file, because a deletion was cut
+        short."""
 
     async def sizes(self, largest: int) -> Sizes:
-        """What takes the room, with so many of the largest sessions; reads all of it."""
+        """Read the whole file and return what takes the room, with this many of the largest
+        sessions."""
 
     async def repair(self) -> Repaired:
-        """Make anew counts and summaries from the entries, and sums of usage from the reports; and
-        forget the search index."""
+        """Recompute counts and summaries from the entries and sums of usage from the reports; and
+        clear the search index."""
 
     async def give_back(self) -> int | None:
-        """Give the disk all room in it that nothing takes, beside whoever reads and writes.
+        """Return unused room to the disk, while others read and write.
 
-        Returns how many bytes; None for one that has to be rewritten for that: see
+        Returns the number of bytes; None for a file that must be rewritten for that: see
         `stores.rewrite`.
         """
 
     async def copy_to(self, path: str) -> int:
-        """Copy it, whole and of one moment, whoever writes meanwhile; the size in bytes."""
+        """Copy the file as it is at one moment, even while others write; the size in bytes."""

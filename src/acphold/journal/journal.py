@@ -1,6 +1,7 @@
-"""The interface of a journal: what can be kept, read, listed, searched and owned.
+"""The interface of a journal: sessions are written, read, listed, searched and owned through it.
 
-The rooms above know a journal by this interface alone; `journal.sqlite` fulfils it.
+Rooms above know a journal only by this interface; `journal.sqlite` and `journal.postgresql`
+implement it.
 """
 
 from __future__ import annotations
@@ -24,16 +25,16 @@ if TYPE_CHECKING:
     from acphold.journal.owners import Owner, Whose
 
 READ_BYTES: Final = 1 << 20
-"""How much of a session's history one `read` brings at most, beyond its first segment."""
+"""Bytes of history that one `read` returns at most, beyond its first segment."""
 
 TAIL_BYTES: Final = 64 << 20
-"""How much that may still be put together is read at once; see `history`."""
+"""Bytes of unsettled history that are read at once; see `history`."""
 
 
 class Origin(Struct, frozen=True, rename="camel"):
-    """Where a conversation came from: from a session, up to entry `seq`, held with `agent`.
+    """Where a conversation came from: a session, up to entry `seq`, held with `agent`.
 
-    A session that went over to another agent itself has its own id here.
+    When a session itself moves to another agent, `session_id` is its own id.
     """
 
     session_id: str
@@ -42,9 +43,9 @@ class Origin(Struct, frozen=True, rename="camel"):
 
 
 class NewSession(Struct, frozen=True):
-    """A session about to be created; `agent` says which agent it belongs to.
+    """A session about to be created; `agent` is the agent it belongs to.
 
-    `created_at` is ms since the epoch; None means now. `renamed`, `origins` and `tenant` as in
+    `created_at` is ms since the epoch; None means now. `renamed`, `origins` and `tenant` are as in
     SessionRow.
     """
 
@@ -62,8 +63,8 @@ class NewSession(Struct, frozen=True):
 class Listed(Struct, frozen=True):
     """A session to be listed before it is read.
 
-    `downstream_id` is the agent's own id of it, `updated_at` when it went on last (ms since the
-    epoch), `source` where its transcript is, in words of the import's.
+    `downstream_id` is the agent's own id for it, `updated_at` its last activity (ms since the
+    epoch), `source` the place of its transcript, in a form that only the import knows.
     """
 
     new: NewSession
@@ -73,10 +74,10 @@ class Listed(Struct, frozen=True):
 
 
 class RowChange(Struct, frozen=True):
-    """New values for the row of a session; what is UNSET stays as it is.
+    """New values for the row of a session; UNSET leaves a value as it is.
 
-    `given` is a title that a person gives: no `title` takes its place, until None takes it back.
-    With `unread` as None the session is read to its end. The others are as in SessionRow.
+    `given` is a title given by a person: `title` cannot replace it until `given` is set to None.
+    Setting `unread` to None marks the session as read to its end. The others are as in SessionRow.
     """
 
     title: str | UnsetType | None = UNSET
@@ -98,7 +99,7 @@ class RowChange(Struct, frozen=True):
 class ListKey(Struct, frozen=True, order=False):
     """A position in the list of sessions, which runs from the newest `updated_at` to the oldest.
 
-    Sessions of one millisecond follow each other by `session_id`, from high to low: both in one
+    Sessions of one millisecond are ordered by `session_id`, from high to low: both in one
     direction, so that SQL can compare them as one row value.
     """
 
@@ -106,27 +107,28 @@ class ListKey(Struct, frozen=True, order=False):
     session_id: str
 
     def __lt__(self, other: ListKey) -> bool:
-        """Whether this position comes earlier in the list."""
+        """True if this position comes earlier in the list."""
         return (self.updated_at, self.session_id) > (other.updated_at, other.session_id)
 
 
 class SessionRow(Struct, frozen=True):
-    """What the list shows of a session; times are ms since the epoch.
+    """The row of a session in the list; times are ms since the epoch.
 
-    `prompted` is False until the first prompt; `message_count` counts prompts and agent
-    messages; `last_seq` is 0 in a session without entries. `renamed` says that a person gave the
-    title; `origins` where the conversation came from, oldest first. `followers` is how many
-    clients may go on behind a position that is lost when the session is settled: so many that ask
-    for positions were there at a time; 0 if nothing came since it was settled last.
-    `downstream_id` is the one by which the agent has known it last. `unread` is None but for a
-    session that an import has listed, and not read to its end yet (see `Arrivals.complete`): where
-    its transcript is, as in Listed. `start` is the mark of how the agent was started that was
-    prompted last: how that was, the home knows where it was done (`acphold.cli.starts`), and no
-    journal; None where nobody knows. `tenant` is whose it is: for others it is not there
-    (`server.principals`); "" for nobody's in particular. `unseen` is whether a turn has ended in it
-    while no client had it open, and none has opened it since. `shared_with` are the others for whom
-    it is there, and whether they may go on with it. `lineage` is that of its positions (see
-    `acphold.journal.lineage`); "" where the journal tells none.
+    `prompted` is False until the first prompt. `message_count` counts prompts and agent messages.
+    `last_seq` is 0 in a session without entries. `renamed` is True if a person gave the title.
+    `origins` are the places the conversation came from, oldest first. `followers` is the largest
+    number of clients that asked for positions at one time; settling the session may take away the
+    positions they would resume at. It is 0 if nothing was added since the session was last settled.
+
+    `downstream_id` is the latest id under which the agent knows it. `unread` is set only while an
+    import has listed the session without reading it to its end (see `Arrivals.complete`): the place
+    of its transcript, as in Listed. `start` marks how the agent was started for the last prompt;
+    the details are kept outside the journal (`acphold.cli.starts`). It is None if unknown. `tenant`
+    is the user it belongs to; other tenants cannot see it (`server.principals`), and "" means
+    nobody in particular. `unseen` is True if a turn ended while no client had the session open, and
+    none has opened it since. `shared_with` maps the other tenants that can see it to whether they
+    may prompt. `lineage` is that of its positions (see `acphold.journal.lineage`); "" where the
+    journal has none.
     """
 
     session_id: str
@@ -152,31 +154,31 @@ class SessionRow(Struct, frozen=True):
     lineage: str = ""
 
     def is_there_for(self, tenant: str | None) -> bool:
-        """Whether it is there for a tenant: theirs, or shared with them. For None all are."""
+        """True if a tenant can see it: it is theirs or shared with them. None sees all."""
         return tenant is None or tenant == self.tenant or tenant in self.shared_with
 
     @property
     def is_unread(self) -> bool:
-        """Whether an import has listed it, and not read it to its end yet."""
+        """True if an import has listed it and not read it to its end yet."""
         return self.unread is not None
 
     @property
     def key(self) -> ListKey:
-        """Where this session stands in the list."""
+        """The position of this session in the list."""
         return ListKey(self.updated_at, self.session_id)
 
 
 Archived = Literal["exclude", "include", "only"]
-"""What a list has of archived sessions (unstable v1 schema, SessionArchiveFilter)."""
+"""Treatment of archived sessions in a list (unstable v1 schema, SessionArchiveFilter)."""
 
 
 class ListFilter(Struct, frozen=True):
-    """Which sessions to list: with `agents`, those that are kept under one of these.
+    """A filter for the list of sessions: with `agents`, only the sessions of these agents.
 
-    `cwd` may be any name of the folder. Sessions that were never prompted are left out, except
-    those in `held` (somebody has them open), and all of them with `include_unprompted`. With
-    `unread`, only those that an import has listed and not read; with `tenant`, only what is there
-    for that one.
+    `cwd` may be any path to the folder. Sessions that were never prompted are left out, except
+    those in `held` (somebody has them open), or if `include_unprompted` is set. With `unread`, only
+    sessions that an import has listed and not read; with `tenant`, only those that this tenant can
+    see.
     """
 
     agents: tuple[str, ...] = ()
@@ -188,7 +190,7 @@ class ListFilter(Struct, frozen=True):
     tenant: str | None = None
 
     def fits(self, row: SessionRow) -> bool:
-        """Whether a list by this filter has the session."""
+        """True if the session belongs in a list with this filter."""
         return (
             (not self.agents or row.agent in self.agents)
             and (row.prompted or self.include_unprompted or row.session_id in self.held)
@@ -200,11 +202,11 @@ class ListFilter(Struct, frozen=True):
 
 
 class Lease(Struct):
-    """The right to write to one session, as long as nobody took it over. Journals make these.
+    """The right to write to one session until somebody takes it over. Only journals make these.
 
     `number` is the journal's own key of the session, which no other session ever gets; `epoch`
     grows with every lease that the journal grants; `next_seq` is the number of the next entry;
-    `lineage` is that of the positions which are told under it, as in SessionRow.
+    `lineage` is that of positions given out under this lease, as in SessionRow.
     """
 
     session_id: str
@@ -215,7 +217,7 @@ class Lease(Struct):
 
 
 class Append(Struct, frozen=True):
-    """What is to be appended to one session; see `Entries.append`."""
+    """Runs to append to one session; see `Entries.append`."""
 
     lease: Lease
     runs: Sequence[Run]
@@ -223,20 +225,20 @@ class Append(Struct, frozen=True):
 
 
 Part = Literal["messages", "tools", "diffs"]
-"""What of an entry is searched: messages and thoughts; titles, inputs and outputs of tool calls;
+"""The part of an entry to search: messages and thoughts; titles, inputs and outputs of tool calls;
 paths and both sides of changes to files."""
 
 Speaker = Literal["user", "told", "agent", "thought", "tool", "diff"]
-"""Whose words a hit shows."""
+"""The speaker of the words in a hit."""
 
 
 class Sought(Struct, frozen=True):
-    """What is searched for; see `Index.search`.
+    """A search; see `Index.search`.
 
     `words` are words, "phrases in quotes", and beginnings with a `*`. `agents` are as in
     ListFilter; `since` is in ms since the epoch. With `session_id`, only that session is searched.
-    With `unsettled`, the ends of the newest sessions are looked through too, such as of turns that
-    run. With `tenant`, only what is there for that one is searched.
+    With `unsettled`, the search includes the unsettled ends of the newest sessions, such as running
+    turns. With `tenant`, only sessions that this tenant can see are searched.
     """
 
     words: str
@@ -252,10 +254,10 @@ class Sought(Struct, frozen=True):
 
 
 class SearchHit(Struct, frozen=True):
-    """An entry that has what was sought, and the session it is in.
+    """An entry that matches a search, and its session.
 
-    `excerpt` is one line of what it says, `marks` where in it the words are. `tool` is the title of
-    the tool call, where `speaker` is `tool` or `diff`; None when this entry does not tell it.
+    `excerpt` is one line of its text, `marks` the places of the words in it. `tool` is the title of
+    the tool call, where `speaker` is `tool` or `diff`; None if this entry does not have it.
     """
 
     session_id: str
@@ -273,9 +275,9 @@ class SearchHit(Struct, frozen=True):
 
 
 class Tokens(Struct, frozen=True, array_like=True, gc=False):
-    """Counts of tokens; None for what was not reported.
+    """Counts of tokens; None for a count that was not reported.
 
-    Some agents count cached tokens as input too, some beside it: only `total` can be compared.
+    Some agents include cached tokens in the input, some do not: only `total` can be compared.
     """
 
     input: int | None = None
@@ -287,13 +289,13 @@ class Tokens(Struct, frozen=True, array_like=True, gc=False):
 
 
 Grouping = Literal["agent", "day", "folder", "session"]
-"""What tokens and cost are added up by; a day is one of this machine's time zone."""
+"""Ways to group sums of tokens and cost; days are in this machine's time zone."""
 
 
 class UsageSum(Struct, array_like=True):
-    """What was reported in a group of sessions; `name` is the group, `title` that of a session.
+    """The reported usage of a group of sessions; `name` is the group, `title` that of a session.
 
-    In `not_reported` of the sessions nobody told any tokens. `costs` are by currency.
+    `not_reported` counts the sessions for which no tokens were reported. `costs` are by currency.
     """
 
     name: str
@@ -305,9 +307,9 @@ class UsageSum(Struct, array_like=True):
 
 
 class UsageSums(Struct, frozen=True):
-    """The sums of groups: of days and sessions the newest first, else the most tokens; and of all.
+    """The sums of groups, and of all. Groups by day come newest first, others by most tokens.
 
-    `by_request` has the agents that reported something of which is not known that it was of a turn.
+    `by_request` has the agents with reports that are not known to be for a whole turn.
     """
 
     groups: Sequence[UsageSum]
@@ -318,7 +320,7 @@ class UsageSums(Struct, frozen=True):
 class PageBack(Struct, frozen=True):
     """Entries of a session, the newest first; `before` is where to read on, None at the beginning.
 
-    What `is_settled` is the same whenever it is read again, but for snapshots that become void.
+    If `is_settled`, reading this page again gives the same, except for snapshots that become void.
     """
 
     entries: Sequence[Entry]
@@ -327,9 +329,9 @@ class PageBack(Struct, frozen=True):
 
 
 class RowChanges(Struct, frozen=True):
-    """The ids of sessions whose rows have changed, each once; `last` is the change to go on after,
-    `more` whether there are more already, `late` whether there are some that are told later: what
-    somebody else began to write before them is to be told before them."""
+    """The ids of sessions whose rows have changed, each once. `last` is the change to continue
+    after. `more` is True if there are more already. `late` is True if some changes will be told
+    later, because a transaction that began before them is still open and its changes come first."""
 
     session_ids: Sequence[str]
     last: int
@@ -338,29 +340,29 @@ class RowChanges(Struct, frozen=True):
 
 
 class Owners(Protocol):
-    """Who may write to a session: see `acphold.journal.owners`, and Lease."""
+    """Ownership: which process may write to a session. See `acphold.journal.owners`, and Lease."""
 
     async def create(self, new: NewSession, *, yields: bool = False) -> Lease:
-        """Make a session and own it; raises SessionExistsError. `yields` as in `acquire`."""
+        """Create a session and own it; raises SessionExistsError. `yields` is as in `acquire`."""
 
     async def acquire(
         self, session_id: str, seen: int | None = None, *, yields: bool = False
     ) -> Lease:
-        """Take the session over, from whoever has it; raises UnknownSessionError.
+        """Take the session over from any owner; raises UnknownSessionError.
 
-        With `seen`, the epoch of what `owner` told: HeldElsewhereError when there is another one by
-        now, so that of two who try at once only one succeeds. What `yields` is for work in between:
-        whoever wants the session may take it.
+        `seen` is the epoch that `owner` returned. If the epoch has changed since,
+        HeldElsewhereError is raised, so that only one of two simultaneous attempts succeeds. With
+        `yields`, anybody who wants the session may take it: for background work such as an import.
         """
 
     async def owner(self, session_id: str) -> Whose:
-        """Who owns the session now; raises UnknownSessionError.
+        """Return the owner of the session now; raises UnknownSessionError.
 
-        Quick enough to be asked before every prompt, of a session that is ours.
+        For a session of ours it is quick enough to ask before every prompt.
         """
 
     async def owners(self) -> list[Owner]:
-        """Those that live and serve somewhere, as far as is known without asking them."""
+        """The live owners that have an address, as far as is known without asking them."""
 
     async def renew(
         self,
@@ -369,34 +371,36 @@ class Owners(Protocol):
         addresses: Sequence[str] | None = None,
         retiring: bool = False,
     ) -> list[LeaseLostError]:
-        """Tell that this owner is there, every RENEW_SECONDS; which of these leases are lost.
+        """Report that this owner is alive, every RENEW_SECONDS; return those of `leases` that are
+        lost.
 
-        With `addresses`, others reach it at these URLs from now on, to share its sessions. With
-        `retiring` it is about to end: whoever wants its sessions may take them from now on.
+        `addresses` are the URLs at which others reach it from now on, to share its sessions. With
+        `retiring`, the owner is about to end: anybody who wants its sessions may take them from now
+        on.
         """
 
     async def release(self, lease: Lease) -> None:
-        """Let go; does nothing when somebody else holds the session already."""
+        """Release the session; does nothing if somebody else owns it already."""
 
 
 class Entries(Protocol):
-    """What happened in a session: appended by its owner, read by anybody."""
+    """The entries of a session: appended by its owner, read by anybody."""
 
     async def append(
         self, lease: Lease, runs: Iterable[Run], change: RowChange | None = None
     ) -> list[Segment]:
-        """Commit what happened, one run behind the other, and `change` to the row: all or none.
+        """Commit `runs`, one after the other, and `change` to the row: all or nothing.
 
-        Only behind the entry that comes before: LeaseLostError, too, where the journal has gone
-        back, and what is missing cannot be written again.
+        The entries must follow the last entry that the lease knows. If the journal has gone back
+        and the missing entries cannot be written again, LeaseLostError is raised, too.
         """
 
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
-        """Append to several sessions at once, to each of them once.
+        """Append to several sessions at once, each named once.
 
-        For each what `append` returns; or the error of one whose lease does not stand any more, of
-        which nothing is written. What is for one is all or none. What cannot be written for one,
-        as it is no value that a store keeps, is written for none.
+        Each gets the result of `append`, or the error if its lease is lost and nothing of it was
+        written. Each one is written completely or not at all. A value that no store can keep fails
+        them all.
         """
 
     async def settle(
@@ -409,20 +413,20 @@ class Entries(Protocol):
     ) -> None:
         """Compact, count and index the entries up to `through`, away from the loop's thread.
 
-        For when a turn is over and nobody reads just now; once `compacted` was called, anybody may
-        read: indexing takes three to seven times as long. Who has read up to one of the entries of
-        `apart` can go on behind it: none is put together with those behind it. Does nothing when
+        Call it when a turn is over and nobody is reading. Once `compacted` was called, reading is
+        safe again; indexing takes three to seven times as long. A client that has read up to an
+        entry in `apart` can continue behind it: no entry is merged across these. Does nothing if
         the lease is lost.
         """
 
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
     ) -> list[Segment]:
-        """Segments with entries above `after`, oldest first; empty only at the end.
+        """Return the segments with entries above `after`, oldest first; empty only at the end.
 
-        They are of one moment. A segment that `after` cuts through is trimmed. What is not settled
-        may be put together before the next `read`: who does not hold the lease has up to
-        `tail_bytes` of it come with what is before it. Raises UnknownSessionError.
+        They are of one moment. A segment that `after` cuts through is trimmed. Unsettled entries
+        may be merged before the next `read`, so a reader without the lease asks for up to
+        `tail_bytes` of them together with what precedes them. Raises UnknownSessionError.
         """
 
     async def read_back(
@@ -434,116 +438,123 @@ class Entries(Protocol):
         *,
         kinds: Sequence[str] = (),
     ) -> PageBack:
-        """The last `limit` entries below `before`, or of all, without those that are void.
+        """Return the last `limit` entries below `before`, or of the whole session, without void
+        ones.
 
-        With `kinds`, those of these kinds alone; the others are passed over unread. About
-        `limit_bytes` of them at most, but one at least when there is one. Raises
-        UnknownSessionError, and RewrittenError when `before` is inside of what was put together
-        since somebody read it: only from the end on can be read then.
+        With `kinds`, only entries of these kinds; others are skipped unread. Returns about
+        `limit_bytes` at most, but at least one entry if there is one. Raises UnknownSessionError,
+        and RewrittenError if `before` lies inside of entries that were merged after they were read:
+        then read from the end again.
         """
 
     async def is_exact(self, session_id: str, after: int) -> bool:
-        """Whether nothing above `after` was merged, so that who has all up to it can go on there.
+        """True if nothing above `after` was merged, so that a client with all up to it can continue
+        there.
 
         Raises UnknownSessionError.
         """
 
     async def summary(self, session_id: str) -> Summary:
-        """The state of a session without its conversation, quickly; UnknownSessionError."""
+        """Return the state of a session without its conversation, quickly; raises
+        UnknownSessionError."""
 
 
 class Sessions(Protocol):
     """The rows of sessions, and their list."""
 
     async def cursor_secret(self) -> bytes:
-        """The key that seals list cursors; one for the life of the journal."""
+        """The key that seals list cursors; it never changes during the life of the journal."""
 
     async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        """The row of a session; raises UnknownSessionError.
+        """Return the row of a session; raises UnknownSessionError.
 
-        Unless it is to be `counted`, `message_count` leaves out what is not settled: to count that
-        takes as long as the last turn is.
+        Unless `counted` is set, `message_count` leaves out unsettled entries: counting those takes
+        time in proportion to the last turn.
         """
 
     async def resolve(self, prefix: str, cwd: str | None = None) -> SessionRow:
-        """The session with this id, or else the one whose id begins so; of the folder `cwd` only.
+        """Return the session with this id, or else the one whose id begins with it; with `cwd`,
+        only from that folder.
 
         Raises UnknownSessionError and AmbiguousIdError.
         """
 
     async def short_ids(self, session_ids: Sequence[str], least: int) -> list[str]:
-        """The shortest beginning of each id, of `least` characters at least, that fits no other."""
+        """The shortest unambiguous prefix of each id, at least `least` characters long."""
 
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
-        """The next `limit` sessions of the list after `after`, newest first."""
+        """Return the next `limit` sessions of the list after `after`, newest first."""
 
     async def count(self) -> int:
-        """How many sessions there are, whatever a list has of them."""
+        """Return the number of all sessions, listed or not."""
 
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
-        """Which rows are new, changed or gone since the change `after`; with None, none yet.
+        """Return the rows that are new, changed or gone since the change `after`; for None, no rows
+        yet.
 
-        Hardly any work where nobody has written since it was asked last. Raises
-        JournalUnavailableError when the journal was deleted or replaced, and RewrittenError when it
-        may have gone back since `after` was told: then the list has to be read anew.
+        Costs next to nothing if nobody has written since the last call. Raises
+        JournalUnavailableError if the journal was deleted or replaced, and RewrittenError if it may
+        have gone back since `after` was told: then read the whole list again.
         """
 
     async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        """Of each of these sessions how its last turn ended, as TURN_END has it: None for one that
-        has not; nothing for a session without turns."""
+        """How the last turn of each session ended, as in its TURN_END entry. None if that turn has
+        not ended; sessions without turns are left out."""
 
     async def change(self, session: Lease | str, change: RowChange) -> None:
         """Change the row of a session: under a lease as its owner, or by its id as a person.
 
-        Once a turn, not once an append: the list's indexes cost more than the entry itself. By an
-        id, UnknownSessionError is raised when there is no such session.
+        Do this once a turn, not with every append: updating the list's indexes costs more than the
+        entry itself. For an unknown id, raises UnknownSessionError.
         """
 
     async def delete(self, *sessions: Lease | str, idle_since: int | None = None) -> list[str]:
-        """Remove sessions, with their entries and leases; the ids of those that are gone now.
+        """Delete sessions with their entries and leases; return the ids of those that are gone now.
 
-        By its id as a person: its links stay as tombstones, so that the agent's own list does not
-        bring it back. Under a lease as its owner, who could not make it: as if it had never been.
-        With `idle_since` (ms since the epoch), only those that nobody holds and that were last
-        active by then.
+        A person deletes by id: links stay as tombstones, so that the agent's own list does not
+        bring the session back. An owner that failed to make a session deletes it by its lease: no
+        trace is left. With `idle_since` (ms since the epoch), only sessions that nobody owns and
+        that were last active by then are deleted.
         """
 
 
 class Links(Protocol):
-    """The ids by which agents know our sessions; of deleted ones tombstones stay."""
+    """The ids by which agents know our sessions; deleted sessions leave tombstones."""
 
     async def link(self, lease: Lease | None, agent: str, downstream_id: str) -> None:
         """Note that the agent knows this session as `downstream_id`.
 
-        With None for the lease, a tombstone is left for an id of the agent that was never ours.
+        With None for the lease, leave a tombstone for an id of the agent that was never ours.
         """
 
     async def linked(self, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
-        """Our sessions behind these ids of the agent; None for a tombstone, nothing if unknown."""
+        """Map these ids of the agent to our sessions: None for a tombstone, unknown ids are left
+        out."""
 
     async def links_of(self, session_id: str | None) -> list[tuple[str, str]]:
-        """The ids of a session, each behind its agent, the newest last; with None, all tombstones.
+        """The agents and their ids for a session, the newest last; with None, all tombstones.
 
-        A session that is not there has none.
+        An unknown session has none.
         """
 
     async def last_entries(self, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
-        """The last entry of each session behind these ids of the agent's; None of an empty one."""
+        """The last entry of each session behind these ids of the agent; None if it is empty."""
 
     async def went_on(self, agent: str, times: Mapping[str, int]) -> None:
-        """The agent has used these ids of its own until then (ms since the epoch): the sessions
-        behind them stand in the list no earlier."""
+        """Note when the agent last used these ids of its own (ms since the epoch): their sessions
+        move up in the list to that time."""
 
 
 class Index(Protocol):
-    """What is found by its words, and added up; and the work that is due beside the turns."""
+    """The search index, the sums of usage, and the upkeep that is due between turns."""
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
-        """Entries of the index that have all of the words, newest first, or best first by `rank`.
+        """Return the indexed entries that have all of the words: newest first, or best first with
+        `rank`.
 
-        An entry is in the index soon after its turn is over, but see `catch_up`.
+        Entries are indexed soon after their turn is over; for exceptions see `catch_up`.
         """
 
     async def usage(
@@ -554,29 +565,30 @@ class Index(Protocol):
         cwd: str | None = None,
         since: int = 0,
     ) -> UsageSums:
-        """What agents reported of tokens and cost since then (ms since the epoch), added up.
+        """Add up the tokens and cost that agents reported since `since` (ms since the epoch).
 
-        Of sessions that were active since; of what these agents reported, or all did. What lags
-        behind in the index since before tokens were noted has no reports yet.
+        Covers sessions that were active since then; with `agents`, only reports of these agents.
+        Sessions that have been waiting for the index since before usage was recorded have no
+        reports yet.
         """
 
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
-        """Put what the index lacks into it, for about so long; how many sessions lag behind it now.
+        """Index sessions that lag behind, for about `seconds`; return how many lag now.
 
-        The newest first; none that was last active before `since` (ms since the epoch). In no time
-        nothing is done. Those that lag are counted in all folders, or in `cwd`.
+        The newest come first, none that was last active before `since` (ms since the epoch). With 0
+        seconds it only counts. The count is for all folders, or for `cwd`.
         """
 
     async def tidy(self, seconds: float) -> int:
-        """Overwrite what deletions left, give room back, and make old turns take less of it.
+        """Overwrite the remains of deletions, return room to the disk, and pack old turns.
 
-        The last for about so long, one piece at least; how many sessions are left. The newest
-        first of those that nobody went on with for a day.
+        Packing runs for about `seconds`, at least one piece. It packs sessions that nobody has
+        continued for a day, the newest first; returns how many of these are left.
         """
 
 
 class Arrivals(Protocol):
-    """What an import brings, and the sessions that it has only listed."""
+    """Imports: the sessions they list, and the entries they bring."""
 
     async def take_in(
         self,
@@ -588,46 +600,46 @@ class Arrivals(Protocol):
         instead: bool = False,
         release: bool = False,
     ) -> None:
-        """Append what happened earlier, with its own times, settled at once: all or none.
+        """Append entries from the past, with their own times, settled at once: all or nothing.
 
-        Entries that had numbers elsewhere keep them where they are free. With it `change`, and the
-        `link` to an agent and its id for the session. Others cannot write meanwhile: half a
-        megabyte at a time is enough. It is left to `catch_up` to index it.
+        Entries that had numbers elsewhere keep them where these are free. `change` and `link` (an
+        agent and its id for the session) are written in the same transaction. Nobody else can write
+        meanwhile, so pass half a megabyte at a time. `catch_up` indexes the entries later.
 
-        With `instead` they take the place of the last entry, which must be one that nobody has
-        seen: what the import itself noted a moment ago. With `release` the lease ends here.
+        With `instead`, they replace the last entry, which must be one that nobody has seen: a note
+        that the import itself wrote a moment ago. With `release`, the lease ends here.
         """
 
     async def enlist(self, found: Sequence[Listed]) -> None:
-        """Have sessions in the list before they are read; those that are known stay as they are."""
+        """Add sessions to the list before they are read; known sessions stay as they are."""
 
     async def complete(self, session_id: str) -> None:
         """Read an unread session to its end; does nothing for any other.
 
-        Raises TranscriptError when nothing of it can be read, and when it takes too long.
+        Raises TranscriptError if nothing of it can be read, or if it takes too long.
         """
 
 
 class Journal(Owners, Entries, Sessions, Links, Index, Arrivals, Access, Protocol):
-    """What is remembered of all sessions.
+    """The journal of all sessions.
 
     Every method may raise JournalUnavailableError (locked, read-only, full, gone) and
-    NotAJournalError (damaged); nothing is half written then. A method that is given a lease checks
-    it in the transaction that writes, and raises LeaseLostError when it does not stand any more.
+    NotAJournalError (damaged); then nothing is half written. A method that is given a lease checks
+    it in the transaction that writes, and raises LeaseLostError if it is lost.
     """
 
     @property
     def file(self) -> InFile | None:
-        """The file that it is in; None for a store that is in none."""
+        """The file of the journal; None for a store without one."""
 
     async def aclose(self) -> None:
-        """Finish what runs in the background and close."""
+        """Finish background work and close."""
 
 
 async def state_of(journal: Readable, session_id: str, through: int | None = None) -> SessionState:
-    """The entries of a session, folded: all, or those up to `through`; see `history`.
+    """Fold the entries of a session: all, or those up to `through`; see `history`.
 
-    Away from the loop's thread: a long conversation takes seconds.
+    Works in another thread: a long conversation takes seconds.
     """
     folding = Fold()
 
@@ -642,17 +654,17 @@ async def state_of(journal: Readable, session_id: str, through: int | None = Non
 
 
 async def session_of(journal: Links, agent: str, downstream_id: str) -> str | None:
-    """Our session behind an id of the agent."""
+    """Our session behind an id of the agent; None if there is none."""
     return (await journal.linked(agent, [downstream_id])).get(downstream_id)
 
 
 async def is_forgotten(journal: Links, agent: str, downstream_id: str) -> bool:
-    """Whether there is a tombstone for this id of the agent."""
+    """True if there is a tombstone for this id of the agent."""
     return None in (await journal.linked(agent, [downstream_id])).values()
 
 
 class Readable(Protocol):
-    """What `history` asks of a journal."""
+    """The part of a journal that `history` needs."""
 
     async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
         """As in Sessions."""
@@ -666,11 +678,11 @@ class Readable(Protocol):
 async def history(
     journal: Readable, session_id: str, after: int = 0, through: int | None = None
 ) -> AsyncIterator[Segment]:
-    """The segments of a session above `after`, oldest first, one `read` of them in memory.
+    """Yield the segments of a session above `after`, oldest first, one `read` at a time in memory.
 
-    All that there are now, or those up to `through`, each entry once: whoever settles the session
-    meanwhile joins only what is not settled yet, and that is read at once. Only where that is more
-    than TAIL_BYTES can it change between two pages; then RewrittenError is raised.
+    Yields the entries that exist now, or those up to `through`, each once: if the session is
+    settled meanwhile, only unsettled entries are merged, and those are read at once. Only if these
+    exceed TAIL_BYTES can they change between two pages; then RewrittenError is raised.
     """
     async for page in _pages(journal, session_id, after, through):
         for segment in page:

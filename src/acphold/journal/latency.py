@@ -1,4 +1,4 @@
-"""How long the appends to journals take in this process, for whoever watches over it."""
+"""Durations of appends to journals in this process, for monitoring."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ BOUNDS: Final = (
     *(0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025),
     *(0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0),
 )
-"""Seconds up to which something counts as so long."""
+"""The upper bound of each bucket, in seconds."""
 
 
 class Durations:
-    """How often something took how long: `counts` has one number for each of BOUNDS, and one for
-    what took longer; `total` is the sum, in seconds."""
+    """A histogram of durations: `counts` has a number for each of BOUNDS, and one for all that took
+    longer; `total` is the sum, in seconds."""
 
     __slots__ = ("counts", "total")
 
@@ -23,10 +23,10 @@ class Durations:
         self.total = 0.0
 
     def note(self, seconds: float) -> None:
-        """It took so long once more."""
+        """Count one more duration."""
         self.counts[bisect_left(BOUNDS, seconds)] += 1
         self.total += seconds
 
 
 APPENDS: Final = Durations()
-"""Of all journals that this process has open, from the call to the commit."""
+"""Appends to all journals that this process has open, from the call to the commit."""

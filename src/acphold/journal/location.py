@@ -1,4 +1,4 @@
-"""Where the journal is: a URL or a path that names it. And folders, compared as paths."""
+"""The place of the journal, as a URL or a path; and comparison of folders by their paths."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ VARIABLE: Final = "ACPHOLD_JOURNAL"
 """The environment variable that names the journal."""
 
 NAMED_BY: Final = f"--journal, {VARIABLE}; in Python journal="
-"""How whoever reads an error names another one: errors reach users of commands, and authors."""
+"""The ways to name another journal, for error messages: commands and Python authors read them."""
 
 
 _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*")
@@ -21,18 +21,18 @@ _SCHEME: Final = re.compile(r"[a-zA-Z][a-zA-Z0-9+.-]*")
 
 
 def default_location() -> str:
-    """What `ACPHOLD_JOURNAL` says, or else `journal.db` in the user's folder for data."""
+    """Return the value of `ACPHOLD_JOURNAL`, or else `journal.db` in the user's data folder."""
     if named := os.environ.get(VARIABLE):
         return named
     folder = os.environ.get("XDG_DATA_HOME", "")
-    if not os.path.isabs(folder):  # the XDG base directory specification: such a one is ignored
+    if not os.path.isabs(folder):  # a relative path is ignored: XDG base directory specification
         is_mac = sys.platform == "darwin"
         folder = os.path.expanduser("~/Library/Application Support" if is_mac else "~/.local/share")
     return os.path.join(folder, "acphold", "journal.db")
 
 
 def scheme_of(location: str) -> str | None:
-    """The scheme of a URL, in small letters; None for a path."""
+    """The scheme of a URL, in lower case; None for a path."""
     scheme, separator, _ = location.partition("://")
     return scheme.lower() if separator and _SCHEME.fullmatch(scheme) else None
 
@@ -40,13 +40,13 @@ def scheme_of(location: str) -> str | None:
 def journal_path(location: str | os.PathLike[str]) -> str:
     """The absolute path of the journal file at `location`.
 
-    That is `sqlite:////absolute/path`, `sqlite:///relative/path` or a plain path; `~` is the
-    home folder, and no character is escaped. Raises JournalUnavailableError for other URLs.
+    `location` is `sqlite:////absolute/path`, `sqlite:///relative/path` or a plain path; `~` is the
+    home folder, and nothing is unescaped. Raises JournalUnavailableError for other URLs.
     """
     text = os.fspath(location)
     if (scheme := scheme_of(text)) is not None:
         rest = text.partition("://")[2]
-        if scheme != "sqlite":  # which may have a password in it
+        if scheme != "sqlite":  # the URL may have a password in it, so only the scheme is shown
             raise JournalUnavailableError(
                 f"no store for {scheme}:// journals is installed; give a path, or "
                 "sqlite:////absolute/path.db"
@@ -62,13 +62,13 @@ def journal_path(location: str | os.PathLike[str]) -> str:
 
 
 def resolved_folder(cwd: str) -> str:
-    """The one name for a folder that `/project`, `/project/.` and links to it all lead to."""
+    """The canonical path of a folder: the same for `/project`, `/project/.` and links to it."""
     try:
         return os.path.realpath(cwd)
-    except ValueError:  # no folder is named with a NUL
+    except ValueError:  # a NUL in the path: there is no such folder
         return cwd
 
 
 def is_same_folder(one: str, other: str) -> bool:
-    """Whether two paths name one folder."""
+    """True if two paths name the same folder."""
     return one == other or resolved_folder(one) == resolved_folder(other)

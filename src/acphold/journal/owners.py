@@ -1,23 +1,23 @@
-"""Who owns a session: the one answer that everybody asks for, and nobody computes again.
+"""Ownership of a session: one answer that everybody asks for, and nobody computes again.
 
-An owner is a process with a journal open, under an id of its own that no other ever has. Whether it
-lives is known to the journal alone: no path, host name, process number or clock says it. What is
-told here of host and process is for people to read.
+An owner is a process with a journal open, under an id that no other process ever has. Only the
+journal knows whether an owner lives: no path, host name, process number or clock decides it. The
+host and process named here are for people to read.
 
-    Free      nobody owns it, or who did has ended: it may be acquired
+    Free      nobody owns it, or its owner has ended: it may be acquired
     Here      this process owns it
-    At        another process does, which lives; it serves at its addresses
-    Gone      another process did, whose connection to the journal has ended a moment ago, or
-              that has none by which it lives, and has not told in time that it is there
-    Silent    another process does, which lives and has told nothing for long: stopped, or blocked
+    At        another process owns it and lives; it serves at its addresses
+    Gone      the connection of its owner to the journal has just ended; or its owner has none
+              that shows it lives, and has not reported in time
+    Silent    another process owns it and lives, but has not reported for long: stopped, or blocked
 
-Who is gone has ended, mostly; or its connection alone was lost, and it comes back with another one,
-or it tells a little late that it is there. So its sessions are taken at once where nobody serves at
-its addresses any more, else when it has been silent for long: before that it ends what it does
-there by itself.
+A process that is Gone has usually ended. It may also have lost only its connection and come back
+with another one, or be a little late to report. So its sessions are taken at once if nobody serves
+at its addresses any more, and otherwise once it has been silent for long: before that time, the
+process itself ends its work there.
 
-A silent owner is taken over only on behalf of somebody who wants something of the session; it can
-write no more then, for its epoch is old.
+A silent owner is replaced only for somebody who wants something from the session. It cannot write
+after that, because its epoch is old.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ from typing import Final, TypeAlias
 from msgspec import Struct
 
 RENEW_SECONDS: Final = 10.0
-"""How often an owner tells that it is there."""
+"""Time between two reports of an owner that it is alive."""
 
 LATE_SECONDS: Final = 1.25 * RENEW_SECONDS
-"""After how long without a word it is late."""
+"""An owner that has not reported for this long is late."""
 
 SILENT_SECONDS: Final = 30.0
-"""After how long without a word an owner is silent."""
+"""An owner that has not reported for this long is silent."""
 
 
 class Owner(Struct, frozen=True):
-    """A process that owns sessions. `id` is what it is compared by.
+    """A process that owns sessions. Owners are compared by `id`.
 
-    `addresses` are URLs at which it lets others share its sessions; none if it does not.
+    Others reach it at the URLs in `addresses` to share its sessions; empty if it does not share
+    them.
     """
 
     id: str
@@ -52,7 +53,7 @@ class Owner(Struct, frozen=True):
 
 
 class Free(Struct, frozen=True):
-    """Nobody owns the session; `epoch` is that of the lease before."""
+    """Nobody owns the session; `epoch` is that of the last lease."""
 
     epoch: int
 
@@ -65,7 +66,8 @@ class Here(Struct, frozen=True):
 
 
 class At(Struct, frozen=True):
-    """Another process owns it. What `yields` may be taken from it at any time: an import's."""
+    """Another process owns it. With `yields`, it may be taken over at any time, as from an
+    import."""
 
     owner: Owner
     epoch: int
@@ -77,7 +79,7 @@ class Gone(At, frozen=True):
 
 
 class Silent(Struct, frozen=True):
-    """Another process owns it, and has told nothing for `seconds`."""
+    """Another process owns it, and has not reported for `seconds`."""
 
     owner: Owner
     epoch: int
@@ -86,4 +88,4 @@ class Silent(Struct, frozen=True):
 
 
 Whose: TypeAlias = Free | Here | At | Silent
-"""Who owns a session: see the module."""
+"""The owner of a session: see the module."""

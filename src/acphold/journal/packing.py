@@ -1,13 +1,13 @@
-"""Rows of old turns take less room: what stands in them is packed, and unpacked when it is read.
+"""Packing: rows of old turns are compressed, and unpacked when they are read.
 
-A packed row begins with the four bytes of a Zstandard frame (RFC 8878, 3.1.1), which no JSON begins
-with. Each row is a frame of its own, made without a dictionary: one that had learned from
-conversations would still have words of those that were deleted.
+A packed row begins with the four magic bytes of a Zstandard frame (RFC 8878, 3.1.1), which no JSON
+begins with. Each row is a frame of its own, without a dictionary: a dictionary trained on
+conversations would still contain words of deleted ones.
 
-What is new stays as it is, so that a live session never waits for this (but in PostgreSQL, to which
-it takes longer to send something long than to pack it: see `segments` there). Each session has a
-number up to which it is packed; what came behind it is packed in pieces: all that is settled once
-nobody went on with the session for a day, and before that what is a day old.
+New rows are not packed, so that a live session never waits for it. (In PostgreSQL long ones are,
+because sending them takes longer than packing: see `segments` there.) Each session has a number up
+to which it is packed. Later rows are packed in pieces: rows that are a day old; and all settled
+rows, once nobody has continued the session for a day.
 """
 
 from __future__ import annotations
@@ -23,37 +23,38 @@ if TYPE_CHECKING:
     from acphold.journal.compression import zstd
 
 OLD_MS: Final = 24 * 60 * 60 * 1000
-"""Age at which a turn is old: it is hardly replayed any more."""
+"""Age at which a turn is old: it is rarely replayed any more."""
 
 LEVEL: Final = 3
-"""Of 1 to 22; the next ones take two to six times as long for 1 % of the size."""
+"""The level of compression, of 1 to 22; the next levels take two to six times as long for 1 % of
+size."""
 
 WORTH_PACKING: Final = 200
-"""Bytes of a row below which packing saves nothing."""
+"""Packing saves nothing on rows of fewer bytes."""
 
 LARGEST: Final = 1 << 30
-"""Bytes of a row that are unpacked at most: no store keeps larger ones."""
+"""Rows of more bytes are not unpacked; no store keeps larger ones."""
 
 PIECE_BYTES: Final = 512 << 10
-"""How much is packed in one transaction (beyond one row)."""
+"""Bytes packed in one transaction (beyond one row)."""
 
 FRAME: Final = b"\x28\xb5\x2f\xfd"
-"""What a packed row begins with."""
+"""The first bytes of a packed row."""
 
 _kept = threading.local()
 
 
 class DamagedRowError(ValueError):
-    """A packed row is not what was written."""
+    """A packed row differs from what was written."""
 
 
 def plain(raw: bytes) -> bytes:
-    """What a row says, packed or not; raises DamagedRowError."""
+    """Return the content of a row, packed or not; raises DamagedRowError."""
     return unpacked(raw) if raw.startswith(FRAME) else raw
 
 
 def packed(raw: bytes) -> bytes:
-    """A row as it takes less room; as it is, where that saves less than a tenth."""
+    """Return the row packed; or unchanged if packing saves less than a tenth."""
     if len(raw) < WORTH_PACKING or raw.startswith(FRAME):
         return raw
     compressor = _compressor()
@@ -62,14 +63,14 @@ def packed(raw: bytes) -> bytes:
 
 
 def as_kept(segment: Segment, old_before: int) -> Segment:
-    """A segment as its row has it: packed if it is of a time before `old_before` (ms)."""
+    """Return a segment as its row stores it: packed if it is older than `old_before` (ms)."""
     if segment.at >= old_before:
         return segment
     return replace(segment, raw=packed(segment.raw))
 
 
 def unpacked(frame: bytes) -> bytes:
-    """What a packed row says; raises DamagedRowError."""
+    """Return the content of a packed row; raises DamagedRowError."""
     from acphold.journal.compression import zstd
 
     try:
@@ -77,7 +78,7 @@ def unpacked(frame: bytes) -> bytes:
         if size is None or size > LARGEST:
             raise zstd.ZstdError(f"it claims {size} bytes")
         decompressor = zstd.ZstdDecompressor()
-        raw = decompressor.decompress(frame, size + 1)  # one more, so that the end is read, too
+        raw = decompressor.decompress(frame, size + 1)  # one more byte, to read the frame's end
         if not decompressor.eof or len(raw) != size:
             raise zstd.ZstdError(f"it does not have the {size} bytes that it claims")
     except zstd.ZstdError as error:
@@ -86,7 +87,7 @@ def unpacked(frame: bytes) -> bytes:
 
 
 def _compressor() -> zstd.ZstdCompressor:
-    """One for each thread: they must not be used by two at once."""
+    """The compressor of this thread: two threads must not use one at the same time."""
     if (found := getattr(_kept, "compressor", None)) is None:
         from acphold.journal.compression import zstd
 

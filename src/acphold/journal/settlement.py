@@ -1,4 +1,4 @@
-"""What becomes of a run of segments when it is settled: the same in every store."""
+"""Settling a run of segments: the same in every store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from acphold.history.timeline import Message
 from acphold.journal import packing, token_reports
 
 PIECE_BYTES: Final = 512 << 10
-"""How much history one transaction rewrites, or removes, at most (beyond one segment)."""
+"""Bytes of history that one transaction rewrites, or removes, at most (beyond one segment)."""
 
 CONTEXT_SEGMENTS: Final = 8
 _CONTEXT_ENTRIES: Final = 50
@@ -24,9 +24,9 @@ _CONTEXT_ENTRIES: Final = 50
 
 
 class Settled(Struct, frozen=True, array_like=True):
-    """What is known of a session at `settled_through`.
+    """The state of a session at `settled_through`.
 
-    `snapshots` has the numbers of the updates that the next of their kind makes void.
+    `snapshots` has the numbers of the updates that the next update of their kind makes void.
     """
 
     summary: Summary = Summary()
@@ -38,15 +38,15 @@ decode_settled: Final = msgspec.msgpack.Decoder(Settled).decode
 
 
 class Piece:
-    """A run of segments and what becomes of them.
+    """A run of segments, and the result of settling it.
 
-    `before` is the state that they come behind. With `stored` they are in rows already; what is of
-    a time before `old_before` (ms) is packed at once. None of those in `apart` is put together with
-    what is behind it.
+    `before` is the state before the run. With `stored`, the segments are in rows already. Segments
+    from before `old_before` (ms) are packed at once. No entry in `apart` is merged with later ones.
 
-    `gone` are those whose rows go, `new` those that get one. `messages` came to the count,
-    `summary` is what the session is up to then, `usage` what was reported, `snapshots` has the
-    numbers of updates that the next of their kind makes void. With `is_packed` all of it is packed.
+    `gone` are the segments whose rows are removed, `new` those that get a row. `messages` is the
+    number of messages added to the count, `summary` the summary of the session at the end of the
+    run, `usage` the reports in it. `snapshots` has the numbers of the updates that the next update
+    of their kind makes void. With `is_packed`, the whole run is packed.
     """
 
     def __init__(
@@ -66,28 +66,27 @@ class Piece:
         self.messages = messages(state) - messages(before)
         self.summary = state.summary()
         self.snapshots = snapshots(compacted)
-        # Before compaction makes some of them void.
+        # From what was found: compaction makes some reports void.
         self.usage = token_reports.reports(found)
         self.last_seq = found[-1].last_seq
-        # What happened long ago is packed at once.
         self.new = [packing.as_kept(segment, old_before) for segment in self.new]
         self.is_packed = all(segment.at < old_before for segment in found)
 
 
 def messages(state: SessionState) -> int:
-    """The messages that count: what users and agents said, without thoughts."""
+    """Count the messages of users and agents, without thoughts."""
     return sum(
         isinstance(item, Message) and item.role in ("user", "agent") for item in state.timeline
     )
 
 
 def context(before: list[Segment]) -> SessionState:
-    """The state behind the last CONTEXT_SEGMENTS that came before, as far as it counts for a chunk
-    that comes late, and belongs to a message that is counted."""
+    """The state after the last CONTEXT_SEGMENTS, as far as it matters for a late chunk of a message
+    that is already counted."""
     entries = [entry for segment in before for entry in segment.entries()]
     return fold(entries[-_CONTEXT_ENTRIES:])
 
 
 def going_on(summary: Summary, state: SessionState = EMPTY) -> SessionState:
-    """A state to fold on from: `summary`, and as much of the conversation as `state` has."""
+    """Return a state to continue folding from: `summary`, with the conversation of `state`."""
     return replace(state, **{name: getattr(summary, name) for name in Summary.__struct_fields__})

@@ -1,4 +1,4 @@
-"""What is read of the rows of a session's segments: the same in every store."""
+"""Reading the history of a session from its rows: the same in every store."""
 
 from __future__ import annotations
 
@@ -24,33 +24,33 @@ class StoredSegments(Protocol):
     def read(
         self, after: int, limit_bytes: int, through: int = END, *, chunks: bool = True
     ) -> list[Segment]:
-        """Segments that end above `after` and not above `through`, oldest first.
+        """Return segments that end above `after` and not above `through`, oldest first.
 
-        About `limit_bytes` of them, but one at least when there is one. With `chunks` as False,
-        most segments that are nothing but text are left out.
+        Returns about `limit_bytes`, but at least one segment if there is one. With `chunks=False`,
+        most segments that hold only text are left out.
         """
 
     def read_back(self, through: int, limit: int, kinds: Sequence[str] = ()) -> list[Segment]:
-        """The last `limit` segments that end by `through`, of these kinds if any are named, oldest
-        first."""
+        """Return the last `limit` segments that end by `through`, oldest first; of these kinds, if
+        any are named."""
 
 
 def read_all(rows: StoredSegments, after: int, *, chunks: bool = True) -> Iterator[Segment]:
-    """All segments that end above `after`, oldest first, some of them in memory at a time."""
+    """Yield all segments that end above `after`, oldest first, with some in memory at a time."""
     while found := rows.read(after, READ_BYTES, chunks=chunks):
         yield from found
         after = found[-1].last_seq
 
 
 def backwards(rows: StoredSegments, through: int, kinds: Sequence[str] = ()) -> Iterator[Segment]:
-    """The segments that end by `through`, of these kinds if any are named, newest first."""
+    """Yield the segments that end by `through`, newest first; of these kinds, if any are named."""
     while found := rows.read_back(through, _BACK_AT_ONCE, kinds):
         yield from reversed(found)
         through = found[0].first_seq - 1
 
 
 def tail(rows: StoredSegments, after: int, limit_bytes: int) -> list[Segment]:
-    """The last segments of a session that end above `after`, about `limit_bytes`, oldest first."""
+    """Return the last segments that end above `after`, about `limit_bytes`, oldest first."""
     found: list[Segment] = []
     for segment in backwards(rows, END):
         if segment.last_seq <= after or limit_bytes <= 0:
@@ -63,7 +63,7 @@ def tail(rows: StoredSegments, after: int, limit_bytes: int) -> list[Segment]:
 def page(
     rows: StoredSegments, after: int, limit_bytes: int, settled: int, tail_bytes: int
 ) -> list[Segment]:
-    """As `Journal.read`, of a session that is settled so far."""
+    """Like `Journal.read`, for a session settled up to `settled`."""
     if not tail_bytes:
         found = rows.read(after, limit_bytes)
     else:
@@ -84,7 +84,7 @@ def page_back(
     limit_bytes: int,
     kinds: Sequence[str] = (),
 ) -> PageBack:
-    """As `Journal.read_back`, of a session that is settled so far."""
+    """Like `Journal.read_back`, for a session settled up to `settled`."""
     is_settled = before is not None and before <= settled
     through = END if before is None else before - 1
     found: list[Entry] = []
@@ -113,12 +113,12 @@ def page_back(
 
 
 def _said_in(segment: Segment) -> list[Entry]:
-    """What is not void of it, the newest first."""
+    """The entries of a segment that are not void, newest first."""
     return [entry for entry in reversed(segment.entries()) if entry.raw]
 
 
 def summary(rows: StoredSegments, kept: Summary, settled: int) -> Summary:
-    """What settling kept of a session that is settled so far, and what came behind it."""
+    """Combine the summary kept at `settled` with the entries behind it."""
     folding = Fold(going_on(kept))
     for segment in read_all(rows, settled, chunks=False):
         if all(raw.startswith(CHUNK_STARTS) for raw in segment.raw.split(b"\n")):
@@ -129,10 +129,10 @@ def summary(rows: StoredSegments, kept: Summary, settled: int) -> Summary:
 
 
 def is_exact(rows: StoredSegments, settled: int, after: int) -> bool:
-    """Whether who has all up to `after` can be told the rest, without a gap and nothing twice.
+    """True if a client with all entries up to `after` can get the rest without gaps or repeats.
 
-    So it is if nothing above was merged, and between two turns: only what belongs to one turn is
-    merged with each other.
+    This holds if nothing above was merged. It also holds if `after` lies between two turns, because
+    only entries of one turn are merged.
     """
     position = after
     while after < settled:
@@ -146,7 +146,7 @@ def is_exact(rows: StoredSegments, settled: int, after: int) -> bool:
 
 
 def _is_between_turns(rows: StoredSegments, after: int) -> bool:
-    """Whether nothing above `after` can have been merged with anything up to there."""
+    """True if nothing above `after` can have been merged with anything up to it."""
     [behind, *_] = rows.read(after, 1)
     if behind.first_seq <= after:
         return False

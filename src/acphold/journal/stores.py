@@ -1,12 +1,12 @@
-"""Stores are made here alone, from what names a journal.
+"""The one place where stores are created, from the URL or path of a journal.
 
     sqlite:////absolute.db, sqlite:///relative.db, or a path    one file: `journal.sqlite`
     postgresql://, postgres://                                  a database: `journal.postgresql`
-    any other URL                                               who has claimed its scheme
+    any other URL                                               the store registered for its scheme
 
-A new one of ours gets a folder beside `journal.sqlite`, a scheme here, and a line in STORES of
-tests/journal/contract/conftest.py. One of others claims its scheme with `register`, or in the
-metadata of its package, as an entry point of the group `acphold.stores`.
+To add a store of ours, add a folder beside `journal.sqlite`, a scheme here, and a line in STORES of
+tests/journal/contract/conftest.py. Other packages claim a scheme with `register`, or in their
+metadata, as an entry point of the group `acphold.stores`.
 """
 
 from __future__ import annotations
@@ -25,25 +25,27 @@ if TYPE_CHECKING:
     from acphold.journal.transcripts import ReadTranscript
 
 ENTRY_POINTS: Final = "acphold.stores"
-"""The group of entry points by which packages offer stores: a scheme, and its OpenStore."""
+"""The group of entry points by which packages offer stores: the name is a scheme, the value an
+OpenStore."""
 
 
 class OpenStore(Protocol):
-    """What opens the journals at URLs of a scheme."""
+    """Opens the journals at URLs of a scheme."""
 
     def __call__(
         self, url: str, *, create: bool, read_transcript: ReadTranscript | None
     ) -> Journal:
-        """The journal at this URL, made if it is missing and `create` is set.
+        """Return the journal at this URL, created if it is missing and `create` is set.
 
-        `read_transcript` reads what an import has only listed: it is given the URL and the id of
-        the session. What takes time is left to the first use of it. Raises
+        `read_transcript` reads a session that an import has only listed; it gets the URL and the id
+        of the session. Anything slow is left to the first use of the journal. Raises
         JournalUnavailableError.
         """
 
 
 def open_postgresql(url: str, *, create: bool, read_transcript: ReadTranscript | None) -> Journal:
-    """The journal in a database; JournalUnavailableError, also where its driver is missing."""
+    """Return the journal in a database; raises JournalUnavailableError, also if the driver is
+    missing."""
     try:
         from acphold.journal.postgresql.store import PostgresqlJournal  # late: an optional package
     except ImportError as error:
@@ -59,7 +61,7 @@ _registered: dict[str, OpenStore] = {"postgres": open_postgresql, "postgresql": 
 
 
 def register(scheme: str, open_store: OpenStore) -> None:
-    """Have `open_store` open the journals at URLs of this scheme, in this process."""
+    """Register `open_store` for the journals at URLs of this scheme, in this process."""
     _registered[scheme.lower()] = open_store
 
 
@@ -70,11 +72,11 @@ def open_journal(
     at_once: bool = True,
     read_transcript: ReadTranscript | None = None,
 ) -> Journal:
-    """The journal at a URL or path, made if it is missing and `create` is set.
+    """Return the journal at a URL or path, created if it is missing and `create` is set.
 
-    `read_transcript` reads what an import has only listed. Without `at_once`, one that another
-    program holds right now is opened by its first use. Raises JournalBusyError,
-    JournalUnavailableError, also for a URL of an unknown kind, NotAJournalError and
+    `read_transcript` reads a session that an import has only listed. With `at_once=False`, a
+    journal that another program is holding is opened at its first use. Raises JournalBusyError,
+    JournalUnavailableError (also for a URL of an unknown scheme), NotAJournalError and
     NewerJournalError.
     """
     url = os.fspath(location)
@@ -87,7 +89,8 @@ def open_journal(
 
 
 def named(location: str | os.PathLike[str] | None) -> str:
-    """The one name of the journal at `location`, or of the default one: of a file, its whole path.
+    """Return the one name of the journal at `location`, or of the default one: for a file, its
+    absolute path.
 
     Raises JournalUnavailableError.
     """
@@ -98,10 +101,10 @@ def named(location: str | os.PathLike[str] | None) -> str:
 
 
 def _without_password(url: str) -> str:
-    """A URL without the password in it, which from now on the environment has.
+    """Return the URL without its password, and put the password into the environment.
 
-    A name is shown to people, and given to other programs of ours on their command lines, which
-    everybody on the machine can read; what they inherit can not.
+    The name is shown to people, and is passed to other programs of ours on their command lines,
+    which everybody on the machine can read. The environment that they inherit is private.
     """
     from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit, urlunsplit
 
@@ -121,21 +124,23 @@ def _without_password(url: str) -> str:
 
 
 def exists(location: str | os.PathLike[str] | None) -> bool:
-    """Whether there is a journal to read, so that looking does not make one.
+    """True if there is a journal to read; looking creates none.
 
-    Of one that is in no file its store tells, which makes none unless it is to.
+    True for any URL of a store without a file: only the store itself can tell, and it creates none
+    unless asked to.
     """
     name = named(location)
     return scheme_of(name) is not None or os.path.exists(name)
 
 
 def _store(scheme: str | None) -> OpenStore | None:
-    """What opens URLs of this scheme; None where `journal.sqlite` does, or says that nobody can."""
+    """The OpenStore for this scheme; None if `journal.sqlite` handles it, or reports it as
+    unknown."""
     if scheme in (None, "sqlite"):
         return None
     assert scheme is not None
     if scheme not in _registered:
-        from importlib.metadata import entry_points  # late: next to nobody has such a store
+        from importlib.metadata import entry_points  # late: hardly anybody has such a store
 
         for point in entry_points(group=ENTRY_POINTS, name=scheme):
             try:
@@ -148,9 +153,10 @@ def _store(scheme: str | None) -> OpenStore | None:
 
 
 def rewrite(location: str | os.PathLike[str] | None) -> None:
-    """Rewrite the file that a journal is in without what is free in it, if nobody has it open.
+    """Rewrite the file of a journal without its free pages, if nobody has it open.
 
-    Raises JournalBusyError, with nothing done, while anybody has, and JournalUnavailableError.
+    Raises JournalBusyError if anybody has it open, with nothing changed, and
+    JournalUnavailableError.
     """
     from acphold.journal.sqlite.free_pages import rewritten  # late: for `acphold shrink` alone
 
@@ -158,10 +164,10 @@ def rewrite(location: str | os.PathLike[str] | None) -> None:
 
 
 def restore(location: str | os.PathLike[str] | None, backup: str) -> str | None:
-    """Put a backup in the place of the file that a journal is in; where the former one is then.
+    """Replace the file of a journal with a backup; return the new path of the former file, if any.
 
-    Raises JournalBusyError, with nothing done, while anybody has it open, and the errors of
-    `open_journal` for what is no journal.
+    Raises JournalBusyError if anybody has it open, with nothing changed, and the errors of
+    `open_journal` for a file that is not a journal.
     """
     from acphold.journal.sqlite.restoring import restored  # late: for `acphold restore` alone
 
@@ -169,17 +175,17 @@ def restore(location: str | os.PathLike[str] | None, backup: str) -> str | None:
 
 
 async def without_session(journal: Journal) -> list[str]:
-    """Ids under which a journal in a database keeps entries, and no session; some of them."""
+    """Some of the ids under which a journal in a database keeps entries without a session."""
     from acphold.journal.postgresql.store import PostgresqlJournal  # late: it brings psycopg
 
     return await journal.without_session() if isinstance(journal, PostgresqlJournal) else []
 
 
 def engine_version() -> str:
-    """What keeps journals on this machine, and its version."""
+    """The program that keeps journals on this machine, and its version."""
     return engine.version()
 
 
 def engine_has_search() -> bool:
-    """Whether that has the full-text search which a journal needs."""
+    """True if it has the full-text search that a journal needs."""
     return engine.has_search()

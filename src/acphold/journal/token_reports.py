@@ -1,4 +1,4 @@
-"""What agents reported of tokens and cost: found in entries, and added up.
+"""Reports of tokens and cost from agents: finding them in entries, and adding them up.
 
 Agents report tokens in four ways, and cost in one:
 
@@ -8,11 +8,12 @@ Agents report tokens in four ways, and cost in one:
     usage of a sub-agent's `idle` state         by piece of its work
     cost of a usage_update                      of the whole session so far
 
-An import that finds but the sum of a session tells it with the answer to its last prompt, in
-`_meta.acphold/soFar`: `{"usage": …, "cost": …}`, either of them as in the two first of these.
+An import that finds only the total of a session stores it with the answer to its last prompt, in
+`_meta.acphold/soFar`: `{"usage": …, "cost": …}`, with usage as in the first way and cost as in the
+last.
 
-Sources: RFDs end-turn-token-usage and session-usage; what these agents did. What was of the whole
-session becomes what came to it.
+Sources: RFDs end-turn-token-usage and session-usage; behaviour of these agents. Totals for the
+session so far are converted to the increase since the report before.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ from acphold.history.raw_update import UNREADABLE, members
 from acphold.journal.journal import Origin, Tokens
 
 CUMULATIVE: Final = frozenset({"Copilot"})
-"""Agents whose answers tell the tokens of the session so far, by what they are kept under."""
+"""Agents whose answers report the tokens of the session so far, by the name they are kept under."""
 
 COUNTS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
 """The fields of Tokens, and the columns for them."""
 
 
 class Report(Struct, frozen=True):
-    """What one entry reports; `by_turn` when we wrote it, and know what it counts.
+    """The report in one entry; `by_turn` if we wrote it, and so know what it counts.
 
-    With `so_far` it is all that the session came to, by whatever else was reported of it.
+    With `so_far`, it is the total of the session, whatever else was reported of it.
     """
 
     seq: int
@@ -93,11 +94,11 @@ _decode_cost: Final = msgspec.json.Decoder(_Cost).decode
 
 
 def reports(found: Iterable[Segment]) -> list[Report]:
-    """What the entries of these segments report."""
+    """Return the reports in the entries of these segments."""
     told: list[Report] = []
     for entry in (entry for segment in found for entry in segment.entries()):
         report = None
-        # Most entries have none of these words, and are not taken apart.
+        # Most entries have none of these words, and are not parsed.
         if entry.kind == TURN_END:
             report = _of_answer(entry) if b"oken" in entry.raw else None
         elif entry.kind == UPDATE:
@@ -133,7 +134,7 @@ def _of_answer(entry: Entry) -> Report | None:
 def _of_update(entry: Entry) -> Report | None:
     parts = members(entry.update)
     if parts.get("sessionUpdate") == b'"usage_update"':
-        # What a sub-agent has cost is in what the session has cost, where an agent tells both.
+        # Agents that report both include the cost of a sub-agent in that of the session.
         return None if entry.kind == CHILD else _of_cost(entry, parts.get("cost", b"null"))
     if parts.get("sessionUpdate") == b'"subagent_update"':
         tokens = _tokens(members(parts.get("state", b"")).get("usage", b""))
@@ -160,11 +161,12 @@ def _tokens(raw: bytes) -> Tokens | None:
 
 
 MOST: Final = 1 << 50
-"""Tokens that nobody can have used; no store takes numbers of 64 bits and more."""
+"""Nobody can have used this many tokens; no store takes numbers of 64 bits and more."""
 
 
 def _counted(tokens: Tokens) -> Tokens | None:
-    """The tokens with their sum, where it was not told; None when nothing sensible was."""
+    """Return the tokens with their sum filled in, if it was not reported; None if no count makes
+    sense."""
     known = {name: getattr(tokens, name) for name in COUNTS}
     known = {
         name: count for name, count in known.items() if count is not None and 0 <= count < MOST
@@ -176,16 +178,16 @@ def _counted(tokens: Tokens) -> Tokens | None:
 
 
 TAIL_BYTES: Final = 256 << 10
-"""How much of the end of a session is looked at that is not settled."""
+"""Bytes of the unsettled end of a session that are searched for reports."""
 
 
 # -- in sessions --------------------------------------------------------------------------------
 
 
 class UsageReport(Struct, frozen=True):
-    """What an agent reported at one time: what had come to it since the report before.
+    """The usage that an agent reported at one time: the increase since the report before.
 
-    `by_turn` where it is known that a whole turn was counted, or a request of one.
+    `by_turn` is True if it is known to count a whole turn, or a request of one.
     """
 
     agent: str
@@ -197,7 +199,7 @@ class UsageReport(Struct, frozen=True):
 
 
 class SessionUsage(Struct, frozen=True):
-    """A session, and what was reported of tokens and cost in it, oldest first."""
+    """A session, and the tokens and cost reported in it, oldest first."""
 
     session_id: str
     agent: str
@@ -208,11 +210,11 @@ class SessionUsage(Struct, frozen=True):
 
 
 Holders = list[tuple[int | None, str]]
-"""Which agent held a session up to which entry; None: to its end."""
+"""Agents that held a session, each with the last entry it held; None for the end of the session."""
 
 
 def holders(session_id: str, agent: str, origins: str) -> Holders:
-    """Which agent held a session when, by its row."""
+    """Return the agents that held a session, from its row."""
     if origins == "[]":
         return [(None, agent)]
     before = msgspec.json.decode(origins, type=tuple[Origin, ...])
@@ -221,7 +223,7 @@ def holders(session_id: str, agent: str, origins: str) -> Holders:
 
 
 def came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
-    """Each report with what came to it, and the agent that it is of."""
+    """Yield each report as an increase, with the agent that reported it."""
     before = _Before()
     for report in found:
         who = next(name for end, name in held_by if end is None or report.seq <= end)
@@ -239,9 +241,9 @@ def came(found: Iterable[Report], held_by: Holders) -> Iterator[UsageReport]:
 
 
 class _Before:
-    """What was reported of a session so far: the next of it has come to that.
+    """The usage reported in a session so far, to compute the next increase.
 
-    A count that is lower than before has begun again, as when a program was started again.
+    A count that is lower than before has started over, as after a restart of the agent's program.
     """
 
     def __init__(self) -> None:
@@ -262,12 +264,12 @@ class _Before:
         )
 
     def add(self, tokens: Tokens) -> None:
-        """So much has come."""
+        """Add an increase to the sum."""
         for name in COUNTS:
             self._sum[name] = self._sum.get(name, 0) + (getattr(tokens, name) or 0)
 
     def tokens_beyond(self, now: Tokens) -> Tokens:
-        """What has come in all, without what was reported of it; none of which we see twice."""
+        """Return the total less all that was reported before, so that nothing counts twice."""
         return replace(
             now,
             **{
@@ -284,5 +286,5 @@ class _Before:
 
 
 def cost_since(past: float, now: float) -> float:
-    """What came to a cost; one that is lower than before has begun again."""
+    """Return the increase of a cost; a cost lower than before has started over."""
     return now - past if now >= past else now

@@ -1,6 +1,6 @@
-"""Sessions that an import has only listed, read to their end when somebody needs them.
+"""Sessions that an import has only listed: read to their end when somebody needs them.
 
-By what whoever opened the journal gave it for that; the same for every store.
+The function that reads them comes from whoever opened the journal; the same for every store.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from acphold.errors import TranscriptError, UnknownSessionError
 from acphold.journal.journal import SessionRow
 
 READ_SECONDS: Final = 60.0
-"""How long whoever needs a session waits for its transcript: one of 200 MB takes a third of that.
-What was read by then is kept."""
+"""Whoever needs a session waits this long for its transcript; one of 200 MB takes a third of it.
+Entries read by then are kept."""
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long an import of another process may read a transcript without anything new in the journal:
-it does so piece by piece, several in a second."""
+"""An import of another process may read a transcript for this long without adding anything to the
+journal. Normally it adds several pieces a second."""
 
 LOOK_SECONDS: Final = 0.2
 
@@ -32,7 +32,7 @@ cancelled."""
 class Transcripts:
     """The transcripts of unread sessions of the journal at `location`, each read once at a time.
 
-    `row` finds the row of a session; `read_transcript` reads one to its end.
+    `row` returns the row of a session; `read_transcript` reads one to its end.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class Transcripts:
         self._reading: dict[str, asyncio.Task[None]] = {}
 
     async def read(self, session_id: str) -> None:
-        """Have an unread session read to its end, for all who wait; raises TranscriptError."""
+        """Read an unread session to its end, once for all callers; raises TranscriptError."""
         reading = self._reading.get(session_id)
         if reading is None:
             reading = asyncio.create_task(self._read(session_id), name="read transcript")
@@ -58,7 +58,7 @@ class Transcripts:
     def _over(self, session_id: str, reading: asyncio.Task[None]) -> None:
         del self._reading[session_id]
         if not reading.cancelled():
-            reading.exception()  # seen, also when nobody waits any more
+            reading.exception()  # retrieved, or asyncio complains when nobody waits any more
 
     async def _read(self, session_id: str) -> None:
         try:
@@ -73,7 +73,7 @@ class Transcripts:
                     "open it again in a moment"
                 ) from None
         except TranscriptError:
-            # What is there can be shown, though the rest has gone.
+            # Entries that were read can be shown, though the rest of the transcript is gone.
             if not await self._is_read(session_id) and not await self._read_elsewhere(session_id):
                 raise
 
@@ -82,7 +82,7 @@ class Transcripts:
         return row is not None and not row.is_unread
 
     async def _read_elsewhere(self, session_id: str) -> bool:
-        """Wait while an import of another process reads it; whether that came to its end."""
+        """Wait while an import of another process reads it; True if it was read to its end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(READ_SECONDS):
                 seen, quiet = -1, 0.0
@@ -100,7 +100,7 @@ class Transcripts:
         return None
 
     async def aclose(self) -> None:
-        """End what is being read."""
+        """Cancel all reading."""
         for reading in (left := tuple(self._reading.values())):
             reading.cancel()
         if left:

@@ -1,4 +1,4 @@
-"""Sums of what agents reported of tokens and cost, in Python: of sessions looked at one by one."""
+"""Sums of the reported tokens and cost, in Python: for sessions examined one by one."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from acphold.journal.token_reports import COUNTS, SessionUsage, UsageReport
 
 
 class PackedSums(Sequence[UsageSum]):
-    """Sums that are made anew whenever one is asked for."""
+    """Sums kept packed, each decoded whenever it is asked for: a long list takes little memory."""
 
     def __init__(self, packed: list[bytes]) -> None:
         self._packed = packed
@@ -45,14 +45,14 @@ def add(
     groups: dict[str, UsageSum],
     total: UsageSum,
 ) -> set[str]:
-    """Add one session to its groups; the agents that reported by request in it."""
+    """Add one session to its groups; return the agents that reported by request in it."""
     reports = [report for report in session.reports if not agents or report.agent in agents]
     if not reports and agents and session.agent not in agents:
         return set()
     parts: dict[str, list[UsageReport]] = {}
     for report in reports:
         parts.setdefault(_group(session, by, report), []).append(report)
-    # What reported nothing is counted where it belongs all the same.
+    # A session without reports counts in its group all the same.
     for name, part in (parts or {_group(session, by, None): []}).items():
         title = session.title if by == "session" else None
         _count(groups.setdefault(name, UsageSum(name, title)), part)
@@ -61,7 +61,7 @@ def add(
 
 
 def _count(sum_: UsageSum, reports: Iterable[UsageReport]) -> None:
-    """One more session, with what was reported in it."""
+    """Add one more session to a sum, with the reports in it."""
     counts = {name: getattr(sum_.tokens, name) for name in COUNTS}
     costs = dict(sum_.costs)
     is_told = False
@@ -92,7 +92,7 @@ def _group(session: SessionUsage, by: Grouping, report: UsageReport | None) -> s
 
 
 def in_order(by: Grouping, groups: Iterable[UsageSum]) -> list[UsageSum]:
-    """The groups as they are told: of days the newest first, else the most tokens."""
+    """Sort the groups: days newest first, others by most tokens."""
     if by == "day":
         return sorted(groups, key=lambda sum_: sum_.name, reverse=True)
     return sorted(groups, key=lambda sum_: (-(sum_.tokens.total or 0), sum_.name))

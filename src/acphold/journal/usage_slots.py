@@ -1,7 +1,7 @@
-"""Sums of what was reported in a session, by slots of time: kept as reports are written.
+"""Sums of the usage reported in a session, by slots of time: updated as reports are written.
 
-A slot is a quarter of an hour, as in every time zone days begin with one. The sums of a session
-that several agents held, or that needs another thought, are kept, too, and not asked for.
+A slot is a quarter of an hour, because in every time zone a day begins with one. Sums are also
+kept, but not used, for sessions that need a closer look, such as those held by several agents.
 """
 
 from __future__ import annotations
@@ -18,16 +18,18 @@ SLOT_MS: Final = 15 * 60 * 1000
 
 MOST_TOKENS: Final = 10**18
 MOST_COST: Final = 1e300
-"""More is not kept of a slot: two of these can be added in every store."""
+"""The largest cost kept in a slot: any store can add two of these."""
 
 FEW_CURRENCIES: Final = 4
-"""For so many the last cost is looked up; with more of them a session is added up anew."""
+"""For at most this many currencies the last cost is looked up; beyond, a session is added up
+anew."""
 
 
 class Slot(Struct):
-    """Reports in a slot: how many told tokens, how many were not known to be of a turn, and sums.
+    """The reports in a slot: the number with tokens, the number not known to be of a turn, and
+    sums.
 
-    `counts` are in the order of COUNTS; None for what nobody told.
+    `counts` are in the order of COUNTS; None for counts that were not reported.
     """
 
     told: int
@@ -41,7 +43,8 @@ class Slot(Struct):
 
 
 def slots(found: Iterable[Report], paid: dict[str, float]) -> dict[int, Slot]:
-    """What these reports of a session come to; `paid` has what it had cost before, by currency."""
+    """Return the sums of these reports; `paid` has the cost of the session before them, by
+    currency."""
     sums: dict[int, Slot] = {}
     for report in found:
         if report.at < 0:
@@ -62,7 +65,7 @@ def slots(found: Iterable[Report], paid: dict[str, float]) -> dict[int, Slot]:
 
 
 def are_alike(one: dict[int, Slot], other: dict[int, Slot]) -> bool:
-    """True if both say the same; costs that were added up in another order differ a little."""
+    """True if both are the same; costs added up in another order may differ a little."""
     return one.keys() == other.keys() and all(
         slot.row == other[at].row
         and slot.costs.keys() == other[at].costs.keys()

@@ -7,7 +7,7 @@ from acphold.journal.location import NAMED_BY
 
 
 def refuse_newer(found: int, known: int, where: str) -> None:
-    """Raise NewerJournalError when a journal of the version `found` is beyond what is `known`."""
+    """Raise NewerJournalError if the version `found` of a journal is newer than `known`."""
     if found > known:
         raise NewerJournalError(
             f"the journal {where} has version {found}, this release of acphold knows up to "
@@ -16,7 +16,7 @@ def refuse_newer(found: int, known: int, where: str) -> None:
 
 
 def refuse_newer_by_now(found: int, known: int, where: str) -> None:
-    """The same for one that was open when a newer release brought it beyond that."""
+    """Raise NewerJournalError if a newer release has upgraded a journal that we have open."""
     if found > known:
         raise NewerJournalError(
             f"a newer acphold has brought the journal {where} to version {found} while this one "

@@ -1,14 +1,14 @@
-"""All sessions of a journal in another one, which may be of another store.
+"""Copy all sessions of a journal into another one, which may use another store.
 
-Each session keeps its id, and each entry its number: positions of clients hold in the copy. It is
-made while sessions run: of one that somebody has open goes what was said until its last turn ended,
-and the rest with the next copy. A copy that was broken off is gone on with, and one that is whole
-is brought up to date. What is in the copy alone stays there.
+Each session keeps its id and each entry its number, so the positions of clients hold in the copy.
+The copy is made while sessions run: of a session that somebody has open, everything up to the end
+of its last turn is copied, and the rest with the next copy. An interrupted copy is continued; a
+complete one is brought up to date. Sessions that only the copy has stay there.
 
-Each session is read back behind that, and folded on both sides.
+Afterwards each session is read back and folded on both sides, and compared.
 
-Not copied are tokens and what was done by them, which open the one journal and not the other, and
-what any journal makes of sessions by itself: the search index and the sums of usage.
+Not copied are tokens and their deeds, which belong to the one journal, and what each journal
+computes by itself: the search index and the sums of usage.
 """
 
 from __future__ import annotations
@@ -55,16 +55,17 @@ log = logging.getLogger(__name__)
 ROWS_AT_ONCE: Final = 200
 
 LATE_SECONDS: Final = 30.0
-"""How long is waited for news that come late: any transaction in the same server may hold it up."""
+"""Time to wait for late changes: any open transaction on the same server may hold them up."""
 
 LOOK_SECONDS: Final = 0.05
 
 EVERY_SESSION: Final = ListFilter(include_unprompted=True, archived="include")
 
 Became: TypeAlias = Literal["new", "grown", "same", "left", "differs", "damaged"]
-"""The outcome for a session: copied; brought up to date; nothing was new; somebody has it open, and
-all or the last turn of it is left for the next copy; it is another one there, or has a name that
-cannot be kept there, and was left; it cannot be read to its end, and was left out."""
+"""The outcome for a session. "new": copied. "grown": brought up to date. "same": nothing was new.
+"left": somebody has it open, and all or the last turn of it waits for the next copy. "differs": the
+copy has another session under this id, or cannot keep its name; it was left alone. "damaged": it
+cannot be read to its end and was left out."""
 
 
 async def copy_all(
@@ -73,10 +74,10 @@ async def copy_all(
     told: Callable[[str, Became], None],
     expect: Callable[[int], None] = lambda _: None,
 ) -> Counter[Became]:
-    """Copy and compare all sessions; how many became what.
+    """Copy and compare all sessions; return how many had each outcome.
 
-    `told` is called behind each of them, `expect` with how many there are. May be ended at any
-    point: the next one goes on there. Raises JournalError where a journal cannot be used.
+    `told` is called after each session, `expect` with their number. May be interrupted at any
+    point: the next call continues. Raises JournalError if a journal cannot be used.
     """
     mark = (await source.changes(None)).last
     expect(await source.count())
@@ -93,7 +94,7 @@ async def copy_all(
 
     async for row in _rows(source):
         await take(row.session_id)
-    # A session that went on meanwhile has moved up in the list, maybe past where we were.
+    # A session that was continued meanwhile has moved up in the list, maybe past our place.
     until = time.monotonic() + LATE_SECONDS
     is_news = True
     while is_news:
@@ -119,7 +120,7 @@ async def _rows(source: Journal) -> AsyncIterator[SessionRow]:
 
 
 async def _copied(source: Journal, target: Journal, session_id: str) -> Became | None:
-    """Copy what is new of a session, and compare; None for one that is gone."""
+    """Copy the new entries of a session, and compare; None if the session is gone."""
     try:
         row = await source.session(session_id)
         through, is_open = await _end(source, row)
@@ -144,9 +145,9 @@ async def _copied(source: Journal, target: Journal, session_id: str) -> Became |
 
 
 async def _end(source: Journal, row: SessionRow) -> tuple[int, bool]:
-    """How far a session is copied, and whether somebody has it open.
+    """The last entry to copy, and whether somebody has the session open with more behind it.
 
-    What is behind the end of a turn may be put together with what is still to come.
+    Entries after the end of a turn may still be merged with entries to come.
     """
     if isinstance(await source.owner(row.session_id), Free | Gone):
         return row.last_seq, False
@@ -156,7 +157,7 @@ async def _end(source: Journal, row: SessionRow) -> tuple[int, bool]:
 
 
 async def _bring(source: Journal, target: Journal, row: SessionRow, through: int) -> Became:
-    """Make the session in `target` what it is in `source`, up to an entry."""
+    """Bring the session in `target` to the state of `source`, up to an entry."""
     session_id = row.session_id
     try:
         there = await target.session(session_id)
@@ -166,11 +167,11 @@ async def _bring(source: Journal, target: Journal, row: SessionRow, through: int
         return "differs"
     is_whole = there.prompted or not row.prompted
     if there.last_seq > through or (is_whole and there.updated_at > row.updated_at):
-        return "differs"  # it went on there
+        return "differs"  # it was continued there
     if row.is_unread or _as_copied(row, there, through) == there:
         return "same"
     owner = await target.owner(session_id)
-    # A copy that was killed has left a lease that yields, of an owner that is gone or soon will be.
+    # A killed copy leaves a lease that yields, of an owner that is gone or soon will be.
     if not isinstance(owner, Free | Here | Gone) and not owner.yields:
         raise HeldElsewhereError(session_id, str(owner.owner), owner.epoch)
     lease = await target.acquire(session_id, owner.epoch, yields=True)
@@ -178,7 +179,7 @@ async def _bring(source: Journal, target: Journal, row: SessionRow, through: int
         end = there.last_seq
         behind = await source.read(session_id, end, 1) if end < through else []
         if behind and behind[0].first_seq <= end:
-            # The end of the copy was put together with what came behind it, so it is begun again.
+            # In the source, the last entries of the copy were merged with later ones: start again.
             if is_whole and not await _is_as_it_was(source, target, there, behind[0].first_seq - 1):
                 return "differs"
             await target.delete(lease)
@@ -206,7 +207,7 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
     if row.unread is not None:
         known_as = row.downstream_id or row.session_id
         await target.enlist([Listed(new, known_as, row.updated_at, row.unread)])
-        with suppress(UnknownSessionError):  # its id is that of a session that was deleted there
+        with suppress(UnknownSessionError):  # not enlisted: a session of this id was deleted there
             await target.change(row.session_id, RowChange(archived=row.archived))
             return "new"
         return "differs"
@@ -222,8 +223,8 @@ async def _create(source: Journal, target: Journal, row: SessionRow, through: in
 
 
 async def _is_as_it_was(source: Journal, target: Journal, there: SessionRow, same: int) -> bool:
-    """Whether nobody went on with the copy: up to the entry `same` it is what the source is, and
-    behind it nobody prompted."""
+    """True if nobody continued the copy: up to the entry `same` it equals the source, and no prompt
+    follows."""
     session_id = there.session_id
     if await state_of(target, session_id, same) != await state_of(source, session_id, same):
         return False
@@ -234,9 +235,9 @@ async def _is_as_it_was(source: Journal, target: Journal, there: SessionRow, sam
 async def _fill(
     source: Journal, target: Journal, lease: Lease, row: SessionRow, after: int, through: int
 ) -> None:
-    """Take in the entries of a session above `after`, what agents call it, and its row.
+    """Take in the entries of a session above `after`, its agents' ids for it, and its row.
 
-    Only with the row it comes into the list: until then it is one that was broken off.
+    The row comes last and puts it into the list: without it, the copy was interrupted.
     """
     piece: list[PastEntry] = []
     size = 0
@@ -272,8 +273,8 @@ async def _fill(
 
 
 def _as_copied(row: SessionRow, there: SessionRow, through: int) -> SessionRow:
-    """What the row of a session is in a copy: but for what a journal counts by itself, a title
-    that a person gave there, and whose it is."""
+    """Return the row that a copy should have. It keeps values that a journal counts by itself, a
+    title that a person gave there, and its tenant."""
     kept = there if there.renamed and not row.renamed else row
     return replace(
         row,
@@ -289,7 +290,8 @@ def _as_copied(row: SessionRow, there: SessionRow, through: int) -> SessionRow:
 
 
 async def _copy_tombstones(source: Journal, target: Journal) -> None:
-    """Have agents' lists bring back nothing that was deleted, unless it is there."""
+    """Copy tombstones of ids unknown there, so that agents' lists do not bring deleted sessions
+    back."""
     gone: dict[str, list[str]] = {}
     for agent, downstream_id in await source.links_of(None):
         gone.setdefault(agent, []).append(downstream_id)

@@ -1,6 +1,6 @@
-"""Words as the index of a file sees them, in memory: for what is in no index yet.
+"""Text as the search index of a file sees it, in memory: for entries in no index yet.
 
-The tokenizer and the queries are those of SQLite's FTS5, whichever store asks.
+The tokenizer and the queries are those of SQLite's FTS5, for every store.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from acphold.journal.hits import Term
 
 TOKENIZER: Final = "tokenize = 'unicode61 remove_diacritics 2'"
-"""What is a word in the search index; a change makes another index, so it needs another step in
-the migrations of each store."""
+"""The definition of a word in the search index. A change needs a new index, so it needs another
+step in the migrations of each store."""
 
 
 LONGEST: Final = 500
-"""Letters of a word that count, for a store that cuts up texts by these words."""
+"""Letters of a word that count, for a store that splits text with this tokenizer."""
 
 
 class Tokenizer:
-    """Cuts texts into words as the index does; to be used by one thread at a time, and closed."""
+    """Splits texts into words as the index does. Use it from one thread at a time, and close it."""
 
     def __init__(self) -> None:
         self._index = sqlite3.connect(":memory:", isolation_level=None)
@@ -34,7 +34,7 @@ class Tokenizer:
         self._index.execute("CREATE VIRTUAL TABLE found USING fts5vocab (texts, 'instance')")
 
     def words(self, texts: Sequence[str]) -> list[list[str]]:
-        """The words of each text, in order."""
+        """Return the words of each text, in order."""
         self._index.execute("DELETE FROM texts")
         self._index.executemany(
             "INSERT INTO texts (rowid, text) VALUES (?, ?)",
@@ -50,7 +50,7 @@ class Tokenizer:
 
 
 def columns(said: Document) -> tuple[str, str, str]:
-    """The texts of a document as the tokenizer gets them, by column."""
+    """The texts of a document by column, as the tokenizer gets them."""
     return (
         storable(indexable(said.messages)),
         storable(indexable(said.tools)),
@@ -59,7 +59,7 @@ def columns(said: Document) -> tuple[str, str, str]:
 
 
 def fitting(entries: Sequence[Entry], asked: str) -> list[int]:
-    """The places of the entries that a query fits."""
+    """Return the places of the entries that match a query."""
     if not entries:
         return []
     index = sqlite3.connect(":memory:")
@@ -84,9 +84,9 @@ def fitting(entries: Sequence[Entry], asked: str) -> list[int]:
 
 
 def query(found: Iterable[Term], part: str | None) -> str:
-    """The FTS5 query for all of the terms, nothing in them taken for an operator."""
+    """Return the FTS5 query for all of the terms; nothing in them is taken for an operator."""
     terms: list[str] = []
-    for term in found:  # as it is written; or, of `camelCase`, its parts in a row
+    for term in found:  # as written; or, for `camelCase`, its parts in a row
         ways = [_quoted(with_spaces(term.text), term.is_prefix)]
         if parts := camel_parts(term.text):
             ways.append(_quoted(parts, term.is_prefix))
