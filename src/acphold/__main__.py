@@ -1,7 +1,7 @@
-"""Where `acphold` and `python -m acphold` begin.
+"""The entry point of `acphold` and `python -m acphold`.
 
-`acphold wrap` is what an editor waits for, so the agent is started here, before anything else
-is imported: what acphold loads, it loads while the agent does the same.
+An editor waits for `acphold wrap`, so the agent is started here, before anything else
+is imported: acphold loads its modules while the agent loads its own.
 """
 
 from __future__ import annotations
@@ -10,10 +10,10 @@ import sys
 
 
 def main() -> None:
-    """Run the command line; the exit code says how it went (docs/reference.md)."""
+    """Run the command line; the exit code tells the result (docs/reference.md)."""
     try:
         _run(sys.argv[1:])
-    except KeyboardInterrupt:  # before there was anything that could be interrupted
+    except KeyboardInterrupt:  # before there was anything to interrupt
         sys.exit(130)
 
 
@@ -31,9 +31,9 @@ def _run(arguments: list[str]) -> None:
     import gc
     import signal
 
-    gc.disable()  # what is imported stays: looking for garbage in it is a tenth of `acphold list`
-    # Until a command has begun there is nothing to put in order: Ctrl-C ends us without a word,
-    # wherever it meets an import. Who ignores it, as `nohup` may, goes on ignoring it.
+    gc.disable()  # imported modules stay; looking for garbage in them is a tenth of `acphold list`
+    # Before a command has begun there is nothing to clean up: Ctrl-C ends us without a word, even
+    # in the middle of an import. If SIGINT is ignored, as after `nohup`, it stays ignored.
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     from acphold.cli import main as command_line
@@ -42,7 +42,7 @@ def _run(arguments: list[str]) -> None:
 
 
 def _wrap(words: list[str]) -> int:
-    """Start `wrap` the shortest way; its exit code."""
+    """Start `wrap` the shortest way; returns its exit code."""
     own = words[: words.index("--")] if "--" in words else []
     where = [word for word in own if word in ("--background", "--no-background")]
     if where[-1:] == ["--background"] and not {"-h", "--help"} & {*own}:

@@ -1,4 +1,4 @@
-"""Every exception acphold raises, one tree.
+"""Every exception acphold raises, in one tree.
 
     AcpholdError
     ├── PeerError                  the other side of a connection broke a rule
@@ -66,8 +66,8 @@
         └── LeaseLostError           another process owns the session now
             └── HistoryLostError     the journal has gone back: it lacks what was written last
 
-Each class knows its JSON-RPC code; the message of each may be shown to a person. Everything else
-that is raised inside a handler is reported to the other side as an opaque incident.
+Each class knows its JSON-RPC code; the message of each may be shown to a person. Any other
+exception inside a handler is reported to the other side as an opaque incident.
 """
 
 from __future__ import annotations
@@ -84,14 +84,15 @@ RESOURCE_NOT_FOUND = -32002
 
 FORBIDDEN = -32003
 HELD_ELSEWHERE = -32050
-"""Ours, of those that JSON-RPC leaves to servers; the latter one acphold process tells another."""
+"""Our own codes, from the range that JSON-RPC leaves to servers; the second one is for other
+acphold processes."""
 
 OTHER_AGENT = -32051
-"""Ours, too: a client has to say that another agent is to continue a session."""
+"""Also ours: a client has to choose another agent to continue a session."""
 
 
 class AcpholdError(Exception):
-    """The root of the tree; `code` is what a JSON-RPC error carries for it."""
+    """The root of the tree; `code` is the code of its JSON-RPC error."""
 
     code: int = INTERNAL_ERROR
 
@@ -126,7 +127,7 @@ class MethodNotFoundError(PeerError):
 
 
 class InvalidParamsError(PeerError):
-    """Parameters that break the protocol; `field` says which, as a JSON path."""
+    """Parameters that break the protocol; `field` names the wrong one, as a JSON path."""
 
     code = INVALID_PARAMS
 
@@ -142,7 +143,7 @@ class InvalidParamsError(PeerError):
 class RemoteError(AcpholdError):
     """The other side answered a request with an error.
 
-    `code` and `message` are those of its error object, `raw` is that object as it came.
+    `code` and `message` are those of its error object, `raw` is the object as it came.
     """
 
     def __init__(self, code: int, message: str, raw: bytes = b"") -> None:
@@ -159,7 +160,7 @@ class RequestCancelledError(AcpholdError):
 
 
 class TooManyRequestsError(AcpholdError):
-    """The other side asks more than may wait for its answers here."""
+    """The other side has more requests pending here than are allowed."""
 
 
 class ConnectionLostError(AcpholdError):
@@ -167,17 +168,17 @@ class ConnectionLostError(AcpholdError):
 
 
 class SilentPeerError(ConnectionLostError):
-    """The other side is there, and takes no connection or does not answer."""
+    """The other side exists, but takes no connection or does not answer."""
 
 
 class EndedPeerError(ConnectionLostError):
-    """The other side has ended: so says another process that is there now."""
+    """The other side has ended, according to another process that is there now."""
 
 
 class RemoteRefusalError(AcpholdError):
-    """The server at `address` does not let us in; `status` is what it said, of HTTP.
+    """The server at `address` does not let us in; `status` is its HTTP status.
 
-    `why` says what that means and what to do, `told` what the server itself says of it.
+    `why` says what that means and what to do, `told` is the server's own explanation.
     """
 
     def __init__(self, address: str, status: int, why: str, told: str = "") -> None:
@@ -188,11 +189,11 @@ class RemoteRefusalError(AcpholdError):
 
 
 class DeclarationError(AcpholdError):
-    """An agent's author declared, or asked for, what cannot be; raised at the line that did."""
+    """An agent's author declared or asked for something impossible; raised at the line that did."""
 
 
 class SettingsError(AcpholdError):
-    """The settings file cannot be used, or has no agent of that name; says which line or key."""
+    """The settings file cannot be used, or has no agent of that name; names the line or key."""
 
 
 class AuthRequiredError(AcpholdError):
@@ -202,8 +203,8 @@ class AuthRequiredError(AcpholdError):
 
 
 class ForbiddenError(AcpholdError):
-    """Who is connected may not do this: their token lacks `scope`, or a session of somebody else's
-    is not shared for that."""
+    """This client may not do this: its token lacks `scope`, or the session belongs to somebody
+    else and is not shared for that."""
 
     code = FORBIDDEN
 
@@ -223,7 +224,7 @@ class ForbiddenError(AcpholdError):
 
 
 class IncidentError(AcpholdError):
-    """An author's code raised; `incident` is what the log knows the exception by."""
+    """An author's code raised; the log has the exception under `incident`."""
 
     def __init__(self, incident: str) -> None:
         super().__init__(f"internal error (incident {incident})")
@@ -235,11 +236,11 @@ class IncidentError(AcpholdError):
 
 
 class CapabilityError(AcpholdError):
-    """Asked for what the other side did not advertise; nothing was sent."""
+    """The other side did not advertise the requested capability; nothing was sent."""
 
 
 class NothingSaidError(AcpholdError):
-    """A session has no turn that is over, or none up to the place that was asked for."""
+    """The session has no completed turn, or none up to the requested place."""
 
     code = INVALID_PARAMS
 
@@ -259,13 +260,13 @@ class UnknownSessionError(AcpholdError):
 
 
 class AmbiguousIdError(AcpholdError):
-    """A prefix that fits several sessions; `matches` holds their ids.
+    """A prefix fits several sessions; `matches` holds their ids.
 
-    Of very many they are the first; then it `is_cut`.
+    Of very many it holds only the first; then `is_cut` is True.
     """
 
     SHOWN = 8
-    """Ids that the message names; it counts the rest."""
+    """The message names this many ids; it counts the rest."""
 
     def __init__(self, prefix: str, matches: tuple[str, ...], *, more: bool = False) -> None:
         least = "more than " if more else ""
@@ -304,9 +305,9 @@ class AgentExitedError(AgentError):
 
 
 class HeldOutsideError(AgentError):
-    """The agent does not open the session: another process of its own has it open.
+    """The agent does not open the session: another process of the agent has it open.
 
-    `reason` is what the agent said.
+    `reason` is the agent's message.
     """
 
     def __init__(self, session_id: str, reason: str) -> None:
@@ -318,7 +319,7 @@ class HeldOutsideError(AgentError):
 
 
 class FolderElsewhereError(AgentError):
-    """The agent is not asked to open the session: its `folder` is not on this machine."""
+    """The session's `folder` is not on this machine, so the agent is not asked to open it."""
 
     def __init__(self, session_id: str, folder: str, host: str) -> None:
         super().__init__(
@@ -331,7 +332,7 @@ class FolderElsewhereError(AgentError):
 
 
 class AgentBusyError(AgentError):
-    """The agent is still at work on a turn that was cancelled, or does not read what it gets."""
+    """The agent still works on a cancelled turn, or does not read its stdin."""
 
 
 class AgentTimeoutError(AgentError):
@@ -353,7 +354,7 @@ class TooManyFilesError(AcpholdError):
 
 
 class RuntimeFolderError(AcpholdError):
-    """The folder for the sockets of acphold's processes cannot be made, or not be trusted."""
+    """The folder for the sockets of acphold's processes cannot be created or trusted."""
 
     def __init__(self, folder: str, why: str) -> None:
         super().__init__(
@@ -364,11 +365,11 @@ class RuntimeFolderError(AcpholdError):
 
 
 class HeldElsewhereError(AcpholdError):
-    """Another process has the session live: told in words, by its id, its addresses, its lease.
+    """Another process has the session live: described in words, by id, addresses and lease.
 
-    `is_silent` says that it has told nothing for long, though it lives; `is_gone`, that it has
-    ended unless it serves at its addresses. Without an id, somebody was quicker, and who that is
-    has to be asked.
+    `is_silent` says that it lives but has not been heard from for long; `is_gone`, that it has
+    ended unless it serves at its addresses. Without an id, another process was quicker, and the
+    caller has to ask which one.
     """
 
     code = HELD_ELSEWHERE
@@ -395,9 +396,10 @@ class HeldElsewhereError(AcpholdError):
 
 
 class OtherAgentError(AcpholdError):
-    """The session belongs to `agent`, which does not run here; nobody said who is to continue it.
+    """The session belongs to `agent`, which does not run here, and nobody chose another one.
 
-    `served` are the agents that could. A person decides, for that one reads the conversation then.
+    The agents in `served` could continue it. A person decides, because that agent then reads the
+    conversation.
     """
 
     code = OTHER_AGENT
@@ -418,7 +420,7 @@ class OtherAgentError(AcpholdError):
 
 
 class UnreachableOwnerError(AcpholdError):
-    """The session is open in another process, which lives and cannot be reached from here."""
+    """The session is open in another process that lives but cannot be reached from here."""
 
     def __init__(self, session_id: str, why: str) -> None:
         super().__init__(
@@ -428,7 +430,7 @@ class UnreachableOwnerError(AcpholdError):
 
 
 class OwnerLostError(AcpholdError):
-    """The process that has the session live, or the way to it, went away before it answered."""
+    """The process that has the session live, or the way to it, was lost before it answered."""
 
     def __init__(self, method: str) -> None:
         super().__init__(
@@ -438,7 +440,7 @@ class OwnerLostError(AcpholdError):
 
 
 class InterruptedTurnError(AcpholdError):
-    """The process that had the session live ended in a turn, or lost it: the turn is over."""
+    """The process that had the session live ended in a turn, or lost it; the turn is over."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -449,7 +451,7 @@ class InterruptedTurnError(AcpholdError):
 
 
 class UnknownOutcomeError(AcpholdError):
-    """The process that has the session live cannot be reached any more in a turn."""
+    """The process that has the session live became unreachable during a turn."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -470,19 +472,19 @@ class StoppedError(AcpholdError):
 
 
 class TranscriptError(AcpholdError):
-    """A conversation that another agent keeps on disk, and that our reader of it fails on."""
+    """A conversation that another agent keeps on disk could not be read by our reader."""
 
 
 class RedactionError(AcpholdError):
-    """A text that cannot be looked through for secrets, and so is not written."""
+    """A text cannot be searched for secrets, so it is not written."""
 
 
 class ExportError(AcpholdError):
-    """A file or folder of an export that cannot be written."""
+    """A file or folder of an export cannot be written."""
 
 
 class WorkspaceError(AcpholdError):
-    """A file or a terminal of a session that cannot be served as asked."""
+    """A file or a terminal of a session cannot be served as requested."""
 
 
 class OutsideRootsError(WorkspaceError):
@@ -516,21 +518,21 @@ class NotTextError(WorkspaceError):
 
 
 class FileTooLargeError(WorkspaceError):
-    """More than is read at once; a part of it, by lines, may be."""
+    """The file is larger than one read allows; part of it, by lines, can be read."""
 
     code = INVALID_PARAMS
 
 
 class FileAccessError(WorkspaceError):
-    """The system does not let us: no permission, a full disk, a changing path."""
+    """The system refuses: no permission, a full disk, a changing path."""
 
 
 class TerminalStartError(WorkspaceError):
-    """The command cannot be run, or too many are kept already."""
+    """The command cannot be run, or too many terminals are kept already."""
 
 
 class UnknownTerminalError(WorkspaceError):
-    """The terminal was never made here, was released, or is gone with its client."""
+    """The terminal was never created here, was released, or went with its client."""
 
     code = RESOURCE_NOT_FOUND
 
@@ -540,7 +542,7 @@ class UnknownTerminalError(WorkspaceError):
 
 
 class McpError(AcpholdError):
-    """An MCP server of the session failed us; `server` is its name, `reason` the rest in words.
+    """An MCP server of the session failed us; `server` is its name, `reason` the reason in words.
 
     Neither ever holds a value of the server's `env` or `headers`.
     """
@@ -556,11 +558,11 @@ class McpConnectError(McpError):
 
 
 class McpLostError(McpError):
-    """The server went away before it answered; whether it did what was asked is not known."""
+    """The server went away before it answered; the request may or may not have been carried out."""
 
 
 class McpAnswerError(McpError):
-    """The server answered with an error, or with something that is no answer.
+    """The server answered with an error, or with something that is not an answer.
 
     `answer_code` is the code of its JSON-RPC error, if it was one.
     """
@@ -571,15 +573,15 @@ class McpAnswerError(McpError):
 
 
 class JournalError(AcpholdError):
-    """What is remembered cannot be read or added to."""
+    """The journal cannot be read or written."""
 
 
 class JournalUnavailableError(JournalError):
-    """Read-only, full, deleted under us, or its folder cannot be made."""
+    """The journal is read-only, full or deleted under us, or its folder cannot be created."""
 
 
 class NoJournalError(JournalUnavailableError):
-    """There is no journal at `place` yet: no file, or a database in which none was made."""
+    """There is no journal at `place` yet: no file, or a database without one."""
 
     def __init__(self, place: str) -> None:
         made = "it is made with the first session, or by `acphold import`"
@@ -588,11 +590,11 @@ class NoJournalError(JournalUnavailableError):
 
 
 class JournalBusyError(JournalUnavailableError):
-    """Another program holds the journal; it can be used once that lets go."""
+    """Another program holds the journal; it can be used once that program releases it."""
 
 
 class ReadOnlyJournalError(JournalUnavailableError):
-    """The journal lies where nothing can be written; it can be read."""
+    """The journal is in a place where nothing can be written; it can be read."""
 
 
 class NotAJournalError(JournalError):
@@ -604,8 +606,8 @@ class NewerJournalError(JournalError):
 
 
 class RewrittenError(JournalError):
-    """The entries of a session were joined between two reads, or the journal has gone back: what
-    was read does not fit."""
+    """The entries of a session were joined between two reads, or the journal went back: the parts
+    read do not fit together."""
 
 
 class SessionExistsError(JournalError):
@@ -613,13 +615,13 @@ class SessionExistsError(JournalError):
 
 
 class IllegibleNameError(JournalError):
-    """An id or a path with half of a surrogate pair in it: nothing in a journal has such a name."""
+    """An id or a path holds half of a surrogate pair; no journal has such a name."""
 
     code = INVALID_PARAMS
 
 
 class CursorError(JournalError):
-    """A list cursor that was altered, is unknown, or belongs to another filter."""
+    """A list cursor was altered, is unknown, or belongs to another filter."""
 
     code = INVALID_PARAMS
 
@@ -637,7 +639,7 @@ class LeaseLostError(JournalError):
 
 
 class HistoryLostError(LeaseLostError):
-    """The journal has gone back, and lacks what this owner has written behind `last_seq`."""
+    """The journal has gone back and lacks everything this owner has written after `last_seq`."""
 
     def __init__(self, session_id: str, last_seq: int) -> None:
         super().__init__(session_id)

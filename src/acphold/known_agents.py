@@ -1,10 +1,10 @@
-"""The agents that acphold knows by name: what each calls itself, and how it is started.
+"""The agents that acphold knows by name: their own names, and how they are started.
 
-Whoever uses one names it: `acphold chat claude`. What its program or package is called are facts,
-and a new agent is a row of the table.
+A person names the agent to use: `acphold chat claude`. The names of its program and package are
+facts, and a new agent is a row of the table.
 
 Sources: ACP's registry (https://github.com/agentclientprotocol/registry), and the agents' packages.
-`wrap` reads this before it starts an agent, so nothing is imported that takes time.
+`wrap` reads this before it starts an agent, so it imports nothing slow.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Final, NamedTuple
 class KnownAgent(NamedTuple):
     """An agent that people use.
 
-    `name` is what a person types and a list shows, `title` what the vendor calls it. `keys` are
-    what it says it is in `agentInfo.name`, those of earlier releases behind the one of today: its
-    sessions are kept under that. `commands` are tried in order; `package` is what npm has it as,
-    with its arguments, or nothing. `install` and `sign_in` are what a person types for that.
-    `is_imported` of those whose conversations on disk `acphold import` reads.
+    `name` is what a person types and a list shows, `title` the vendor's name for it. `keys` are the
+    agent's own names, in `agentInfo.name`, today's first and those of earlier releases after it;
+    its sessions are kept under them. `commands` are tried in order; `package` is its npm package
+    with arguments, or empty. `install` and `sign_in` are the commands that a person types for that.
+    `is_imported` is True if `acphold import` reads the agent's conversations on disk.
     """
 
     name: str
@@ -34,7 +34,7 @@ class KnownAgent(NamedTuple):
 
     @property
     def fetched(self) -> tuple[str, ...]:
-        """The command that has npm fetch the package and starts it; () where npm has none."""
+        """The command that has npm fetch the package and starts it; () if npm has none."""
         return ("npx", "-y", *self.package) if self.package else ()
 
 
@@ -211,11 +211,11 @@ _NAMES: Final = {
 
 
 def short_name(key: str) -> str:
-    """What a person calls the agent that is kept under `key`; the key itself if nobody knows."""
+    """Return a person's name for the agent that is kept under `key`; `key` itself if unknown."""
     return _NAMES.get(key.casefold(), key)
 
 
 def keys_of(name: str) -> tuple[str, ...]:
-    """Under what the sessions of an agent are kept that a person names so: the name itself, too."""
+    """Return the keys under which an agent's sessions may be kept, its name too."""
     known = KNOWN_AGENTS.get(name.casefold())
     return (name, *(key for key in known.keys if key != name)) if known else (name,)

@@ -1,8 +1,9 @@
-"""What a log record is about: a session, a turn of it, an incident.
+"""The subject of a log record: a session, a turn of it, an incident.
 
-Two things say it. Code of an author runs in a turn, whatever it logs, and whatever libraries it
-calls log. And a record of ours begins with `session %s`, or `session %s, turn %s`, where it is
-about one, whatever runs then: a hub hears hundreds of sessions in one task.
+It comes from two places. An author's code runs in a turn, and so do the libraries it calls:
+all they log is about that turn. And a record of ours that is about one session begins with
+`session %s`, or `session %s, turn %s`; that counts more, because a hub hears hundreds of sessions
+in one task.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from contextvars import ContextVar
 from typing import Final
 
 NONE: Final = "-"
-"""What stands for no session, no turn, no incident."""
+"""Stands for no session, no turn or no incident."""
 
 _here: ContextVar[tuple[str, str]] = ContextVar("acphold_log", default=(NONE, NONE))
 
@@ -25,8 +26,8 @@ class LogContext(logging.Filter):
         handler.addFilter(acphold.LogContext())
         handler.setFormatter(logging.Formatter("%(session)s %(turn)s %(message)s"))
 
-    Turns are numbered from 1 in each process. An incident is what the other side is told in place
-    of an exception; the record that has it has the traceback.
+    Turns are numbered from 1 in each process. The other side gets the incident instead
+    of an exception; the log record with the same incident has the traceback.
     """
 
     def filter(self, record: logging.LogRecord) -> bool:
@@ -44,7 +45,7 @@ class LogContext(logging.Filter):
 
 @contextmanager
 def about(session: str, turn: str = NONE) -> Iterator[None]:
-    """What is logged in the block, by whomever, is about this."""
+    """Mark all that is logged in the block, by any code, as about this session and turn."""
     token = _here.set((session, turn))
     try:
         yield

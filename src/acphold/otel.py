@@ -1,8 +1,8 @@
 """OpenTelemetry spans of an agent's turns: `agent.middleware(acphold.otel.spans())`.
 
 Needs `acphold[otel]`. The names are those of the semantic conventions for generative AI (agent and
-tool spans; MCP), which are in development; what these have no words for begins with `acphold.`.
-What was said, asked or done is in no span: neither text nor the arguments of tools.
+tool spans; MCP), which are in development; names that these lack begin with `acphold.`.
+No span holds what was said, asked or done: neither text nor the arguments of tools.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ STOP_REASON = "acphold.stop_reason"
 
 
 def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncIterator[None]]:
-    """Middleware that makes a span of each step; a model's own spans lie in that of the turn.
+    """Return middleware that makes a span of each step; a model's own spans lie in the turn's.
 
     | step         | span                  | kind     |
     |--------------|-----------------------|----------|
@@ -48,7 +48,7 @@ def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncItera
     | form         | `ask_form`            | internal |
     | page         | `ask_page`            | internal |
 
-    Without a `provider` the global one is used. An error sets the status and `error.type`.
+    Without a `provider`, the global one is used. An error sets the status and `error.type`.
     """
     tracer = get_tracer("acphold", __version__, provider)
 
@@ -59,7 +59,7 @@ def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncItera
             name,
             kind=kind,
             attributes=attributes,
-            record_exception=False,  # its words may be of the conversation
+            record_exception=False,  # its message may quote the conversation
             set_status_on_exception=False,
         ) as span:
             try:
@@ -79,7 +79,7 @@ def spans(provider: TracerProvider | None = None) -> Callable[[Step], AsyncItera
 
 
 def _told(step: Step) -> tuple[str, dict[str, AttributeValue]]:
-    """The name of a span, and what is known of the step when it begins."""
+    """Return the name of a span, and its attributes at the beginning of the step."""
     told: dict[str, AttributeValue] = {"gen_ai.conversation.id": step.turn.session.id}
     if step.tool is not None:
         told[TOOL_CALL] = step.tool.id
@@ -93,7 +93,7 @@ def _told(step: Step) -> tuple[str, dict[str, AttributeValue]]:
             server, _, tool = step.name.partition("/")
             told |= {OPERATION: "execute_tool", TOOL: tool, MCP_SERVER: server}
             return f"tools/call {tool}", told | {MCP_METHOD: "tools/call"}
-        case "mcp_resource":  # not its URI, which may name a file of the person
+        case "mcp_resource":  # without its URI, which may name a file of the person
             server = step.name.partition("/")[0]
             return "resources/read", told | {MCP_METHOD: "resources/read", MCP_SERVER: server}
         case "mcp_prompt":
@@ -104,7 +104,7 @@ def _told(step: Step) -> tuple[str, dict[str, AttributeValue]]:
             return f"ask_{step.kind}", told
         case "tool":
             assert step.tool is not None
-            # A title says what is done with what; it is not the name of a tool.
+            # A title describes one call; it is not the name of a tool.
             tool = step.tool.name or step.tool.kind
             told |= {OPERATION: "execute_tool", TOOL: tool, "gen_ai.tool.type": "function"}
             return f"execute_tool {tool}", told

@@ -1,8 +1,8 @@
-"""How agents are served: each option once, for the command line, the settings file and Python.
+"""The options of serving agents, each once, for the command line, the settings file and Python.
 
 A field is an option of `wrap` and of `run`, a key of the settings file, an argument of `Agent.run`,
 and a line in the tables of docs/reference.md, docs/use.md and docs/api-agent.md, which `make docs`
-writes. To add one is a line here, beside what heeds it.
+writes. To add an option, add a line here, and the code that heeds it.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from msgspec import Struct
 
 
 class Option(NamedTuple):
-    """What a person is told of an option.
+    """The help on an option, for people.
 
-    `value` says what to give, "" for what is only switched on; `otherwise` is in words what holds
-    when it is not given, where the field's default does not say that.
+    `value` names the value, "" for a switch; `otherwise` describes the default in words, if the
+    field's default does not say it.
     """
 
     meaning: str
@@ -26,7 +26,7 @@ class Option(NamedTuple):
 
 
 class ServeOptions(Struct, frozen=True, kw_only=True):
-    """How an agent is served: times in seconds, sizes in bytes."""
+    """The options of serving an agent: times in seconds, sizes in bytes."""
 
     journal: Annotated[
         str | PathLike[str] | None,
@@ -85,7 +85,7 @@ class ServeOptions(Struct, frozen=True, kw_only=True):
 
 
 class AgentOptions(ServeOptions, frozen=True, kw_only=True):
-    """How an agent of the library is served."""
+    """The options of serving an agent of the library."""
 
     mcp_timeout: Annotated[
         float, Option("how long each MCP server of a session may take to start", value="SECONDS")

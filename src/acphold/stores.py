@@ -1,18 +1,18 @@
 """A journal that is kept in a place of your own.
 
-What is kept of sessions goes through seven seams, which together are a `Journal`. A class of yours
-that fulfils them is a store; `acphold.testing.JOURNAL_PROMISES` tells whether it keeps what acphold
-relies on. It is opened for the URLs of a scheme that it claims:
+Sessions are kept through seven seams, which together are a `Journal`. A class of yours
+that implements them is a store; `acphold.testing.JOURNAL_PROMISES` tests if it keeps what acphold
+relies on. It is opened for URLs with a scheme that it claims:
 
     acphold.stores.register("mine", open_mine)
     agent.run(journal="mine://somewhere")
 
-or, for the commands too, by an entry point of its package:
+or, for the commands too, by an entry point of your package:
 
     [project.entry-points."acphold.stores"]
     mine = "my_package:open_mine"
 
-The classes are as `acphold` itself uses them. Experimental: they may change with any release.
+The classes are the ones `acphold` itself uses. Experimental: they may change with any release.
 """
 
 from __future__ import annotations

@@ -7,10 +7,11 @@
         for update in session.prompt("hello"):
             ...
 
-In a notebook, where a block is in the way, `agent = acphold.sync.connect(…)`, and `agent.close()`.
-Everything is as in `acphold.connect`, without `await`. One thread runs the event loop of all
-connections; it begins with the first of them and ends with the last. Callbacks are called in it, so
-they must not call what is in this module. Each object may be used from any thread.
+In a notebook, where a block is in the way, use `agent = acphold.sync.connect(…)` and
+`agent.close()`.
+Everything works as in `acphold.connect`, without `await`. One thread runs the event loop of all
+connections; it starts with the first of them and ends with the last. It also calls callbacks, so
+these must not call this module. Each object may be used from any thread.
 """
 
 from __future__ import annotations
@@ -62,11 +63,11 @@ R = TypeVar("R")
 log = logging.getLogger(__name__)
 
 CLOSE_SECONDS = 15.0
-"""What leaving a connection may take: each of its parts has a bound, and they are below this."""
+"""Closing a connection may take this long; the bounds of its parts are all lower."""
 
 
 class _Background:
-    """The thread with the event loop; it lives while there is a connection."""
+    """The thread with the event loop; it lives while there are connections."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -76,7 +77,7 @@ class _Background:
         self._stop: asyncio.Event | None = None
 
     def enter(self) -> None:
-        """One connection more."""
+        """Count one more connection; the first one starts the thread."""
         with self._lock:
             self._users += 1
             if self._users == 1:
@@ -94,7 +95,7 @@ class _Background:
                 ready.wait()
 
     def leave(self) -> None:
-        """One connection less; behind the last one the thread ends."""
+        """Count one connection less; the last one ends the thread."""
         with self._lock:
             self._users -= 1
             if self._users:
@@ -106,7 +107,7 @@ class _Background:
                 thread.join(CLOSE_SECONDS)
 
     def run(self, work: Coroutine[Any, Any, T], seconds: float | None = None) -> T:
-        """What the coroutine returns or raises; ConnectionLostError without a connection."""
+        """Run the coroutine; returns its result. ConnectionLostError without a connection."""
         loop = self._loop
         if loop is None:
             work.close()
@@ -127,11 +128,11 @@ class _Background:
             return future.result(seconds)
         except CancelledError:
             raise ConnectionLostError("the connection was closed") from None
-        except KeyboardInterrupt:  # what is cancelled has an end, too: that of a turn, for one
+        except KeyboardInterrupt:  # the cancelled work still has to end: a turn, for example
             future.cancel()
             ended.wait(CLOSE_SECONDS)
             raise
-        except BaseException:  # nobody waits for it any more
+        except BaseException:  # nobody waits for the result any more
             future.cancel()
             raise
 
@@ -140,7 +141,7 @@ _background = _Background()
 
 
 def _look(read: Callable[[], T]) -> T:
-    """Something of the client, read in its own thread."""
+    """Read a value of the client in the client's own thread."""
 
     async def value() -> T:
         return read()
@@ -149,7 +150,7 @@ def _look(read: Callable[[], T]) -> T:
 
 
 class ConnectOptions(Options, total=False):
-    """What `connect` takes: all that `acphold.connect` does."""
+    """The options of `connect`, the same as of `acphold.connect`."""
 
     session: str | None
     durable: bool
@@ -164,9 +165,9 @@ class ConnectOptions(Options, total=False):
 
 
 def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions]) -> RemoteAgent:
-    """As `acphold.connect`, for a `with` block, or until it is closed; raises what that raises.
+    """Connect like `acphold.connect`, for a `with` block or until `close`; raises the same errors.
 
-    Experimental: with a URL, as there.
+    Experimental: with a URL, as in `acphold.connect`.
     """
     connection = acphold.client.connect(*command, **options)
     _background.enter()
@@ -179,9 +180,9 @@ def connect(*command: str | os.PathLike[str], **options: Unpack[ConnectOptions])
 
 
 class RemoteAgent:
-    """An agent that we are connected to: see `acphold.RemoteAgent`, which this one calls.
+    """A connection to an agent: calls the `acphold.RemoteAgent` of the same name.
 
-    It ends behind the `with` block, or when it is closed, or when the program ends.
+    It ends after the `with` block, when it is closed, or when the program ends.
     """
 
     def __init__(
@@ -218,32 +219,32 @@ class RemoteAgent:
 
     @property
     def name(self) -> str:
-        """What people call it."""
+        """The agent's name for people."""
         return self._agent.name
 
     @property
     def initialized(self) -> InitializeResponse:
-        """All that the agent answered to `initialize`."""
+        """The agent's whole answer to `initialize`."""
         return self._agent.initialized
 
     @property
     def info(self) -> Implementation | None:
-        """Its name and version, if it tells them."""
+        """The agent's name and version, if it sends them."""
         return self._agent.info
 
     @property
     def capabilities(self) -> AgentCapabilities:
-        """What it advertises."""
+        """The capabilities that the agent advertises."""
         return self._agent.capabilities
 
     @property
     def auth_methods(self) -> tuple[AuthMethod, ...]:
-        """The ways to sign in that it offers."""
+        """The ways to sign in that the agent offers."""
         return self._agent.auth_methods
 
     @property
     def is_lost(self) -> bool:
-        """Whether it has gone."""
+        """True if the connection is lost."""
         return self._agent.is_lost
 
     def new_session(
@@ -253,7 +254,7 @@ class RemoteAgent:
         mcp_servers: Sequence[McpServer] = (),
         additional_directories: Sequence[Folder] = (),
     ) -> RemoteSession:
-        """Begin a conversation."""
+        """Start a conversation."""
         made = self._agent.new_session(
             cwd, mcp_servers=mcp_servers, additional_directories=additional_directories
         )
@@ -268,7 +269,7 @@ class RemoteAgent:
         additional_directories: Sequence[Folder] | None = None,
         agent: str | None = None,
     ) -> RemoteSession:
-        """Go on with a conversation; what the agent replays of it is in `replay`."""
+        """Continue a conversation; the agent's replay of it is in `replay`."""
         opened = self._agent.load_session(
             session,
             cwd,
@@ -287,7 +288,7 @@ class RemoteAgent:
         additional_directories: Sequence[Folder] | None = None,
         agent: str | None = None,
     ) -> RemoteSession:
-        """Go on with a conversation without a replay."""
+        """Continue a conversation without a replay."""
         opened = self._agent.resume_session(
             session,
             cwd,
@@ -298,7 +299,7 @@ class RemoteAgent:
         return RemoteSession(_background.run(opened))
 
     def sessions(self, cwd: Folder | None = None) -> Iterator[SessionInfo]:
-        """The sessions that the agent knows, all pages; with `cwd` those of that folder."""
+        """Yield all sessions that the agent knows, page by page; with `cwd` only that folder's."""
         pages = self._agent.sessions(cwd)
 
         async def following() -> SessionInfo | None:
@@ -312,7 +313,7 @@ class RemoteAgent:
         _background.run(self._agent.delete_session(session_id))
 
     def authenticate(self, method_id: str) -> None:
-        """Sign in by one of `auth_methods`."""
+        """Sign in with one of `auth_methods`."""
         _background.run(self._agent.authenticate(method_id))
 
     def logout(self) -> None:
@@ -320,20 +321,20 @@ class RemoteAgent:
         _background.run(self._agent.logout())
 
     def call(self, method: str, params: Mapping[str, Any]) -> Any:
-        """Any request of an extension, JSON in and out."""
+        """Send any request of an extension, with JSON values in and out."""
         return _background.run(self._agent.call(method, params))
 
     def ask(self, method: Method[P, R], params: P) -> R:
-        """Any request of the protocol, typed; nothing is checked before."""
+        """Send any request of the protocol, typed; nothing is checked before."""
         return _background.run(self._agent.ask(method, params))
 
     def notify(self, method: str, params: Mapping[str, Any]) -> None:
-        """Any notification of an extension."""
+        """Send any notification of an extension."""
         _look(lambda: self._agent.notify(method, params))
 
 
 class RemoteSession:
-    """A conversation: see `acphold.RemoteSession`, which this one calls."""
+    """A conversation: calls the `acphold.RemoteSession` of the same name."""
 
     def __init__(self, session: acphold.client.RemoteSession) -> None:
         self._session = session
@@ -343,12 +344,12 @@ class RemoteSession:
 
     @property
     def id(self) -> str:
-        """The id that the agent knows it by."""
+        """The agent's id for it."""
         return self._session.id
 
     @property
     def agent_name(self) -> str:
-        """What people call the agent that it is with."""
+        """The agent's name for people."""
         return self._session.agent_name
 
     @property
@@ -358,36 +359,37 @@ class RemoteSession:
 
     @property
     def additional_directories(self) -> tuple[str, ...]:
-        """The other folders that it may work in, absolute."""
+        """The other folders it may work in, absolute."""
         return self._session.additional_directories
 
     @property
     def replay(self) -> Replay:
-        """What `load_session` replayed, apart from what comes live."""
+        """The replay of `load_session`, apart from live updates."""
         return self._session.replay
 
     def prompt(self, *content: Content, timeout: float | None = None) -> RemoteTurn:
-        """Begin a turn: the prompt is on its way when this returns.
+        """Start a turn: the prompt is on its way when this returns.
 
-        One that is not over after `timeout` seconds is cancelled, and ends with AgentTimeoutError.
+        A turn that is not over after `timeout` seconds is cancelled and ends with
+        AgentTimeoutError.
         """
         return RemoteTurn(_look(lambda: self._session.prompt(*content, timeout=timeout)))
 
     def blocks(self, *content: Content) -> tuple[ContentBlock, ...]:
-        """What `prompt` would send for this, and raises as it does."""
+        """Return the blocks that `prompt` would send for this; raises the same errors."""
         return _look(lambda: self._session.blocks(*content))
 
     @property
     def in_turn(self) -> bool:
-        """Whether a turn of ours runs."""
+        """True while a turn of ours runs."""
         return _look(lambda: self._session.in_turn)
 
     def cancel(self) -> None:
-        """Cancel the turn that runs; from another thread, or between two updates of it."""
+        """Cancel the running turn, from another thread or between two of its updates."""
         _look(self._session.cancel)
 
     def updates(self) -> Iterator[Update]:
-        """All updates from now on, in turns and between them."""
+        """Yield all updates from now on, in turns and between them."""
         stream = _look(self._session.updates)
         return _typed(lambda: stream.take_all())
 
@@ -396,31 +398,31 @@ class RemoteSession:
         _background.run(self._session.set_mode(mode_id))
 
     def set_option(self, option_id: str, value: str | bool) -> tuple[ConfigOption, ...]:
-        """Change a config option; all of them as they stand then."""
+        """Change a config option; returns all options with their new values."""
         return _background.run(self._session.set_option(option_id, value))
 
     def close(self) -> None:
-        """Close it, which cancels what runs in it."""
+        """Close the session, which cancels its turn."""
         _background.run(self._session.close())
 
     @property
     def state(self) -> SessionState:
-        """All that was said in it as far as it came, folded."""
+        """All that was received of the conversation so far, folded."""
         return _look(lambda: self._session.state)
 
     @property
     def modes(self) -> SessionModeState | None:
-        """The modes that it has, and the one it is in; None when it has none."""
+        """The available modes and the current one; None if the agent has none."""
         return _look(lambda: self._session.modes)
 
     @property
     def options(self) -> tuple[ConfigOption, ...]:
-        """Its config options as they stand."""
+        """The config options with their current values."""
         return _look(lambda: self._session.options)
 
     @property
     def commands(self) -> tuple[AvailableCommand, ...]:
-        """The slash commands that there are now."""
+        """The current slash commands."""
         return _look(lambda: self._session.commands)
 
     @property
@@ -430,12 +432,12 @@ class RemoteSession:
 
     @property
     def usage(self) -> UsageUpdate | None:
-        """What the agent last told of its context and of cost."""
+        """The agent's last report of its context and of cost."""
         return _look(lambda: self._session.usage)
 
     @property
     def title(self) -> str | None:
-        """What lists call it."""
+        """The session's title in lists."""
         return _look(lambda: self._session.title)
 
 
@@ -450,15 +452,15 @@ class RemoteTurn:
         try:
             return _look(lambda: repr(self._turn))
         except ConnectionLostError:
-            return repr(self._turn)  # which nothing changes any more
+            return repr(self._turn)  # nothing changes it any more
 
     def __iter__(self) -> Iterator[Update]:
         return self._updates
 
     def wait(self) -> RemoteTurn:
-        """Pass the updates over until the turn ends; the turn itself. Raises what ended it.
+        """Skip the updates until the turn ends; returns the turn. Raises the error that ended it.
 
-        Ctrl-C cancels the turn, and is raised when it is over.
+        Ctrl-C cancels the turn and is raised once it is over.
         """
 
         async def over() -> None:
@@ -469,41 +471,41 @@ class RemoteTurn:
 
     @property
     def stop_reason(self) -> str | None:
-        """As the agent gave it; None until it has."""
+        """The stop reason that the agent gave; None until then."""
         return self._turn.stop_reason
 
     @property
     def has_begun(self) -> bool:
-        """Whether the agent is at it, or was: turns of other clients may run before."""
+        """True once the agent has started on it: turns of other clients may run before it."""
         return self._turn.has_begun
 
     @property
     def is_over(self) -> bool:
-        """Whether the turn has ended; there may be updates that were not read yet."""
+        """True once the turn has ended; some updates may not have been read yet."""
         return self._turn.is_over
 
     @property
     def items(self) -> tuple[Item, ...]:
-        """Its part of the session's timeline so far."""
+        """The turn's part of the session's timeline so far."""
         return _look(lambda: self._turn.items)
 
     @property
     def text(self) -> str:
-        """All that the agent has said in it so far."""
+        """All that the agent has said in the turn so far."""
         return _look(lambda: self._turn.text)
 
     @property
     def thoughts(self) -> str:
-        """All that the agent has thought in it so far."""
+        """All that the agent has thought in the turn so far."""
         return _look(lambda: self._turn.thoughts)
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls in it, each as it stands."""
+        """The turn's tool calls, each in its current state."""
         return _look(lambda: self._turn.tool_calls)
 
 
 def _typed(take: Callable[[], Coroutine[Any, Any, list[bytes]]]) -> Iterator[Update]:
-    """Updates as they come: fetched in batches, for each way into the other thread costs."""
+    """Yield updates as they come, in batches, because each call into the other thread costs."""
     while raws := _background.run(take()):
         yield from map(typed, raws)

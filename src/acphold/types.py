@@ -1,4 +1,4 @@
-"""The names of types that stand in signatures, for annotations of your own.
+"""The names of types that appear in signatures, for annotations of your own.
 
 from acphold.types import Policy
 

@@ -1,3 +1,3 @@
-"""Which release this is; apart from the package, so that any room may say it."""
+"""This release's number, in a module of its own so that any room may import it."""
 
 __version__ = "0.1.0"

@@ -1,6 +1,6 @@
 """A conversation as messages of Anthropic's API.
 
-Thoughts are left out: the service takes only those that it has signed itself.
+Thoughts are left out: the service accepts only thoughts that it has signed itself.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["messages"]
 
 
 def messages(timeline: Iterable[Item]) -> list[MessageParam]:
-    """The messages of a timeline, as `(await turn.history()).timeline` is one."""
+    """Return the messages of a timeline such as `(await turn.history()).timeline`."""
     told: list[MessageParam] = []
-    results: list[ToolResultBlockParam] = []  # they are the beginning of the next user's message
+    results: list[ToolResultBlockParam] = []  # they begin the next user message
     for step in conversation(timeline):
         match step:
             case Request(blocks=blocks):
@@ -68,7 +68,7 @@ def _result(call: Call) -> ToolResultBlockParam:
 
 def _part(block: ContentBlock) -> TextBlockParam | ImageBlockParam:
     if (picture := image(block)) is not None:
-        match picture.mime_type:  # the ones that it takes
+        match picture.mime_type:  # the types it accepts
             case "image/jpeg" | "image/png" | "image/gif" | "image/webp" as kind:
                 return {
                     "type": "image",

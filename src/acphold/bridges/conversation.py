@@ -1,8 +1,8 @@
-"""A timeline as models are told it: what is asked and what is answered, in turns.
+"""A timeline as it is told to models: requests and responses, in turns.
 
-What a model's service would refuse is mended here, for all of them: a call without a result gets
-one, one text does not follow another, the first to speak is a person. Left out is what does not
-count for the agent any more: a turn that it refused, what stands before a summary of it, what its
+Anything that a model's service would refuse is repaired here, for all of them: a call without a
+result gets one, texts of one speaker are joined, a person speaks first. Parts that no longer
+count for the agent are left out: turns that it refused, everything before a summary, and what its
 sub-agents said among themselves.
 """
 
@@ -36,7 +36,7 @@ Outcome: TypeAlias = Literal["success", "failed", "interrupted"]
 
 
 class Call(Struct, frozen=True):
-    """A tool call with its result; `name` and `id` are such as every service takes.
+    """A tool call with its result; every service accepts its `name` and `id`.
 
     `images` are those in the result.
     """
@@ -50,20 +50,20 @@ class Call(Struct, frozen=True):
 
 
 class Request(Struct):
-    """What a model is told: by a person, or of what became of a turn."""
+    """Input for a model: what a person said, or the outcome of a turn."""
 
     blocks: list[ContentBlock] = field(default_factory=list)
 
 
 class Response(Struct):
-    """What a model said: thoughts and answers in order, then its calls."""
+    """Output of a model: thoughts and answers in order, then its calls."""
 
     said: list[tuple[Literal["thought", "agent"], ContentBlock]] = field(default_factory=list)
     calls: list[Call] = field(default_factory=list)
 
 
 def conversation(timeline: Iterable[Item]) -> list[Request | Response]:
-    """A timeline in turns, a request first; two responses in a row when calls lie between them."""
+    """Return a timeline in turns, a request first; calls between two responses separate them."""
     told: list[Request | Response] = []
     ids: set[str] = set()
     for item in counting(timeline):
@@ -75,7 +75,7 @@ def conversation(timeline: Iterable[Item]) -> list[Request | Response]:
                     _response(told, speaking=True).said += [(_speaker(role), it) for it in blocks]
             case ToolCall():
                 made = call(item)
-                if made.id in ids:  # two that differ in what services do not take
+                if made.id in ids:  # two ids that differ only in characters that services refuse
                     made = replace(made, id=f"{made.id[: ID_LENGTH - 8]}_{len(ids)}")
                 ids.add(made.id)
                 _response(told, speaking=False).calls.append(made)
@@ -89,7 +89,7 @@ def conversation(timeline: Iterable[Item]) -> list[Request | Response]:
 
 
 def counting(timeline: Iterable[Item]) -> Iterator[Item]:
-    """What still counts for the agent: no refused turn, and of compactions those that are known."""
+    """Yield what still counts for the agent: no refused turn, no compaction without a summary."""
     turn: list[Item] = []
     for item in timeline:
         if isinstance(item, ContextCompaction) and not (
@@ -109,7 +109,7 @@ def _speaker(role: str) -> Literal["thought", "agent"]:
 
 
 def _blocks(message: Message) -> list[ContentBlock]:
-    """Its blocks but for empty texts, which services refuse."""
+    """Return the blocks without empty texts, which services refuse."""
     return [it for it in message.blocks if not isinstance(it, TextContent) or it.text.strip()]
 
 
@@ -121,7 +121,7 @@ def _request(told: list[Request | Response]) -> Request:
 
 
 def _response(told: list[Request | Response], *, speaking: bool) -> Response:
-    """The response that goes on, or a new one: what is said behind a call has seen its result."""
+    """Return the response that goes on, or a new one: text after a call has seen its result."""
     if not told:
         told.append(Request([TextContent(text=BEGINNING)]))
     last = told[-1]
@@ -134,14 +134,14 @@ def _response(told: list[Request | Response], *, speaking: bool) -> Response:
 # -- calls ---------------------------------------------------------------------------------------
 
 NAMES: Final = re.compile(r"[^a-zA-Z0-9_-]")
-"""What services allow in names and ids of calls, turned round."""
+"""Matches the characters that services refuse in names and ids of calls."""
 
 NAME_LENGTH: Final = 64
 ID_LENGTH: Final = 40
 
 
 def call(tool: ToolCall) -> Call:
-    """A tool call as services take it."""
+    """Return a tool call in the form that services accept."""
     outcome: Outcome = "interrupted"
     if tool.status in ("completed", "failed"):
         outcome = "success" if tool.status == "completed" else "failed"
@@ -168,11 +168,11 @@ def _written(output: Any) -> str:
     return output if isinstance(output, str) else json.dumps(output, ensure_ascii=False)
 
 
-# -- blocks, for who cannot take them --------------------------------------------------------------
+# -- blocks, for services that cannot take them --------------------------------------------------
 
 
 def text(block: ContentBlock) -> str:
-    """A block in words; what has none is named."""
+    """Return a block as text; a block without text is named."""
     match block:
         case TextContent(text=words):
             return words
@@ -188,7 +188,7 @@ def text(block: ContentBlock) -> str:
 
 
 def image(block: ContentBlock) -> ImageContent | None:
-    """The image that a block is, or has embedded."""
+    """Return the image that a block is or embeds, otherwise None."""
     match block:
         case ImageContent():
             return block

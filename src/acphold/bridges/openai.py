@@ -1,4 +1,4 @@
-"""A conversation as messages of OpenAI's chat completions, which many other services take, too.
+"""A conversation as messages of OpenAI's chat completions, which many other services accept, too.
 
 Thoughts are left out: these messages have no place for them.
 """
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 __all__ = ["chat_messages"]
 
 AUDIO = {"audio/wav": "wav", "audio/x-wav": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3"}
-"""The recordings that they take."""
+"""The audio formats it accepts."""
 
 
 def chat_messages(timeline: Iterable[Item]) -> list[ChatCompletionMessageParam]:
-    """The messages of a timeline, as `(await turn.history()).timeline` is one.
+    """Return the messages of a timeline such as `(await turn.history()).timeline`.
 
-    A tool's message can hold text alone: images in a result follow as a user's.
+    A tool message can hold only text: images in a result follow in a user message.
     """
     told: list[ChatCompletionMessageParam] = []
     for step in conversation(timeline):
@@ -57,7 +57,7 @@ def chat_messages(timeline: Iterable[Item]) -> list[ChatCompletionMessageParam]:
                         for call in step.calls
                     ]
                 if len(message) == 1:
-                    continue  # it has only thought
+                    continue  # only thoughts
                 told.append(message)
                 told += [
                     {"role": "tool", "tool_call_id": call.id, "content": call.result}

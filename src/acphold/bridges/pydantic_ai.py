@@ -33,12 +33,12 @@ __all__ = ["model_messages"]
 
 
 def model_messages(timeline: Iterable[Item]) -> list[ModelMessage]:
-    """The messages of a timeline, as `(await turn.history()).timeline` is one.
+    """Return the messages of a timeline such as `(await turn.history()).timeline`.
 
-    Thoughts are in them, without a signature: each model takes or leaves them as it can.
+    They include thoughts, without a signature: each model takes or leaves them as it can.
     """
     told: list[ModelMessage] = []
-    results: list[ModelRequestPart] = []  # they are the beginning of the next request
+    results: list[ModelRequestPart] = []  # they begin the next request
     for step in conversation(timeline):
         match step:
             case Request(blocks=blocks):

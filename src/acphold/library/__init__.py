@@ -1,1 +1,1 @@
-"""What an author writes an agent with, and what serves it."""
+"""The library to write an agent with, and the code that serves it."""

@@ -1,4 +1,4 @@
-"""`acphold.Agent`: what an author declares an agent with, and runs it by."""
+"""`acphold.Agent`: declare an agent and run it."""
 
 from __future__ import annotations
 
@@ -62,14 +62,14 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GARBAGE_AFTER = 10_000
-"""So many more objects, and Python looks for circles among them. It does so at 700, which is one
-moment of a hundred sessions; a look at all that hundreds have takes fifty milliseconds."""
+"""Python looks for garbage in cycles after this many new objects. Its default is 700, which one
+moment of a hundred sessions makes; a look through the objects of hundreds takes 50 ms."""
 
 Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"
 """One value of an option: itself, (itself, name), or (itself, name, description)."""
 
 StopReasonOrNone = TypeVar("StopReasonOrNone", bound="StopReason | None")
-"""What a coroutine returns: a type checker names it to the author of one that does not."""
+"""The result of a coroutine; a type checker shows this name to the author of a wrong one."""
 
 S = TypeVar("S", bound="SessionHook")
 A = TypeVar("A", bound="AuthHandler")
@@ -84,14 +84,14 @@ R = TypeVar("R")
 
 
 class ServedOn(AgentOptions, frozen=True):
-    """How an agent is served to one client on `transport`, until that leaves or `stop` is set."""
+    """The options of serving one client on `transport`, until it leaves or `stop` is set."""
 
     transport: Transport
     stop: asyncio.Event | None = None
 
 
 class ServerOptions(AgentOptions, frozen=True, kw_only=True):
-    """How an agent is served to many clients."""
+    """The options of serving an agent to many clients."""
 
     share: bool = True
 
@@ -99,7 +99,7 @@ class ServerOptions(AgentOptions, frozen=True, kw_only=True):
 def _taking(
     options: Callable[P, Taken],
 ) -> Callable[[Callable[[Agent, Taken], R]], Callable[Concatenate[Agent, P], R]]:
-    """Have a method take the fields of a Struct as its arguments, and `help` tell of them."""
+    """Make a method take the fields of a Struct as its arguments, and list them in its `help`."""
 
     def decorate(method: Callable[[Agent, Taken], R]) -> Callable[Concatenate[Agent, P], R]:
         @wraps(method)
@@ -123,7 +123,7 @@ def _taking(
 
 
 class _InLines(Signature):
-    """A signature that `help` shows a parameter a line, as from Python 3.13 on by itself."""
+    """A signature that `help` shows with one parameter per line, as Python 3.13 and later do."""
 
     def __str__(self) -> str:
         shown = [str(each) for each in self.parameters.values()]
@@ -143,13 +143,13 @@ class Agent:
 
         agent.run()
 
-    Sessions can be listed, loaded with their whole history after a restart or a crash, resumed,
-    closed and deleted without another line. `prompt` is the only thing that has to be declared;
+    Clients can list, load (with the whole history, after a restart or a crash too), resume, close
+    and delete its sessions without another line. Only `prompt` has to be declared;
     `mode`, `option`, `command`, `auth`, `on_new`, `on_load`, `on_close`, `middleware`, `method`
     and `notification` add to it, before `run`.
 
     `name` is for programs: sessions are kept and listed under it. `title` is for people. `image`,
-    `audio` and `embedded_context` say which content a prompt may hold beside text and links (spec
+    `audio` and `embedded_context` say which content a prompt may hold besides text and links (spec
     v1, initialization, "Prompt capabilities"); other content is refused.
     """
 
@@ -200,7 +200,7 @@ class Agent:
     ]:
         """Declare the slash command `/name`, and decorate the coroutine that answers it.
 
-        Without a coroutine of its own the command goes to that for prompts, as `turn.command`.
+        Without a coroutine of its own, the command goes to the one for prompts, as `turn.command`.
         `hint` says what may follow the name (spec v1, slash commands).
         """
         if not name or name.startswith("/") or any(char.isspace() for char in name):
@@ -222,9 +222,9 @@ class Agent:
     # -- choices --------------------------------------------------------------------------
 
     def mode(self, id: str, name: str | None = None, description: str | None = None) -> None:
-        """Declare a session mode; the first is the one sessions begin in (spec v1, modes).
+        """Declare a session mode; sessions start in the first one (spec v1, modes).
 
-        Clients see the modes as a config option too, which is what newer ones show.
+        Clients also see the modes as a config option, which newer clients show instead.
         """
         if any(mode.id == id for mode in self._definition.modes):
             raise DeclarationError(f"agent {self.name!r} has a mode {id!r} already")
@@ -241,9 +241,9 @@ class Agent:
         description: str | None = None,
         category: str | None = None,
     ) -> None:
-        """Declare a config option: a choice of `values`; without any, true or false.
+        """Declare a config option: a choice of `values`, or without them a boolean.
 
-        A client that cannot show options that are true or false does not get them: they keep
+        A client that cannot show boolean options does not get them: they keep
         their default.
         `category` is "mode", "model", "model_config", "thought_level", or begins with "_"
         (spec v1, session config options).
@@ -271,10 +271,10 @@ class Agent:
     def auth(self, id: str, name: str, description: str | None = None) -> Callable[[A], A]:
         """Declare a way to sign in, and decorate the coroutine that does it.
 
-        On each connection everything is refused with `auth_required` until a sign-in has
-        succeeded on that one. The coroutine gets the `acphold.Visitor`, and refuses by raising;
+        On each connection, every request is refused with `auth_required` until a sign-in has
+        succeeded there. The coroutine gets the `acphold.Visitor` and refuses by raising;
         `acphold.AuthRequiredError("why")` tells the person why. It may return the name of a
-        tenant: its sessions are then there for this connection, and no others are. Source: spec
+        tenant: this connection then has the sessions of that tenant and no others. Source: spec
         v1, authentication.
         """
         if any(method.id == id for method in self._definition.auth_methods):
@@ -291,15 +291,15 @@ class Agent:
         """Decorate the coroutine that says whether a visitor is signed in already.
 
         It gets the `acphold.Visitor` with the first request of each connection, and returns
-        whether it is, or the name of its tenant.
+        True or False, or the name of the visitor's tenant.
         """
         self._definition.signed_in = _coroutine(handler)
         return handler
 
     def on_logout(self, handler: L) -> L:
-        """Decorate the coroutine that `logout` calls, with the `acphold.Visitor`.
+        """Decorate the coroutine that `logout` calls with the `acphold.Visitor`.
 
-        The connection has no session open afterwards, and needs a new sign-in.
+        Afterwards the connection has no open session and needs a new sign-in.
         """
         self._definition.logout = _coroutine(handler)
         return handler
@@ -307,29 +307,29 @@ class Agent:
     # -- hooks and extensions -------------------------------------------------------------
 
     def on_new(self, hook: S) -> S:
-        """Decorate a coroutine that gets each new session before the client knows it."""
+        """Decorate a coroutine that gets each new session before the client hears of it."""
         self._definition.new_hooks.append(_coroutine(hook))
         return hook
 
     def on_load(self, hook: S) -> S:
         """Decorate a coroutine that gets each session that is opened again.
 
-        It is called before the client has the session. The store and the history are there; mode
-        and options are set right afterwards. Raise an AcpholdError to refuse to open it.
+        It is called before the client has the session. The store and the history are loaded; mode
+        and options are restored afterwards. Raise an AcpholdError to refuse to open the session.
         """
         self._definition.load_hooks.append(_coroutine(hook))
         return hook
 
     def on_close(self, hook: S) -> S:
-        """Decorate a coroutine that gets each session that is closed, or that its client left.
+        """Decorate a coroutine that gets each session that is closed or that its client has left.
 
-        Use it to let go of what you hold: what it says or stores is not kept.
+        Use it to release what you hold; anything said or stored here is lost.
         """
         self._definition.close_hooks.append(_coroutine(hook))
         return hook
 
     def middleware(self, middleware: W) -> W:
-        """Decorate an asynchronous generator that is around each step of a turn; it yields once.
+        """Decorate an asynchronous generator that wraps each step of a turn; it yields once.
 
             @agent.middleware
             async def timed(step: acphold.Step) -> AsyncIterator[None]:
@@ -339,11 +339,11 @@ class Agent:
                 finally:
                     print(step.kind, step.name, time.monotonic() - began)
 
-        The steps are a turn, a command, a tool call's block, what is asked of an MCP server, and a
-        wait for a person's permission, form or page; see `acphold.Step`. The first that is declared
-        is outermost. What it raises before its `yield` takes the place of the step. The error of a
-        step is raised at the `yield`, and passes however that is handled, unless another takes its
-        place. A function that makes a context manager of a step will do, too.
+        The steps are a turn, a command, the block of a tool call, a request to an MCP server, and a
+        wait for a person's permission, form or page; see `acphold.Step`. The first one declared is
+        outermost. An exception raised before the `yield` replaces the step. An error of the step is
+        raised at the `yield` and goes on afterwards even if it was caught there, unless another one
+        replaces it. A function that returns a context manager for a step works too.
         """
         self._definition.middleware.append(around_each(middleware))
         return middleware
@@ -352,7 +352,7 @@ class Agent:
         """Decorate the coroutine that answers the extension method `name`, which begins with `_`.
 
         It gets the params and returns the result; both are JSON values. `agent.session` finds the
-        session of a `sessionId` in the params (spec v1, extensibility).
+        session for a `sessionId` in the params (spec v1, extensibility).
         """
         return _registered(self._definition.methods, name)
 
@@ -364,7 +364,7 @@ class Agent:
         return _registered(self._definition.notifications, name)
 
     def session(self, session_id: str) -> Session:
-        """The open session of this id; raises UnknownSessionError when there is none."""
+        """Return the open session with this id; raises UnknownSessionError when there is none."""
         try:
             return self._definition.sessions[session_id]
         except KeyError:
@@ -376,8 +376,8 @@ class Agent:
     def run(self, options: AgentOptions) -> None:
         """Serve on stdin and stdout until the client leaves or a signal comes.
 
-        The options are those of `acphold run`. What is printed from now on goes to stderr: stdout
-        belongs to the protocol. Raises DeclarationError when there is no prompt coroutine.
+        The options are those of `acphold run`. From now on, prints go to stderr: stdout
+        belongs to the protocol. Raises DeclarationError when no prompt coroutine was declared.
         """
         definition_of(self)
         if _importing:
@@ -386,16 +386,16 @@ class Agent:
 
     @_taking(ServedOn)
     async def serve(self, served: ServedOn) -> None:
-        """Serve one client on `transport` until it leaves, or `stop` is set; else as `run`."""
+        """Serve one client on `transport` until it leaves or `stop` is set; otherwise as `run`."""
         await serve(served.transport, self._service(served), stop=served.stop or asyncio.Event())
 
     @_taking(ServerOptions)
     def server(self, options: ServerOptions) -> Server:
         """Serve many clients: `async with agent.server() as server:` and `server.attend` for each.
 
-        The options are those of `run`. Without `share`, no other process of this user can join the
-        sessions: there is no socket. Raises JournalError, and DeclarationError when there is no
-        prompt coroutine.
+        The options are those of `run`. Without `share`, there is no socket, so no other process of
+        this user can join the sessions. Raises JournalError, and DeclarationError when no prompt
+        coroutine was declared.
         """
         return Server(self._service(options, share=options.share))
 
@@ -419,9 +419,9 @@ def run_on(
     rules: Callable[[], AlertRules] = AlertRules,
     start: str | None = None,
 ) -> None:
-    """Serve on two descriptors, one to read and one to write; else as `Agent.run`.
+    """Serve on two descriptors, one to read and one to write; otherwise as `Agent.run`.
 
-    `rules` gives those of now by which the person is told of what waits for them; `start` is the
+    `rules` returns the current rules for alerting the person about what is pending; `start` is the
     mark of how the agent was started.
     """
     agent._start = start
@@ -443,15 +443,15 @@ def run_on(
             try:
                 loop.run_until_complete(serving)
             except (SystemExit, KeyboardInterrupt) as exc:
-                # asyncio lets these out of any task. From here on signals set `stop`: this one
-                # was raised by a task of the agent's code, which ends with it, and alone.
+                # asyncio lets these two out of any task. From here on signals set `stop`, so this
+                # one was raised by a task of the agent's code. Only that task ends.
                 if serving.done() or not ready.is_set():
                     raise
                 log.error("a task of the agent's code ended with %r", exc, exc_info=exc)
 
 
 def definition_of(agent: Agent) -> Definition:
-    """What was declared of an agent; DeclarationError when nothing answers its prompts."""
+    """Return the agent's declarations; DeclarationError when nothing answers its prompts."""
     agent._definition.prompt_handler  # noqa: B018 — refused before it is asked
     return agent._definition
 
@@ -461,7 +461,7 @@ _importing = False
 
 @contextmanager
 def imported_only() -> Iterator[None]:
-    """For the block, `Agent.run` returns at once: a program is imported for the agent in it."""
+    """In this block `Agent.run` returns at once: a program is imported for the agent in it."""
     global _importing
     _importing = True
     try:
@@ -484,7 +484,7 @@ def _registered(handlers: dict[str, MethodHandler], name: str) -> Callable[[M], 
 
 
 def _coroutine(handler: F) -> F:
-    """`handler`, if it can be awaited; DeclarationError for a plain function."""
+    """Return `handler` if it can be awaited; DeclarationError for a plain function."""
     if isinstance(handler, FunctionType) and not iscoroutinefunction(handler):
         raise DeclarationError(f"{handler.__qualname__} has to be a coroutine: `async def`")
     return handler
@@ -495,7 +495,7 @@ def _title(id: str) -> str:
 
 
 def claimed_stdio(name: str) -> tuple[int, int]:
-    """Our stdin and stdout for the protocol; tells whoever tries `name` by hand what it is."""
+    """Claim our stdin and stdout for the protocol; a person who starts `name` by hand is told."""
     if sys.stdin is not None and sys.stdin.isatty():
         print(  # noqa: T201 — to a person at a terminal
             f"{name}: this is an ACP agent and waits for an editor on stdin; "

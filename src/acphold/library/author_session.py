@@ -1,4 +1,4 @@
-"""A session of an agent of the library: what is open for it, and the part that its author sees."""
+"""A session of an agent of the library: the objects open for it, and the author's view of it."""
 
 from __future__ import annotations
 
@@ -26,16 +26,16 @@ if TYPE_CHECKING:
     from acphold.workspace.terminals import Terminals
 
 NOTICE_START = b'{"sessionUpdate":"notice","_meta":{"acphold/notice"'
-"""How a notice begins that a client without notices is shown as a message."""
+"""The beginning of a notice; clients without notices are shown it as a message."""
 
 Severity: TypeAlias = Literal["info", "warning", "error"]
-"""How bad it is, what a notice tells."""
+"""How severe a notice is."""
 
 SEVERITIES = get_args(Severity)
 
 
 class OpenSession:
-    """One session from its opening to its close; `agent` is the name of the agent."""
+    """A session from opening to close; `agent` is the name of the agent."""
 
     def __init__(
         self,
@@ -71,7 +71,7 @@ class OpenSession:
         return (self.cwd, *self.additional_directories)
 
     def terminals(self) -> Terminals:
-        """The commands that run here and not in the client."""
+        """The commands that run in this process, not in the client."""
         if self._terminals is None:
             from acphold.workspace.terminals import Terminals
 
@@ -79,7 +79,7 @@ class OpenSession:
         return self._terminals
 
     def notice(self, title: str, description: str = "", severity: Severity = "info") -> None:
-        """Say it to the person, without waiting for its delivery."""
+        """Show the person a notice; does not wait for its delivery."""
         if not title or severity not in SEVERITIES:
             raise DeclarationError(
                 f"a notice has a title, and a severity of {', '.join(SEVERITIES)}, not {severity!r}"
@@ -89,11 +89,11 @@ class OpenSession:
         self.outbox.keep("update", raw)  # alone in its batch, as the hub looks at the beginning
 
     async def restore(self) -> None:
-        """Take over what the journal remembers of it."""
+        """Restore the session from the journal."""
         self.slash.shown = await self.history.restore(self.store) or self.slash.shown
 
     async def aclose(self) -> None:
-        """End what it holds; what was set is journalled."""
+        """Release what it holds; whatever was set is in the journal."""
         if self.servers is not None:
             await self.servers.aclose()
         if self._terminals is not None:
@@ -105,12 +105,12 @@ class OpenSession:
 
 
 class Session:
-    """One conversation: where it is, how it is set, and what the author keeps with it.
+    """One conversation: its folders, its settings, and what the author keeps with it.
 
-    `id` is what clients know it by. `cwd` and `additional_directories` are absolute paths (spec
+    Clients know it by `id`. `cwd` and `additional_directories` are absolute paths (spec
     v1, session setup). `files` reads and writes inside them. `store` keeps JSON values that
-    outlive the process; `state` is a dict for what need not. `tenant` is whose it is, by what
-    the coroutine of `Agent.auth` returned; "" for nobody's in particular.
+    outlive the process; `state` is a dict for what need not. `tenant` is the name that the
+    coroutine of `Agent.auth` returned; "" when the session belongs to no tenant.
     """
 
     def __init__(self, opened: OpenSession) -> None:
@@ -133,34 +133,34 @@ class Session:
 
     @property
     def client_capabilities(self) -> ClientCapabilities:
-        """What the client said at `initialize` that it can do."""
+        """The capabilities that the client sent with `initialize`."""
         return self._open.client.capabilities
 
     @property
     def client_info(self) -> Implementation | None:
-        """The client's name and version, if it said them."""
+        """The client's name and version, if it sent them."""
         return self._open.client.info
 
     async def history(self, *, last: int | None = None) -> SessionState:
-        """The conversation so far; in a turn, the conversation before its prompt.
+        """Return the conversation so far; in a turn, the conversation before its prompt.
 
-        With `last` only so many turns of it, the newest, and what these turns say of the session:
-        of a long conversation, what a model is told.
+        With `last`, return only that many of the newest turns and what they say about the session:
+        enough to tell a model about a long conversation.
 
         `timeline` holds its messages and tool calls in order (`acphold.Message` with `role`
         "user", "agent" or "thought" and `text`; `acphold.ToolCall` with `title`, `status`
-        and what it produced). It is read from the journal, so it is there after a restart too.
+        and its output). It is read from the journal, so a restart does not lose it.
         """
         return await self._open.history.read(last)
 
     @property
     def mode(self) -> str | None:
-        """The id of the current mode; None for an agent without modes."""
+        """The id of the current mode; None if the agent has no modes."""
         return self._open.selection.mode
 
     @property
     def options(self) -> Mapping[str, str | bool]:
-        """Option id to its current value."""
+        """The current values by option id."""
         return dict(self._open.selection.values)
 
     async def set_mode(self, mode_id: str) -> None:
@@ -206,5 +206,5 @@ class Session:
         await self._open.outbox.flush()
 
     def forget_permissions(self) -> None:
-        """Forget what was allowed or rejected for always: it is asked again."""
+        """Forget permissions allowed or rejected for always: the person is asked again."""
         forget_permissions(self.store)

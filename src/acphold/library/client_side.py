@@ -1,4 +1,4 @@
-"""The client of a session, for an agent of the library: what it can do, and asking it.
+"""The client of a session, for an agent of the library: its capabilities, and requests to it.
 
 Source: spec v1, overview; extensibility.
 """
@@ -27,14 +27,14 @@ P = TypeVar("P")
 R = TypeVar("R")
 
 UNANSWERED = (MethodNotFoundError, ConnectionLostError)
-"""What `ask` raises when there is no client now that can answer: a reason to do it oneself."""
+"""Raised by `ask` when no client can answer now: do it yourself then."""
 
 
 class ClientSide:
-    """Whoever is on the other end of session `session_id`.
+    """The client on the other end of session `session_id`.
 
-    `capabilities` and `info` are what the client said of itself at `initialize`. What leaves here
-    leaves behind what the author said in the session before, which is in `outbox`.
+    The client sent `capabilities` and `info` with `initialize`. A request leaves after everything
+    that the author said before it, which is in `outbox`.
     """
 
     def __init__(
@@ -52,9 +52,10 @@ class ClientSide:
         self._outbox = outbox
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        """The client's answer.
+        """Return the client's answer.
 
-        Raises RemoteError when it refuses or cannot be read, UNANSWERED if no client can.
+        Raises RemoteError when the client refuses or the answer cannot be read, and one of
+        UNANSWERED if no client can answer.
         """
         raw = await self.ask_raw(method.name, encode(params))
         try:
@@ -64,7 +65,7 @@ class ClientSide:
             raise RemoteError(INTERNAL_ERROR, said) from exc
 
     async def ask_raw(self, method: str, params: bytes) -> bytes:
-        """Like `ask`, JSON in and out."""
+        """Like `ask`, with JSON in and out."""
         await self._outbox.leave()
         try:
             return await self._listener.answer(Asked(method, params))
@@ -74,6 +75,6 @@ class ClientSide:
             raise
 
     async def notify(self, method: str, params: bytes) -> None:
-        """Send a notification that is no update."""
+        """Send a notification other than an update."""
         await self._outbox.leave()
         await self._listener.hear(Notified(method, params))

@@ -1,4 +1,4 @@
-"""Commands that a turn runs, in the client's terminal or in one of our own.
+"""Commands that a turn runs, in the client's terminal or in one of ours.
 
 Source: spec v1, terminals.
 """
@@ -42,31 +42,32 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 RELEASE_SECONDS = 5.0
-"""How long the end of a turn waits for the end of what the turn started."""
+"""The end of a turn waits this long for the end of the commands it started."""
 
 OUTPUT_SECONDS = 2.0
-"""How long what ends, a tool call or a command, waits for a client to tell a command's output."""
+"""A tool call or command that ends waits this long for the client to send the output."""
 
 POLL_SECONDS = 0.25
-"""How often a client is asked what a command has printed: it does not tell by itself."""
+"""How often a client is asked for a command's output: it does not send it by itself."""
 
 OVERLAP = 64
 TRIES = 100
-"""Where an output whose beginning was dropped goes on is found by so many characters, in so many
-places: a program that prints one character for ever must not keep us busy."""
+"""When the beginning of an output was dropped, its continuation is found by comparing this many
+characters, in this many places: output that repeats one character for ever must not keep us
+busy."""
 
 
 class CommandExit(Struct, frozen=True):
-    """How a command ended: with a code, or by a signal (`SIGKILL`); both None if nobody knows."""
+    """The exit code of a command, or the signal that ended it (`SIGKILL`); both None if unknown."""
 
     code: int | None = None
     signal: str | None = None
 
 
 class CommandOutput(Struct, frozen=True):
-    """What a command printed so far, stdout and stderr in one.
+    """The output of a command so far, stdout and stderr in one.
 
-    `truncated` when its beginning was dropped; `exit` once the command has ended.
+    `truncated` is True when its beginning was dropped; `exit` is set once the command has ended.
     """
 
     text: str
@@ -75,13 +76,13 @@ class CommandOutput(Struct, frozen=True):
 
 
 class RunningCommand(ABC):
-    """A command that runs, until `release` or the end of the turn.
+    """A running command; it ends at `release` or with the turn.
 
         async for piece in running:
             print(piece, end="")
 
-    is its output from the beginning to the end, in pieces as they come; see also `lines`. `id` is
-    that of its terminal. `in_client` says whether the client runs it, in a terminal that a tool
+    prints its output from the beginning to the end, in pieces as they come; see also `lines`. `id`
+    is that of its terminal. `in_client` is True if the client runs it, in a terminal that a tool
     call can show. The methods raise RemoteError, MethodNotFoundError and ConnectionLostError when
     the client fails.
     """
@@ -94,13 +95,13 @@ class RunningCommand(ABC):
 
     @abstractmethod
     async def output(self) -> CommandOutput:
-        """What it has printed so far; does not wait. After `release`, what it was then."""
+        """Return the output so far without waiting; after `release`, the output at that time."""
 
     @abstractmethod
     def __aiter__(self) -> AsyncIterator[str]: ...
 
     async def lines(self) -> AsyncIterator[str]:
-        """Its output line by line, without the line ends, until the command ends."""
+        """Yield its output line by line, without the line ends, until the command ends."""
         begun = ""
         async for piece in self:
             *whole, begun = (begun + piece).split("\n")
@@ -118,7 +119,7 @@ class RunningCommand(ABC):
         """End the command; its output and exit can still be asked for."""
 
     async def release(self) -> None:
-        """End the command if it runs, and let go of the terminal; may be called again."""
+        """End the command if it runs, and release the terminal; may be called again."""
         if not self._released:
             self._released = True
             await self._release()
@@ -128,7 +129,7 @@ class RunningCommand(ABC):
 
 
 class ClientCommand(RunningCommand):
-    """Runs in a terminal of the client."""
+    """A command in a terminal of the client."""
 
     in_client = True
 
@@ -181,7 +182,7 @@ class ClientCommand(RunningCommand):
 
 
 class OwnCommand(RunningCommand):
-    """Runs in this process's care, in a group of its own."""
+    """A command that this process runs, in a process group of its own."""
 
     def __init__(self, terminal: Terminal, terminals: Terminals) -> None:
         super().__init__(terminal.id)
@@ -212,7 +213,7 @@ def _exit(status: TerminalExitStatus | None) -> CommandExit | None:
 
 
 def _behind(seen: str, text: str) -> str:
-    """What `text` has behind `seen`; the beginning of both may have been dropped."""
+    """Return the new part of `text` after `seen`; the beginning of both may have been dropped."""
     begin, at = text[:OVERLAP], -1
     for _ in range(TRIES):
         at = seen.find(begin, at + 1)
@@ -227,7 +228,7 @@ def _behind(seen: str, text: str) -> str:
 
 
 class Command(Struct, frozen=True):
-    """What is to be run; `output_bytes` from the end of its output are kept."""
+    """A command to run; the last `output_bytes` of its output are kept."""
 
     command: str
     args: tuple[str, ...]
@@ -237,7 +238,7 @@ class Command(Struct, frozen=True):
 
 
 class TurnCommands:
-    """What one turn has started; all of it ends with the turn."""
+    """The commands that one turn has started; they end with the turn."""
 
     def __init__(
         self, client: ClientSide, folders: Folders, terminals: Callable[[], Terminals]
@@ -249,7 +250,7 @@ class TurnCommands:
         self._running: list[RunningCommand] = []
 
     async def start(self, command: Command) -> RunningCommand:
-        """Run `command`; see `Turn.terminal`. Cancelled or not, it is known and will be ended."""
+        """Run `command`; see `Turn.terminal`. It ends with the turn, even if this is cancelled."""
 
         def over(task: asyncio.Task[RunningCommand]) -> None:
             self._starting.discard(task)
@@ -299,7 +300,7 @@ class TurnCommands:
         return ClientCommand(created.terminal_id, self._client)
 
     async def aclose(self) -> None:
-        """End all of it, within seconds."""
+        """End all commands, within seconds."""
         if self._starting:
             await asyncio.wait(self._starting, timeout=RELEASE_SECONDS)
         for task in tuple(self._starting):
@@ -317,7 +318,7 @@ class TurnCommands:
 
 
 class PendingCommand:
-    """A command about to run: `await` it, or use it as `async with`, which releases it."""
+    """A command about to run: `await` it, or use it with `async with`, which releases it."""
 
     def __init__(self, commands: TurnCommands, command: Command) -> None:
         self._commands = commands

@@ -1,4 +1,4 @@
-"""What an author has declared of an agent: who answers prompts, modes, options, commands, hooks.
+"""An agent's declarations: prompt coroutine, modes, options, commands, hooks.
 
 Sources: spec v1, prompt turn, "Stop Reasons"; session modes; slash commands; authentication.
 """
@@ -21,34 +21,34 @@ if TYPE_CHECKING:
     from acphold.server.entrance import Visitor
 
 StopReason: TypeAlias = Literal["end_turn", "max_tokens", "max_turn_requests", "refusal"]
-"""What a prompt coroutine may return; None is `end_turn`. `cancelled` is the client's to cause."""
+"""A prompt coroutine may return these; None is `end_turn`. Only clients cause `cancelled`."""
 
 STOP_REASONS: tuple[StopReason, ...] = ("end_turn", "max_tokens", "max_turn_requests", "refusal")
 
 PromptHandler: TypeAlias = "Callable[[Turn], Awaitable[StopReason | None]]"
-"""Answers one prompt; what it says and does goes through the turn."""
+"""Answers one prompt; it speaks and acts through the turn."""
 
 CommandHandler: TypeAlias = "Callable[[Turn, str], Awaitable[StopReason | None]]"
-"""Answers `/name words`; gets the words."""
+"""Answers `/name words`; it gets the words."""
 
 SessionHook: TypeAlias = "Callable[[Session], Awaitable[None]]"
 """Gets a session that was made, loaded or closed."""
 
 AuthHandler: TypeAlias = "Callable[[Visitor], Awaitable[str | None]]"
-"""Signs a visitor in; raises to refuse. Returns the tenant, whose sessions there are for it."""
+"""Signs a visitor in; raises to refuse. Returns the tenant whose sessions the visitor has."""
 
 LogoutHandler: TypeAlias = "Callable[[Visitor], Awaitable[None]]"
 """Signs a visitor out."""
 
 SignedIn: TypeAlias = "Callable[[Visitor], Awaitable[bool | str]]"
-"""Says whether a visitor is signed in, from an earlier time for instance; or as which tenant."""
+"""Tells if a visitor is signed in, from an earlier time for instance; or returns its tenant."""
 
 MethodHandler: TypeAlias = "Callable[[Any], Awaitable[Any]]"
 """Answers an extension method: JSON values in and out."""
 
 
 class StopTurn(Exception):
-    """Raised by an author to end the turn; `reason` is what the client is answered."""
+    """Raised by an author to end the turn; the client is answered with `reason`."""
 
     reason: StopReason = "end_turn"
 
@@ -60,7 +60,7 @@ class Refusal(StopTurn):
 
 
 class MaxTokens(StopTurn):
-    """The model's limit of tokens is reached."""
+    """The model's token limit is reached."""
 
     reason: StopReason = "max_tokens"
 
@@ -81,7 +81,7 @@ class AuthMethod(Struct, frozen=True):
 
 
 class Definition(Struct):
-    """An agent as its author describes it; see `acphold.Agent`."""
+    """An agent as its author has declared it; see `acphold.Agent`."""
 
     name: str
     version: str
@@ -104,11 +104,11 @@ class Definition(Struct):
     methods: dict[str, MethodHandler] = field(default_factory=dict)
     notifications: dict[str, MethodHandler] = field(default_factory=dict)
     sessions: dict[str, Session] = field(default_factory=dict)
-    """Those that are open now."""
+    """The open sessions, by id."""
 
     @property
     def prompt_handler(self) -> PromptHandler:
-        """What answers prompts; DeclarationError when nothing was declared."""
+        """The coroutine that answers prompts; DeclarationError when none was declared."""
         if self.prompt is None:
             raise DeclarationError(
                 f"agent {self.name!r} answers no prompts: decorate a coroutine with @agent.prompt"
@@ -117,7 +117,7 @@ class Definition(Struct):
 
     @property
     def options(self) -> list[Option]:
-        """All config options: the declared ones, and the modes as one if none stands for them."""
+        """All config options: the declared ones, and one for the modes if none stands for them."""
         if not self.modes or any(
             MODE in (option.id, option.category) for option in self.declared_options
         ):

@@ -1,4 +1,4 @@
-"""Asking the person for values, or to visit a page, where the client can show it.
+"""Asks the person to fill in a form or to open a page, if the client can show it.
 
 Source: spec v1, elicitation.
 """
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 Outcome: TypeAlias = Literal["accepted", "declined", "dismissed"]
-"""What the person did: agreed, said no, or went away without an answer."""
+"""The person agreed, said no, or went away without an answer."""
 
 OUTCOMES: dict[str, Outcome] = {"accept": "accepted", "decline": "declined"}
 
 
 class FormAnswer(Mapping[str, "ElicitationContentValue"]):
-    """What the person filled in, by field; true when they did, as in `if answer:`.
+    """The values that the person filled in, by field; true if they did, as in `if answer:`.
 
     `outcome` is "accepted", "declined" (they said no) or "dismissed" (they went away without an
     answer); without "accepted" it is empty.
@@ -67,9 +67,9 @@ class FormAnswer(Mapping[str, "ElicitationContentValue"]):
 
 
 class Visit:
-    """A page the person was asked to open; `agreed` says whether they do.
+    """A page that the person was asked to open; `agreed` is True if they do.
 
-    `outcome` is "accepted", "declined" or "dismissed", as of a form; `id` is the request's.
+    `outcome` is "accepted", "declined" or "dismissed", as for a form; `id` is the request's.
     """
 
     def __init__(self, id: str, outcome: Outcome, client: ClientSide) -> None:
@@ -82,11 +82,11 @@ class Visit:
 
     @property
     def agreed(self) -> bool:
-        """Whether they open it."""
+        """True if the person opens it."""
         return self.outcome == "accepted"
 
     async def done(self) -> None:
-        """Tell the client that what the page was for has been done."""
+        """Tell the client that the purpose of the page has been fulfilled."""
         completed = encode(CompleteElicitationNotification(elicitation_id=self.id))
         await self._client.notify(COMPLETE_ELICITATION.name, completed)
 

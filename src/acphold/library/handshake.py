@@ -1,4 +1,4 @@
-"""What a client learns of an agent before any session: `initialize`, and signing in and out.
+"""The introduction of an agent, before any session: `initialize`, and signing in and out.
 
 Source: spec v1, initialization; authentication.
 """
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class SignIn:
-    """The author's ways to sign in, as what lets visitors in (`server.entrance.Door`)."""
+    """The author's ways to sign in, as a `server.entrance.Door`."""
 
     def __init__(self, definition: Definition) -> None:
         self._definition = definition
@@ -57,7 +57,7 @@ class SignIn:
 
 
 def introduction(definition: Definition, capabilities: AgentCapabilities) -> bytes:
-    """The answer to `initialize`."""
+    """Return the answer to `initialize`."""
     answer = encode(
         InitializeResponse(
             protocol_version=PROTOCOL_VERSION,
@@ -78,7 +78,7 @@ def introduction(definition: Definition, capabilities: AgentCapabilities) -> byt
 
 
 def capabilities_of(definition: Definition) -> AgentCapabilities:
-    """What the agent advertises."""
+    """Return the capabilities that the agent advertises."""
     logout = LogoutCapabilities() if definition.logout is not None else None
     return AgentCapabilities(
         prompt_capabilities=PromptCapabilities(

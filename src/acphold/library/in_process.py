@@ -1,6 +1,6 @@
-"""An agent of the library, as the hub sees it: the interface of `agents`, without a wire.
+"""An agent of the library as the hub sees it: the interface of `agents`, without a wire.
 
-It fulfils the same interface as a wrapped program, so the hub does not know which one it has.
+It has the same interface as a wrapped program, so the hub cannot tell the difference.
 """
 
 from __future__ import annotations
@@ -67,16 +67,16 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 BLOCKING_SECONDS = 0.005
-"""What an author's code may take before its first wait, or its end, and not count as blocking."""
+"""An author's code that takes longer before its first wait, or its end, counts as blocking."""
 
 CLOSE_SECONDS = 3.0
-"""What the end of all turns may take when the agent is ended."""
+"""All turns together have this long to end when the agent is ended."""
 
 
 class InProcessAgent:
-    """Fulfils `agents.Agent` for an `Definition`.
+    """An `agents.Agent` made from a `Definition`.
 
-    Its sessions have the ids that clients see, and their history is the journal's: it can always
+    Its sessions have the ids that clients see, and their history is the journal's, so it can always
     resume.
     """
 
@@ -91,7 +91,7 @@ class InProcessAgent:
     ) -> None:
         self.definition = definition
         self.start = start
-        # Not the name alone: behind `wrap` the same journal keeps that conversation under it.
+        # Not the name alone: the same journal keeps this agent's sessions behind `wrap` under that.
         self.key: str = f"{definition.name} (library)"
         self.has_sign_in: bool = bool(definition.auth_methods)
         self.can_fork = False  # it needs to be told of none: it reads the copy
@@ -120,7 +120,7 @@ class InProcessAgent:
         return introduction(self.definition, self.capabilities)
 
     async def ensure(self) -> None:
-        """It runs as long as this process does."""
+        """Do nothing: it runs as long as this process does."""
 
     async def restart(self) -> None:
         """Give up on turns that do not end; their sessions are resumed when they are needed."""
@@ -147,7 +147,7 @@ class InProcessAgent:
             began = monotonic()
             with opened.outbox.one_step():
                 self._tasks.begin(answered(), "turn")
-            # Code that has blocked is likely to do so in the next turn, too.
+            # Code that has blocked once is likely to block in the next turn, too.
             self.takes_a_moment = monotonic() - began < BLOCKING_SECONDS
             return
         task = self._replying[call] = asyncio.create_task(self._reply(call), name=call.method)
@@ -191,7 +191,7 @@ class InProcessAgent:
             pass  # for a request of ours to a server of the client's
         elif (handler := self.definition.notifications.get(method)) is not None:
             heard = handler(msgspec.json.decode(params or b"{}"))
-            # Beside the lane that everything from the client comes in by: nobody waits for it.
+            # Not in the lane in which everything from the client arrives: nobody waits for it.
             task = asyncio.create_task(_logged(heard), name=method)
             self._telling.add(task)
             task.add_done_callback(self._telling.discard)
@@ -243,7 +243,7 @@ class InProcessAgent:
         return await guarded(answer())
 
     async def _opened(self, method: str, params: bytes) -> tuple[OpenSession, bytes]:
-        """A session that is new, or was before; and the answer."""
+        """Open a session, a new one or an old one; returns it and the answer."""
         if method == NEW_SESSION.name:
             opened = self._session(fresh_id("sess"), params)
             opened.session.tenant, _ = opened_by(params)
@@ -260,11 +260,11 @@ class InProcessAgent:
         return opened, await self._open(opened, self.definition.load_hooks)
 
     def _session(self, session_id: str, params: bytes) -> OpenSession:
-        """A session as these params of session/new or resume describe it; not open yet."""
-        # Its servers are read apart, by who connects to them.
+        """Return a session as the params of session/new or resume describe it; not open yet."""
+        # Its servers are decoded elsewhere, by the code that connects to them.
         setup = decode(NewSessionRequest, splice(params, {"mcpServers": b"[]"})).value
         definition = self.definition
-        # Of the client that opens it: that of another session may be able to do other things.
+        # The client that opens it: the client of another session may have other capabilities.
         _, introduction = opened_by(params)
         client = decode(InitializeRequest, introduction).value
         outbox = Outbox(session_id, self._post)
@@ -316,7 +316,7 @@ class InProcessAgent:
         )
 
     async def _open(self, opened: OpenSession, hooks: list[SessionHook]) -> bytes:
-        """Hold it from now on; what it says meanwhile is told behind the answer."""
+        """Hold the session from now on; what it says meanwhile is sent after the answer."""
         self._sessions[opened.id] = opened
         self.definition.sessions[opened.id] = opened.session
         if opened.servers is not None:
@@ -341,7 +341,7 @@ class InProcessAgent:
         await self._leave(opened)
 
     async def _leave(self, opened: OpenSession) -> None:
-        """Hold it no more, and end what it holds."""
+        """Hold the session no longer, and end what it holds."""
         if self._sessions.get(opened.id) is opened:
             del self._sessions[opened.id]
             if (turn := self._turns.pop(opened.id, None)) is not None:
@@ -367,7 +367,7 @@ class _SessionParams(msgspec.Struct, rename="camel"):
 
 
 async def _logged(work: Awaitable[object]) -> None:
-    """Run what nobody waits for: what it raises is in the log."""
+    """Run something that nobody waits for; errors go to the log."""
     try:
         await guarded(work)
     except IncidentError:

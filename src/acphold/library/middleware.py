@@ -1,4 +1,4 @@
-"""What an author has done around each step of a turn: to measure it, to trace it, to refuse it."""
+"""Middleware around each step of a turn, to measure, trace or refuse it."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ class Step:
     | `"form"`         | the wait until one is filled in  | the question   | the FormAnswer  |
     | `"page"`         | the wait for a person's consent  | the question   | the Visit       |
 
-    `turn` is the one that it is in, and `tool` the call that it is, or that it is about. A tool
-    without a name has its title here. `result` is there once the step is over, if it has not
+    `turn` is the turn it belongs to, and `tool` the tool call that it is or is about. A tool
+    without a name has its title as `name`. `result` is set once the step is over, unless it has
     raised.
     """
 
@@ -51,14 +51,14 @@ class Step:
 
 
 Middleware: TypeAlias = "Callable[[Step], AsyncIterator[None] | AbstractAsyncContextManager[Any]]"
-"""Gets a step, yields once while it is done; or makes a context manager for it."""
+"""Gets a step and yields once while it is done; or returns a context manager for it."""
 
 Around: TypeAlias = "Callable[[Step], AbstractAsyncContextManager[Any]]"
-"""Makes what is entered around a step."""
+"""Returns the context manager around a step."""
 
 
 def around_each(middleware: Middleware) -> Around:
-    """The same, as it is entered; DeclarationError for what can be entered in no way."""
+    """Return the middleware as a context manager; DeclarationError if it cannot be one."""
     if isasyncgenfunction(middleware):
         return asynccontextmanager(middleware)
     if not callable(middleware):
@@ -74,10 +74,11 @@ async def entered(
     name: str,
     tool: RunningTool | None = None,
 ) -> AsyncIterator[Step]:
-    """For the block, a step of `turn` is taken: the first of the middleware is outermost.
+    """Take a step of `turn` in this block; the first of the middleware is the outermost.
 
-    What the block raises passes all of them; who catches it sees it all the same, and cannot keep
-    it. What one of them raises takes its place, and before the block, the place of the step.
+    An exception of the block passes through all of them; one that catches it sees it but cannot
+    suppress it. An exception raised by middleware replaces it; before the block, it replaces the
+    step.
     """
     step = Step(kind, name, turn, tool)
     error: BaseException | None = None

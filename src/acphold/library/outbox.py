@@ -1,12 +1,12 @@
 """Updates on their way from an author's code to the journal and the clients.
 
-Each is committed before anybody sees it. Those that are said in a row are committed together, and
-so are those that many sessions say in one moment: who says a thousand small things pays for a few
-commits, and nobody waits for more than the end of the step of the event loop that said them.
+Each is committed before anybody sees it. Updates that follow each other directly are committed
+together, also those of different sessions: an author who says a thousand small things pays for a
+few commits, and nobody waits longer than until the end of the step of the event loop.
 
-Where hundreds of sessions go on and on, that commit alone takes longer than a step, and it takes so
-long for every session in it, however little that one has said. So it is paused behind it: only who
-has not been heard in its turn yet does not wait for the end of the pause.
+With hundreds of busy sessions, that common commit takes longer than a step, and every session in it
+waits for all of it, however little it has said. So commits then pause after it: only a session
+whose current turn has not been heard yet does not wait for the end of the pause.
 """
 
 from __future__ import annotations
@@ -31,33 +31,33 @@ if TYPE_CHECKING:
     from acphold.schema import ContentBlock
 
 BATCH_BYTES = 64 * 1024
-"""Bytes that are held back at most, for the next ones to be committed with them."""
+"""At most this many bytes are held back, to be committed with the next ones."""
 
 BATCH_UPDATES = 512
-"""Updates that are held back at most."""
+"""At most this many updates are held back."""
 
 STEP_SECONDS = 0.002
-"""How long one step of the event loop may take until each author who says something lets the others
-run: one who never waits is not noticed by them."""
+"""After this long in one step of the event loop, each author who says something lets the others
+run. An author who never awaits does not notice the others."""
 
 GO_ON_AT_ONCE = 8
-"""Of the authors who never wait, so many go on in each step of the event loop."""
+"""In each step of the event loop, this many of the authors who never wait go on."""
 
 LEAVE_AT_ONCE = 128
-"""Of the sessions in which something was said, so many are committed together."""
+"""At most this many of the sessions that have something to say are committed together."""
 
 PAUSES, PAUSE_SECONDS = 3, 0.05
-"""Where it took longer than a step until all that many had said was committed, the next commits are
-made behind a pause: so many times as long, and no longer than a person sees."""
+"""When a round of commits took longer than a step, the next round waits this many times as long,
+at most for these seconds, which a person does not notice."""
 
 ENDS_AT_ONCE = 16
-"""Of the turns that end in one step of the event loop beyond that, so many end in each of the next:
-others may be at work in all of them."""
+"""Once this many turns have ended in a step of the event loop, at most as many end in each of the
+next: other work may wait in all of them."""
 
 UPDATE = "update"
 
 Runs: TypeAlias = list[tuple[str, list[bytes]]]
-"""What was said, by its kind, in order."""
+"""The kept bytes by kind, in order."""
 
 Voice: TypeAlias = Literal["agent_message_chunk", "agent_thought_chunk"]
 
@@ -66,9 +66,9 @@ THOUGHT: Voice = "agent_thought_chunk"
 
 
 class Post:
-    """What the sessions of one agent say in a step of the event loop: it leaves together.
+    """Commits together what the sessions of one agent say in one step of the event loop.
 
-    `breathe_at` is when (`monotonic`) the step has taken so long that others are to have the loop.
+    At `breathe_at` (`monotonic`) the step has taken so long that others should have the loop.
     """
 
     def __init__(self, listener: ListenerToMany) -> None:
@@ -78,32 +78,32 @@ class Post:
         self._going_on: Turnstile = Turnstile(GO_ON_AT_ONCE)
         self._due: dict[Outbox, None] = {}
         self._is_called = False
-        self._round: dict[Outbox, None] = {}  # what was due then leaves before anything else is due
+        self._round: dict[Outbox, None] = {}  # the round leaves before anything else is due
         self._round_took: float = 0.0
         self._pause_ends: float = 0.0
         self._resuming: asyncio.TimerHandle | None = None
         self._tasks = EagerTasks()
 
     def step(self) -> None:
-        """Something begins or is said: the step may last so long from now on."""
+        """Begin a step, unless one runs: something begins or is said, and its time counts."""
         if not self._is_called:
             self._is_called = True
             self.breathe_at = monotonic() + STEP_SECONDS
             asyncio.get_running_loop().call_soon(self._step_ends)
 
     def call_for(self, outbox: Outbox) -> None:
-        """Behind this step, or the pause, take what it holds then."""
+        """Take what `outbox` holds after this step, or after the pause."""
         self._due[outbox] = None
         if not self._is_called:
             self.step()
 
     def forget(self, outbox: Outbox) -> None:
-        """What it held has left by itself."""
+        """Take nothing from `outbox`: what it held has left by itself."""
         self._due.pop(outbox, None)
         self._round.pop(outbox, None)
 
     def begin(self, committing: Coroutine[None, None, None], *outboxes: Outbox) -> None:
-        """Commit something of these; nearly always it is done when this returns."""
+        """Start a commit of these outboxes; nearly always it is done when this returns."""
         task = self._tasks.begin(committing, "commit updates")
         for outbox in outboxes:
             outbox.committing = task
@@ -116,13 +116,13 @@ class Post:
             await asyncio.sleep(0)
 
     def close(self) -> None:
-        """Nothing more is said."""
+        """Stop: nothing more is said."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._tasks.close()
 
     def _step_ends(self) -> None:
-        """Have some leave of what was due when there was no pause, and the first of each turn."""
+        """Commit part of the round that was due, and the outboxes whose turn was not heard yet."""
         self._is_called, self.breathe_at = False, inf
         began = monotonic()
         if not self._round and began >= self._pause_ends:
@@ -158,11 +158,11 @@ class Post:
             outbox.begin()
 
     async def _commit(self, said: Sequence[tuple[Outbox, Runs]]) -> None:
-        """Commit what these have said: a run of updates each."""
+        """Commit what these outboxes have said, one run of updates each."""
         updates = [Updates(outbox.session_id, *runs[0]) for outbox, runs in said]
         try:
             heard = await self.listener.hear_together(updates)
-        except Exception as exc:  # nobody awaits this task: who says something next is told
+        except Exception as exc:  # nobody awaits this task: the next one to say something is told
             failure = exc if isinstance(exc, AcpholdError) else incident(exc)
             for outbox, _ in said:
                 outbox.failure = failure
@@ -184,9 +184,9 @@ class Outbox:
     | open   | leaves             | `close`: the session is open here no longer |
     | closed | is refused, raises |                                             |
 
-    Commits run in a task of their own, so that what was said before a cancellation is delivered,
-    whoever is cancelled. `committing` is that task, while there is one; `failure` is what one
-    failed with, until somebody was told. `is_heard` is False from the beginning of a turn until
+    Commits run in a task of their own, so that what was said before a cancellation is delivered
+    even if the author is cancelled. `committing` is that task while it runs; `failure` is the error
+    of a commit until somebody was told. `is_heard` is False from the beginning of a turn until
     something of it leaves.
     """
 
@@ -203,16 +203,16 @@ class Outbox:
         self._is_due = False
 
     def open(self) -> None:
-        """The client knows the session: what is held back may leave."""
+        """Let go what is held back: the client knows the session."""
         self._state = "open"
         self.wait_for_more()
 
     def close(self) -> None:
-        """The session is open here no longer: what is said from now on is refused."""
+        """Refuse updates from now on: the session is no longer open here."""
         self._state = "closed"
 
     def add(self, raw: bytes) -> bool:
-        """Say `raw`, an update object; True when it is time to `breathe`."""
+        """Say `raw`, an update object; returns True when it is time to `breathe`."""
         updates = self._updates
         if self._state == "closed":
             self._refuse()
@@ -226,11 +226,11 @@ class Outbox:
                 self._post.step()
         if self._bytes >= BATCH_BYTES or len(updates) >= BATCH_UPDATES:
             return True
-        # Most say one thing and wait for the next: to let others run is for those that go on.
+        # Most authors say one thing and wait for the next: only those that go on let others run.
         return len(updates) > 1 and monotonic() >= self._post.breathe_at
 
     async def put(self, *raws: bytes) -> None:
-        """Say these update objects together; raises what an earlier commit failed with."""
+        """Say these update objects together; raises the error of an earlier commit."""
         full = False
         for raw in raws:
             full = self.add(raw)
@@ -239,7 +239,7 @@ class Outbox:
         self._raise()
 
     def keep(self, kind: str, raw: bytes) -> None:
-        """Journal something that no client is shown, behind what was said before."""
+        """Journal an entry that no client is shown, after what was said before."""
         if self._state == "closed":
             self._refuse()
         if self._updates:
@@ -252,9 +252,9 @@ class Outbox:
 
     @contextmanager
     def one_step(self) -> Iterator[None]:
-        """What is said in the block is due at its end, if it has not left by then.
+        """Hold back what is said in the block until its end, unless it leaves earlier.
 
-        A short turn is over by then, and what it said has left with its end.
+        A short turn is over by then, and its updates have left with its end.
         """
         self._is_due, self.is_heard = True, False
         self._post.step()
@@ -265,14 +265,14 @@ class Outbox:
             self.wait_for_more()
 
     async def breathe(self) -> None:
-        """Wait until there is room, and let others run; raises what a commit failed with."""
+        """Wait until there is room, and let others run; raises the error of a commit."""
         if self._bytes >= BATCH_BYTES or len(self._updates) >= BATCH_UPDATES:
             await self.flush()
         await self._post.breathe()
         self._raise()
 
     async def flush(self) -> None:
-        """Wait until all that was said is committed and delivered; raises what that failed with.
+        """Wait until all that was said is committed and delivered; raises the error if that failed.
 
         Cancelling this cancels no commit.
         """
@@ -280,19 +280,19 @@ class Outbox:
         self._raise()
 
     async def leave(self) -> None:
-        """`flush` for who does not mind what came of it: whoever says something next is told."""
+        """`flush` without its error: the next one to say something is told."""
         self.begin()
         if self.committing is not None:
             await asyncio.wait([self.committing])
 
     async def finish(self) -> None:
-        """`flush` at the end of a turn, in a task that nobody cancels: its answer comes next.
+        """`flush` at the end of a turn, in a task that nobody cancels: the answer comes next.
 
-        What was said last may be committed together with that. Where many turns end in one step,
-        they do so by and by.
+        The last updates may be committed together with the answer. When many turns end in one step,
+        they end one after another.
         """
         post = self._post
-        if self.committing is not None:  # of all that the others have said: they, too, go on then
+        if self.committing is not None:  # with what others have said: they go on after it, too
             await asyncio.wait([self.committing])
         post.step()
         if post.ending.is_crowded or monotonic() >= post.breathe_at:
@@ -308,7 +308,7 @@ class Outbox:
     # -- on its way -----------------------------------------------------------------------
 
     def wait_for_more(self) -> None:
-        """Commit at the end of this step of the event loop, unless somebody does before."""
+        """Commit at the end of this step of the event loop, unless that happens earlier."""
         if self._state == "open" and self.committing is None and self.holds_any:
             self._is_due = True
             self._post.call_for(self)
@@ -317,12 +317,12 @@ class Outbox:
 
     @property
     def holds_updates_alone(self) -> bool:
-        """Whether there is something to commit, and nothing but a run of updates."""
+        """True if there is something to commit, and it is a single run of updates."""
         is_free = self._state == "open" and self.committing is None
         return is_free and bool(self._updates) and len(self._runs) == 1
 
     def taken(self) -> Runs:
-        """All that it holds, to be committed."""
+        """Take all that it holds, to commit it."""
         self._is_due, self.is_heard = False, True
         self._post.forget(self)
         held, self._updates, self._bytes = self._runs, [], 0
@@ -330,7 +330,7 @@ class Outbox:
         return held
 
     def begin(self, runs: Runs | None = None) -> None:
-        """Commit these runs that were `taken`, and all that it holds, unless that is under way."""
+        """Commit these runs, already `taken`, and all that it holds, unless a commit runs."""
         if self._state == "open" and self.committing is None and (runs or self.holds_any):
             self._post.begin(self._commit(runs or self.taken()), self)
 
@@ -347,14 +347,14 @@ class Outbox:
                 held = self.taken()
         except AcpholdError as exc:
             self.failure = exc
-        except Exception as exc:  # nobody awaits this task: who says something next is told
+        except Exception as exc:  # nobody awaits this task: the next one to say something is told
             self.failure = incident(exc)
         finally:
             self.committing = None
 
     @property
     def holds_any(self) -> bool:
-        """Whether there is something to commit."""
+        """True if there is something to commit."""
         return bool(self._updates) or len(self._runs) > 1
 
     def _refuse(self) -> NoReturn:
@@ -367,9 +367,9 @@ class Outbox:
 
 
 class TurnOutbox:
-    """The outbox of a session as one turn uses it: closed at its end, and nothing enters it then.
+    """A session's outbox for one turn: closed at the turn's end, nothing enters it afterwards.
 
-    So a tool call or a task that outlives its turn is refused; it cannot speak in a later one.
+    So a tool call or a task that outlives its turn is refused; it cannot speak in a later turn.
     """
 
     def __init__(self, outbox: Outbox) -> None:
@@ -378,35 +378,35 @@ class TurnOutbox:
         self._outbox = outbox
 
     def check(self) -> None:
-        """Raise DeclarationError when the turn is over."""
+        """Raise DeclarationError if the turn is over."""
         if self.over:
             refuse()
 
     async def put(self, *raws: bytes) -> None:
-        """As `Outbox.put`; DeclarationError when the turn is over."""
+        """Like `Outbox.put`; DeclarationError if the turn is over."""
         self.check()
         await self._outbox.put(*raws)
 
     async def breathe(self) -> None:
-        """As `Outbox.breathe`."""
+        """Like `Outbox.breathe`."""
         await self._outbox.breathe()
 
     async def flush(self) -> None:
-        """As `Outbox.flush`."""
+        """Like `Outbox.flush`."""
         await self._outbox.flush()
 
     def close(self) -> None:
-        """The turn is over."""
+        """End the turn: refuse updates from now on."""
         self.over, self.add = True, refuse
 
 
 def refuse(raw: bytes = b"") -> NoReturn:
-    """What is said or started behind the end of a turn."""
+    """Raise DeclarationError for an update or a start after the end of a turn."""
     raise DeclarationError("this turn is over: what it started has to end within it")
 
 
 class Utterance:
-    """One message or thought while it grows: its pieces in a row have one id.
+    """One message or thought while it grows: all its pieces have one id.
 
     The bytes around a piece of text are made once, because models say a lot in small pieces.
     Source: spec v1, prompt turn, "Agent Reports Output"; RFD message ids.
@@ -422,14 +422,14 @@ class Utterance:
         self._text_behind = b"}" + self._behind
 
     def text(self, text: str) -> bytes:
-        """The update for a piece of text; TypeError for what is none."""
+        """Return the update for a piece of text; TypeError if `text` is no string."""
         return self._text_before + encode(text) + self._text_behind
 
     def block(self, block: ContentBlock) -> bytes:
-        """The update for another content block."""
+        """Return the update for another content block."""
         return self._before + encode(block) + self._behind
 
 
 def fresh_id(kind: str) -> str:
-    """An id nobody has had before."""
+    """Return a new random id."""
     return f"{kind}_{os.urandom(12).hex()}"

@@ -1,4 +1,4 @@
-"""Asking the person whether a tool may run, and remembering what is to hold for always.
+"""Asks the person if a tool may run, and remembers answers that hold for always.
 
 Source: spec v1, tool calls, "Requesting Permission".
 """
@@ -29,17 +29,18 @@ OPTIONS = (
     PermissionOption(option_id="reject_once", name="Reject", kind="reject_once"),
     PermissionOption(option_id="reject_always", name="Always reject", kind="reject_always"),
 )
-"""What a person can choose, unless the author says otherwise."""
+"""A person chooses from these, unless the author gives others."""
 
 ALLOWED = "permission/"
-"""What the keys in the store begin with of answers that are to hold for always."""
+"""Prefix of the store's keys for answers that hold for always."""
 
 
 class Decision(Struct, frozen=True):
-    """What the person decided; true if they allow it, as in `if await turn.ask_permission(…):`.
+    """The person's decision; true if they allow it, as in `if await turn.ask_permission(…):`.
 
-    `option_id` is the option they chose, now or earlier for always. It is None when the turn was
-    cancelled before they chose, or when they chose what was not offered, which allows nothing.
+    `option_id` is the option they chose, now or earlier for always. It is None if the turn was
+    cancelled before they chose. It is also None if the client's answer names no offered option;
+    then nothing is allowed.
     """
 
     allowed: bool
@@ -57,16 +58,16 @@ class Permissions:
         self._store = store
 
     def remembered(self, key: str) -> Decision | None:
-        """What the person decided for always; None if nothing."""
+        """Return the decision for always; None if there is none."""
         found = self._store.get(ALLOWED + key)
         return None if found is None else Decision(**found)
 
     async def ask(
         self, call: ToolCallPatch, key: str, options: Sequence[PermissionOption] | None
     ) -> Decision | None:
-        """The decision about a tool call, kept under `key` if it is for always.
+        """Ask about a tool call; returns the decision, kept under `key` if it is for always.
 
-        None when the client says that the turn was cancelled before there was one.
+        Returns None when the client says that the turn was cancelled before a decision.
         """
         offered = OPTIONS if options is None else tuple(options)
         request = RequestPermissionRequest(
@@ -89,7 +90,7 @@ class Permissions:
 
 
 def check_options(options: Sequence[PermissionOption] | None) -> None:
-    """Raise DeclarationError for options that no person can choose from."""
+    """Raise DeclarationError unless a person can choose from the options."""
     if options is not None:
         ids = {option.option_id for option in options}
         if not ids or len(ids) < len(options):
@@ -99,7 +100,7 @@ def check_options(options: Sequence[PermissionOption] | None) -> None:
 
 
 def forget_permissions(store: Store) -> None:
-    """Ask again what was decided for always."""
+    """Forget the decisions for always, so that the person is asked again."""
     for key in store:
         if key.startswith(ALLOWED):
             del store[key]

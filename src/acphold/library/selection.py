@@ -1,4 +1,4 @@
-"""How a session is set: its mode, and the values of its config options.
+"""The settings of a session: its mode, and the values of its config options.
 
 Source: spec v1, session modes; session config options.
 """
@@ -27,7 +27,7 @@ MODE = "mode"
 
 
 class Option(Struct, frozen=True):
-    """A config option; `values` is None for one that is true or false."""
+    """A config option; `values` is None if it is a boolean."""
 
     id: str
     name: str
@@ -37,13 +37,13 @@ class Option(Struct, frozen=True):
     category: str | None = None
 
     def takes(self, value: object) -> bool:
-        """Whether the option can have this value."""
+        """Return True if the option can have this value."""
         if self.values is None:
             return isinstance(value, bool)
         return any(value == known.value for known in self.values)
 
     def shown(self, value: str | bool) -> SessionConfigOption:
-        """The option with its current value, as the protocol shows it."""
+        """Return the option with this value as the current one, as the protocol shows it."""
         if isinstance(value, bool):
             return SessionConfigBoolean(
                 id=self.id,
@@ -63,7 +63,7 @@ class Option(Struct, frozen=True):
 
 
 def mode_option(modes: Sequence[SessionMode]) -> Option:
-    """The option that stands for the modes of an agent that declares none itself."""
+    """Return an option for the modes of an agent that declares none for them itself."""
     values = tuple(
         SessionConfigSelectOption(value=mode.id, name=mode.name, description=mode.description)
         for mode in modes
@@ -72,7 +72,7 @@ def mode_option(modes: Sequence[SessionMode]) -> Option:
 
 
 class Selection:
-    """The current mode and values of one session, of those that its agent declared."""
+    """The current mode and option values of one session, out of those its agent declared."""
 
     def __init__(self, agent: str, modes: Sequence[SessionMode], options: Sequence[Option]) -> None:
         self.mode = modes[0].id if modes else None
@@ -81,7 +81,7 @@ class Selection:
         self._modes = tuple(modes)
         self._options = {option.id: option for option in options}
         ids = {mode.id for mode in modes}
-        # The option that stands for the mode: its category says so, and its values are the modes.
+        # The option for the mode has that category, and the modes are its values.
         self._mode_option = next(
             (
                 option.id
@@ -94,7 +94,7 @@ class Selection:
         )
 
     def choose_mode(self, mode_id: str) -> None:
-        """Take a mode over; DeclarationError for an unknown one."""
+        """Set the mode; DeclarationError for an unknown one."""
         if all(mode.id != mode_id for mode in self._modes):
             raise DeclarationError(f"agent {self._agent!r} has no mode {mode_id!r}")
         self.mode = mode_id
@@ -102,7 +102,7 @@ class Selection:
             self.values[self._mode_option] = mode_id
 
     def choose_option(self, option_id: str, value: str | bool) -> None:
-        """Take an option's value over; DeclarationError for one it cannot have."""
+        """Set an option's value; DeclarationError for one it cannot have."""
         option = self._options.get(option_id)
         if option is None:
             raise DeclarationError(f"agent {self._agent!r} has no option {option_id!r}")
@@ -113,11 +113,11 @@ class Selection:
             self.mode = value
 
     def options(self) -> tuple[SessionConfigOption, ...]:
-        """All options with their current values, as the protocol shows them."""
+        """Return all options with their current values, as the protocol shows them."""
         return tuple(option.shown(self.values[id]) for id, option in self._options.items())
 
     def answer(self) -> bytes:
-        """What the answer to session/new, load or resume says of it."""
+        """Return its part of the answer to session/new, load or resume: modes and options."""
         parts: dict[str, object] = {}
         if self.mode is not None:
             parts["modes"] = SessionModeState(
@@ -128,7 +128,7 @@ class Selection:
         return encode(parts)
 
     def updates(self, mode_before: str | None) -> list[bytes]:
-        """What shows a change; a mode and its option are one choice, so both are shown."""
+        """Return the updates that show a change; a mode and its option are shown both."""
         updates = []
         if self.mode is not None and self.mode != mode_before:
             updates.append(encode(CurrentModeUpdate(current_mode_id=self.mode)))

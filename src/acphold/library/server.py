@@ -21,12 +21,12 @@ UNKNOWN = "whose sessions are there for %r? Give the Principal a tenant, a sessi
 
 
 class Server:
-    """An agent that is served to many clients; made by `Agent.server`, an async context manager.
+    """An agent served to many clients; made by `Agent.server`, an async context manager.
 
         async with agent.server(journal="sessions.db") as server:
             await server.attend(transport)
 
-    At the end of the block all turns have ended, and all clients have been told and let go.
+    At the end of the block all turns have ended, and all clients were told and disconnected.
     """
 
     def __init__(self, service: Service) -> None:
@@ -51,7 +51,7 @@ class Server:
     ) -> None:
         hub, self._hub, self._journal = self._hub, None, None
         if hub is not None:
-            await hub.end_turns()  # for as long as those who have sessions open are here
+            await hub.end_turns()  # while the owners of open sessions are still here
         for task in self._attending:
             task.cancel()
         if self._attending:
@@ -65,13 +65,14 @@ class Server:
         principal: Principal | None = None,
         headers: Mapping[str, str] | None = None,
     ) -> None:
-        """Serve one more client, until it leaves; its leaving ends nobody else's turns.
+        """Serve one more client, until it leaves; other clients' turns go on after that.
 
-        `principal` says who it is and which sessions it may use: those of its `tenant`, its
-        `session_id` alone, or with `sees_all=True` those of all tenants. One with a tenant need not
-        sign in (`Agent.auth`); one with none of the three has to, and is refused with ValueError
-        where the agent has no sign-in. Without a principal, clients share the sessions that belong
-        to no tenant, or sign in. At its `expires_at` it is disconnected.
+        `principal` says who the client is and which sessions it may use: those of its `tenant`,
+        only its `session_id`, or with `sees_all=True` those of all tenants. A principal with a
+        tenant need not sign in (`Agent.auth`). A principal with none of the three has to, and is
+        refused with ValueError if the agent has no sign-in. Clients without a principal sign in if
+        the agent asks for it; otherwise they share the sessions of no tenant. At its `expires_at`
+        it is disconnected.
 
         `headers` are for the coroutines of `Agent.auth`. The transport is closed at the end.
         """
@@ -106,13 +107,13 @@ class Server:
     def disconnect(
         self, who: Callable[[Principal], bool], *, reason: str = "your access has ended"
     ) -> int:
-        """Disconnect the clients whose principal `who` is true for; returns how many these are.
+        """Disconnect the clients for whose principal `who` is true; returns their number.
 
             server.disconnect(lambda who: who.name == "ann", reason="your account was closed")
 
-        What they wait for is refused with the reason, which a WebSocket is closed with, too. Their
-        turns go on, as when a client leaves. They may connect again: let `admit`, or whatever calls
-        `attend`, refuse them from then on.
+        Their pending requests are refused with the reason; a WebSocket is closed with it, too.
+        Their turns go on, as when a client leaves. They may connect again: let `admit`, or your
+        code that calls `attend`, refuse them from then on.
         """
         found = [guest for guest in self._guests if who(guest.principal)]
         for guest in found:
@@ -122,14 +123,14 @@ class Server:
     def asgi(self, admit: Admit | None = None, *, origins: Sequence[str] = ()) -> Mounted:
         """An ASGI application that serves this agent at `/acp`, over WebSocket and Streamable HTTP.
 
-        Mount it in Starlette or FastAPI, under any prefix; it answers while the server is open, or
-        opens it itself where it is all that an ASGI server runs. Nobody is let in without a token
-        of the journal (`acphold token create`); or `admit` says who sent a request, by its ASGI
-        scope: an `acphold.Principal`, or None for nobody. It is asked once for a WebSocket, and for
-        each request over HTTP. Which sessions the principal may use is as for `attend`: give it a
-        `tenant`, "" where all share theirs. One that does not say is refused, unless `Agent.auth`
-        asks to sign in. Pages of the same host may ask, and those of `origins`
-        (`https://host:port`).
+        Mount it in Starlette or FastAPI, under any prefix. It answers while the server is open, and
+        opens the server itself if an ASGI server runs nothing else. Clients need a token
+        of the journal (`acphold token create`). Or `admit` says who sent a request, by its ASGI
+        scope: it returns an `acphold.Principal`, or None for nobody. It is called once for a
+        WebSocket, and for each request over HTTP. The principal's sessions are as for `attend`:
+        give it a `tenant`, "" if all share theirs. A principal without one is refused, unless
+        `Agent.auth` asks to sign in. Requests from pages are accepted from the same host and from
+        `origins` (`https://host:port`).
 
         Experimental: the remote transport is a draft of the protocol.
         """
@@ -139,7 +140,7 @@ class Server:
 
 
 class _Behind:
-    """The server as what is mounted sees it."""
+    """The server as a mounted application sees it."""
 
     def __init__(self, server: Server) -> None:
         self._server = server

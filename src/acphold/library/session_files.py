@@ -1,4 +1,4 @@
-"""Files of a session, as its turns read and write them.
+"""Files of a session, for its turns to read and write.
 
 Source: spec v1, file system; session setup, "Working Directory".
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Folders:
-    """The folders of a session on this machine; nothing is imported for them before their use."""
+    """The folders of a session on this machine; imports nothing for them before their first use."""
 
     def __init__(self, cwd: str, additional: tuple[str, ...]) -> None:
         self.cwd = cwd
@@ -40,7 +40,7 @@ class Folders:
 
     @cached_property
     def roots(self) -> Roots:
-        """What a path means in them; its methods block."""
+        """The meaning of paths inside them; its methods block."""
         from acphold.workspace.roots import Roots
 
         return Roots(self.cwd, self._additional)
@@ -53,11 +53,11 @@ class Folders:
         return Files(self.roots)
 
     async def named(self, path: str) -> str:
-        """The absolute path of a file, for a client, once it is known to be inside."""
+        """Return the absolute path of a file, for a client, after checking that it is inside."""
         return await self._threads.run(lambda _: self.roots.named(path))
 
     async def folder(self, path: str) -> str:
-        """The absolute path of a folder inside them; raises WorkspaceError."""
+        """Return the absolute path of a folder inside them; raises WorkspaceError."""
         return await self._threads.run(lambda _: self.roots.folder(path))
 
     @cached_property
@@ -70,13 +70,13 @@ class Folders:
 class SessionFiles:
     """Text files inside the session's folders.
 
-    A client that serves files is asked for them, because it has what is not saved yet; otherwise
+    A client that serves files is asked for them, because it also has unsaved text. Otherwise
     they are read and written here, a file in one step. A relative path starts at the session's
     `cwd`, wherever the agent was started.
 
     All methods raise WorkspaceError: OutsideRootsError for a path that leads out of the folders,
-    also through links, MissingFileError, NotTextError (a folder, a device, not UTF-8),
-    FileAccessError; and InvalidParamsError for what no path or line can be.
+    also through links; MissingFileError; NotTextError (a folder, a device, not UTF-8); and
+    FileAccessError. InvalidParamsError is for values that no path or line can have.
     """
 
     def __init__(self, client: ClientSide, folders: Folders) -> None:
@@ -84,9 +84,9 @@ class SessionFiles:
         self._folders = folders
 
     async def read(self, path: str, line: int | None = None, limit: int | None = None) -> str:
-        """The text of a file: all of it, or at most `limit` lines from line `line` on.
+        """Return the text of a file: all of it, or at most `limit` lines from line `line` on.
 
-        Lines count from 1; beyond the end there is "". Raises FileTooLargeError for more than
+        Lines count from 1; past the end the text is "". Raises FileTooLargeError for more than
         10 MiB at once.
         """
         for field, value in (("line", line), ("limit", limit)):
@@ -102,13 +102,13 @@ class SessionFiles:
             try:
                 return (await self._client.ask(READ_TEXT_FILE, request)).content
             except UNANSWERED:
-                pass  # the client that prompted is not the one that said it can
+                pass  # the client that prompted is not the one with that capability
             except RemoteError as exc:
                 raise _refusal(path, "read", exc) from exc
         return await self._folders.files.read(path, line=line, limit=limit)
 
     async def write(self, path: str, content: str) -> None:
-        """Write a file: `content` is its whole text; a missing file is made."""
+        """Write a file: `content` is its whole text; a missing file is created."""
         if self._client.capabilities.fs.write_text_file:
             request = WriteTextFileRequest(
                 session_id=self._client.session_id,
@@ -126,7 +126,7 @@ class SessionFiles:
         await self._folders.files.write(path, content)
 
     async def folder(self, path: str) -> str:
-        """The absolute path of a folder inside the session's; raises WorkspaceError."""
+        """Return the absolute path of a folder inside the session's; raises WorkspaceError."""
         return await self._folders.folder(path)
 
 

@@ -1,6 +1,6 @@
 """The MCP servers of a session, and how its turns use them.
 
-What needs MCP is imported once a session names a server.
+MCP is imported only once a session names a server.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ R = TypeVar("R")
 class SessionServers:
     """The servers that a client named for one session: connected at once, closed with it.
 
-    `on_prompts` is told of all their prompts whenever they change, and `on_failure` the name of a
-    server that cannot be used, and why.
+    `on_prompts` is called with the prompts of all of them whenever these change, `on_failure` with
+    the name of a server that cannot be used, and the reason.
     """
 
     def __init__(
@@ -84,7 +84,7 @@ class SessionServers:
         self._changed("", "prompts")
 
     async def aclose(self) -> None:
-        """End all of them, and what they started."""
+        """End all of them, and the programs they started."""
         if self._offering is not None:
             self._offering.cancel()
         await self.pool.aclose()
@@ -101,7 +101,7 @@ class SessionServers:
         self._offering = asyncio.create_task(offer(), name="mcp prompts")
 
     async def _elicit(self, server: str, params: dict[str, object]) -> dict[str, object]:
-        """Pass a server's question on to the person, who is told who asks."""
+        """Pass a server's question on to the person; the message names the server."""
         asked = {
             "sessionId": self._client.session_id,
             "mode": params.get("mode", "form"),
@@ -118,7 +118,7 @@ class SessionServers:
 class TurnServers:
     """The session's MCP servers, as a turn uses them.
 
-    Experimental: one that the client provides itself, over ACP, follows a draft of the protocol.
+    Experimental: servers that the client provides itself, over ACP, follow a draft of the protocol.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class TurnServers:
         self._waiting = waiting
 
     def __getitem__(self, name: str) -> TurnServer:
-        """The server `name`, for what nobody needs to see; McpError if the session has none."""
+        """The server `name`, for calls that are not shown; McpError if the session has none."""
         return TurnServer(self._connection(name), waiting=self._waiting, around=self._around)
 
     def __contains__(self, name: object) -> bool:
@@ -149,14 +149,14 @@ class TurnServers:
         return len(self._pool or ())
 
     async def tools(self) -> tuple[Tool, ...]:
-        """The tools of all servers that work, each with its `server`, `name` and `input_schema`.
+        """The tools of all working servers, each with its `server`, `name` and `input_schema`.
 
-        Waits for those that are still connecting, each up to its deadline.
+        Waits for servers that are still connecting, each up to its deadline.
         """
         return () if self._pool is None else await self._pool.tools()
 
     async def prompts(self) -> tuple[Prompt, ...]:
-        """The prompts of all servers that work; people see them as slash commands."""
+        """The prompts of all working servers; people see them as slash commands."""
         return () if self._pool is None else await self._pool.prompts()
 
     async def call(
@@ -171,12 +171,12 @@ class TurnServers:
     ) -> CallResult:
         """Call a tool and show it: arguments, progress, result. `turn.mcp.call("fs", "read", {…})`.
 
-        What the tool says against it is a result that `failed`. Raises McpError when the server
+        An error that the tool reports is a result that `failed`. Raises McpError when the server
         cannot be used, goes away, or gives no answer in `seconds`; cancelling tells it to stop.
         """
         connection = self._connection(server)
         known: Tool | None = None
-        with self._waiting(), suppress(AcpholdError):  # then the call will tell what is wrong
+        with self._waiting(), suppress(AcpholdError):  # then the call reports the error
             known = next((it for it in await connection.tools() if it.name == tool), None)
         hints: Mapping[str, Any] = (known and known.annotations) or {}
         path = (arguments or {}).get("path")
@@ -217,7 +217,7 @@ class TurnServers:
 class TurnServer:
     """One MCP server of the session, as a turn uses it: `turn.mcp["name"]`.
 
-    What is asked of it waits for that server alone, and no tool call is shown.
+    Requests wait for that server alone, and are not shown as tool calls.
     """
 
     def __init__(
@@ -236,12 +236,12 @@ class TurnServer:
 
     @property
     def name(self) -> str:
-        """What the client calls it."""
+        """The client's name for it."""
         return self._connection.name
 
     @property
     def error(self) -> str | None:
-        """Why it cannot be used; None while it can, and while it is being connected."""
+        """The reason why it cannot be used; None while it can, and while it is connecting."""
         return self._connection.error
 
     async def tools(self) -> tuple[Tool, ...]:
@@ -267,11 +267,11 @@ class TurnServer:
         on_progress: Callable[[Progress], Awaitable[None]] | None = None,
         seconds: float | None = None,
     ) -> CallResult:
-        """Call a tool. What the tool or the server says against it is a result that `failed`.
+        """Call a tool; an error that the tool or the server reports is a result that `failed`.
 
         `on_progress` is awaited for each report, in order, before this returns. Cancelling this
-        tells the server to stop. Raises McpConnectError, McpLostError, and McpAnswerError, also
-        when no answer has come in `seconds`; by default after ten minutes without progress.
+        tells the server to stop. Raises McpConnectError, McpLostError and McpAnswerError, also
+        if no answer has come in `seconds`; by default after ten minutes without progress.
         """
         call = partial(
             self._connection.call, tool, arguments, on_progress=on_progress, seconds=seconds
@@ -288,7 +288,7 @@ class TurnServer:
     async def get_prompt(
         self, prompt: str, arguments: Mapping[str, str] | None = None
     ) -> MadePrompt:
-        """What a prompt becomes with these arguments; raises McpError."""
+        """Make a prompt with these arguments; raises McpError."""
         make = partial(self._connection.get_prompt, prompt, arguments)
         return await self._step("mcp_prompt", prompt, make)
 

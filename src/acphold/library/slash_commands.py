@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 
 class SlashCommands:
-    """What the client is shown, and what a prompt that begins with `/name` means.
+    """The commands that the client is shown, and the meaning of a prompt that begins with `/name`.
 
-    `declared` are the author's commands by name; `shown` is what the client was shown last, a
+    `declared` are the author's commands by name; `shown` is the list the client was last shown, a
     JSON array.
     """
 
@@ -36,7 +36,7 @@ class SlashCommands:
         self._prompts: dict[str, Prompt] = {}
 
     def offer(self, prompts: Sequence[Prompt] = ()) -> None:
-        """Show the author's commands and these prompts, unless the client is shown them already."""
+        """Show the author's commands and these prompts, unless the client has this list already."""
         self._prompts = {}
         for prompt in prompts:
             name = "-".join(f"{prompt.server}:{prompt.name}".split())
@@ -52,16 +52,16 @@ class SlashCommands:
             self._outbox.add(encode(AvailableCommandsUpdate(available_commands=commands)))
 
     def is_command(self, name: str) -> bool:
-        """Whether the author declared `/name`."""
+        """Return True if the author declared `/name`."""
         return name in self._declared
 
     def prompt(self, name: str) -> Prompt | None:
-        """The MCP prompt behind `/name`, if it is one."""
+        """Return the MCP prompt behind `/name`, if it is one."""
         return self._prompts.get(name)
 
 
 def slash_command(prompt: tuple[ContentBlock, ...]) -> tuple[str, str] | None:
-    """The name and the words of a prompt that begins with `/name`."""
+    """Return the name and the words of a prompt that begins with `/name`, otherwise None."""
     first = prompt[0] if prompt else None
     if not isinstance(first, TextContent) or not first.text.startswith("/"):
         return None
@@ -70,9 +70,10 @@ def slash_command(prompt: tuple[ContentBlock, ...]) -> tuple[str, str] | None:
 
 
 def arguments(prompt: Prompt, words: str) -> dict[str, str]:
-    """The words behind a command as arguments of an MCP prompt.
+    """Return the words after a command as arguments of an MCP prompt.
 
-    `name=value` for each, quoted as in a shell; or values in order, the last one with the rest.
+    They are `name=value` for each, quoted as in a shell; or values in order, the last one taking
+    all the rest.
     """
     names = [argument.name for argument in prompt.arguments]
     if not names or not words:
@@ -90,7 +91,7 @@ def arguments(prompt: Prompt, words: str) -> dict[str, str]:
 
 
 def missing(prompt: Prompt, given: dict[str, str]) -> list[str]:
-    """The arguments a prompt needs and was not given."""
+    """Return the names of the arguments that a prompt needs and was not given."""
     return [
         argument.name
         for argument in prompt.arguments

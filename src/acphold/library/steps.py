@@ -1,4 +1,4 @@
-"""Where a turn steps into something that an author may watch; who does is `library.middleware`."""
+"""The steps of a turn that an author may watch; `library.middleware` does it."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from typing import Any, Literal, Protocol, TypeAlias
 StepKind: TypeAlias = Literal[
     "turn", "command", "tool", "mcp", "mcp_resource", "mcp_prompt", "permission", "form", "page"
 ]
-"""What is stepped into; see Step."""
+"""The kind of a step; see Step."""
 
 
 class Taken(Protocol):
-    """A step that is watched, once it is taken: it is told what came of it."""
+    """A watched step while it is taken; its result is stored here."""
 
     result: Any
 
 
 Entering: TypeAlias = "Callable[[StepKind, str, Any], AbstractAsyncContextManager[Taken | None]]"
-"""Steps into something by its kind, its name and its tool call; None where nobody watches."""
+"""Enters a step by its kind, its name and its tool call; gives None if nobody watches."""
 
 _NOBODY: AbstractAsyncContextManager[None] = nullcontext()
 
 
 def unwatched(kind: StepKind, name: str, tool: object = None) -> AbstractAsyncContextManager[None]:
-    """Nobody watches."""
+    """Enter a step that nobody watches."""
     return _NOBODY

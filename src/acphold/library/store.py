@@ -1,4 +1,4 @@
-"""What a session remembers in its journal: the values its author keeps, and the conversation."""
+"""A session's memory in its journal: the values its author keeps, and the conversation."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ STORE = "store"
 
 
 SLICE_SECONDS = 0.003
-"""How long a long conversation is worked on before others have the event loop."""
+"""Work on a long conversation lets others have the event loop after this time."""
 
 KEPT_BYTES = 256 * 1024
-"""How long a conversation may be of which what was read stays in memory."""
+"""A conversation up to this length stays in memory once it was read."""
 
 
 class _Kept(Struct, omit_defaults=True):
-    """`value` replaces what the key had, `item` is added to its list; without both it is gone."""
+    """`value` replaces the key's value, `item` is added to its list; without both, the key goes."""
 
     key: str
     value: Raw = Raw()
@@ -46,9 +46,9 @@ _decode = msgspec.json.Decoder(_Kept).decode
 
 
 def encoded(value: Any) -> bytes:
-    """`value` as JSON; TypeError for what JSON cannot hold.
+    """Return `value` as JSON; TypeError for a value that JSON cannot hold.
 
-    That is what would come back as something else: bytes, dates, sets, objects; keys that are no
+    Such a value would come back as another one: bytes, dates, sets, objects; keys that are not
     strings; NaN and infinities; half a surrogate pair. A tuple comes back as a list.
     """
     try:
@@ -80,10 +80,10 @@ def _check(value: Any, where: str) -> None:
 class Store(MutableMapping[str, Any]):
     """JSON values that live as long as the session: `session.store["key"] = value`.
 
-    A value is written when it is set and read anew each time it is asked for: changing a list
-    that was read changes nothing, setting it does. For lists that grow there is `append`.
-    TypeError, at the line that set it, for what JSON cannot hold: it would come back as something
-    else.
+    A value is written when it is set and decoded anew each time it is read: changing a list
+    that was read changes nothing, setting it does. Use `append` for lists that grow.
+    A value that JSON cannot hold, and that would come back as another one, raises TypeError at the
+    line that sets it.
     """
 
     def __init__(self, outbox: Outbox) -> None:
@@ -115,10 +115,10 @@ class Store(MutableMapping[str, Any]):
         return len(self._values)
 
     def append(self, key: str, item: Any) -> None:
-        """Add `item` to the list under `key`, which is made if it is missing.
+        """Add `item` to the list under `key`, which is created if it is missing.
 
-        Only the item is written, however long the list is. DeclarationError when something else
-        than a list is there.
+        Only the item is written, however long the list is. DeclarationError if the value there is
+        not a list.
         """
         raw, items = encoded(item), self._list(key)
         self._keep(_Kept(key, item=Raw(raw)))
@@ -126,15 +126,15 @@ class Store(MutableMapping[str, Any]):
         self._values[key] = items
 
     async def save(self) -> None:
-        """Wait until everything that was set is in the journal; raises JournalError.
+        """Wait until all values that were set are in the journal; raises JournalError.
 
-        The end of a turn does it too. What a hook sets while a session opens is written once the
-        session is open; this does not wait for it there.
+        The end of a turn does so too. Values that a hook sets while a session opens are written
+        once the session is open; this does not wait for it there.
         """
         await self._outbox.flush()
 
     def restore(self, raw: bytes) -> None:
-        """Take over one journalled entry."""
+        """Apply one entry of the journal."""
         entry = _decode(raw)
         if value := bytes(entry.value):
             self._values[entry.key] = value
@@ -145,7 +145,7 @@ class Store(MutableMapping[str, Any]):
             self._values.pop(entry.key, None)
 
     def _list(self, key: str) -> list[bytes]:
-        """The items under `key`; none if it is missing."""
+        """Return the items under `key`; none if it is missing."""
         value = self._values.get(key, [])
         if isinstance(value, list):
             return value
@@ -164,23 +164,23 @@ class Store(MutableMapping[str, Any]):
 
 
 class _Pace:
-    """Lets others have the event loop now and then, for who works on something long."""
+    """Lets others have the event loop now and then, during long work."""
 
     def __init__(self) -> None:
         self._until = monotonic() + SLICE_SECONDS
 
     async def goes_on(self) -> None:
-        """Another step is done."""
+        """Count a step of the work as done; maybe let others run."""
         if monotonic() >= self._until:
             await asyncio.sleep(0)
             self._until = monotonic() + SLICE_SECONDS
 
 
 class History:
-    """One session's entries, folded as far as somebody wanted to know.
+    """One session's entries, folded as far as anybody asked for.
 
-    Most turns never ask, and a long one is cheaper to read when it has been compacted. A short
-    conversation is kept for who asks next; of a long one nothing stays in memory.
+    Most turns never ask, and a long history is cheaper to read once it was compacted. A short
+    conversation is kept in memory for the next read, a long one is not.
     """
 
     def __init__(self, journal: Journal, session_id: str) -> None:
@@ -192,9 +192,9 @@ class History:
         self._reading = asyncio.Lock()
 
     async def read(self, last: int | None = None) -> SessionState:
-        """The conversation up to the prompt that is answered now, or to its end between turns.
+        """Return the conversation up to the prompt being answered, or to its end between turns.
 
-        With `last` only so many turns of it, the newest; DeclarationError for less than one.
+        With `last`, only that many of the newest turns; DeclarationError for less than one.
         """
         if last is not None:
             return await self._last(last)
@@ -229,7 +229,7 @@ class History:
         return folding.state()
 
     async def _finished(self, after: int, pace: _Pace) -> AsyncIterator[Entry]:
-        """The entries above `after`, without the prompt that is answered now and what follows."""
+        """Yield the entries above `after`, without the prompt being answered and the rest."""
         running: list[Entry] | None = None
         async for segment in history(self._journal, self._session_id, after):
             for entry in segment.entries():
@@ -248,7 +248,7 @@ class History:
                     running = None
 
     async def restore(self, store: Store) -> bytes | None:
-        """Put what was kept into `store`; the commands the client was last shown, a JSON array."""
+        """Restore `store`; returns the commands last shown to the client, a JSON array."""
         pace = _Pace()
         async for segment in history(self._journal, self._session_id):
             if segment.kind == STORE:

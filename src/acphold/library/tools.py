@@ -39,31 +39,30 @@ if TYPE_CHECKING:
     from acphold.schema import ContentBlock, ToolCallContent, ToolCallStatus
 
 Location: TypeAlias = "str | tuple[str, int] | ToolCallLocation"
-"""A file a tool works on: its path, or path and line, which counts from 1."""
+"""A file that a tool works on: its path, or its path and a line, counted from 1."""
 
 KINDS = get_args(ToolKind)
 
 SHOWN_OUTPUT = 64 * 1024
-"""Characters of a command's output that a tool call keeps, the last ones."""
+"""A tool call keeps this many characters of a command's output, the last ones."""
 
 LIVE_OUTPUT = 4 * 1024
-"""Characters of it that are shown while the command runs: each time, all of them are sent."""
+"""While a command runs, this many characters are shown; each update sends all of them."""
 
 PAUSE_SECONDS = 0.1
 PAUSE_CHARACTERS = 64 * 1024
-"""What is shown of a running command is shown again after this time at the earliest, and after as
-many times it as it has sent these characters: each update has all of it again, and so a command
+"""The output of a running command is shown again after this time at the earliest, multiplied by
+how many times this many characters it has sent. Each update repeats the output, so a command
 that prints for an hour sends 1.5 MiB."""
 
 
 class RunningTool:
     """A tool call: pending at first, in progress inside the block, then completed or failed.
 
-    An exception that leaves the block marks it failed, and the words of the exception are shown.
-    `id` is what the client knows it by, `title` what people see, `kind` and `name` what it is for
-    programs, `status` how it stands,
-    `announced` whether it is shown yet. What it shows only grows here, although each update of the
-    protocol replaces it. Relative paths start at the session's `cwd`.
+    An exception that leaves the block marks it failed, and its message is shown.
+    Clients know it by `id`. `title` is for people, `kind` and `name` are for programs. `status` is
+    its current status, and `announced` is True once it is shown. Its content only grows here,
+    although each update of the protocol replaces it. Relative paths start at the session's `cwd`.
     """
 
     def __init__(
@@ -120,7 +119,7 @@ class RunningTool:
             if error is None:
                 await self.complete()
             else:
-                why = None  # a cancellation says enough by itself
+                why = None  # a cancellation needs no words
                 if isinstance(error, AcpholdError):
                     why = str(error)
                 elif isinstance(error, Exception):
@@ -134,7 +133,7 @@ class RunningTool:
     # -- how it goes ----------------------------------------------------------------------
 
     async def announce(self) -> None:
-        """Show the call as pending, before it runs; asking for permission does it."""
+        """Show the call as pending, before it runs; asking for permission does this."""
         if self.announced:
             return
         self.announced, self._stale = True, False
@@ -153,19 +152,19 @@ class RunningTool:
         )
 
     async def start(self) -> None:
-        """Say that it runs now; entering the block does it."""
+        """Set the status to in progress; entering the block does this."""
         await self.announce()
         if self.status == "pending":
             self.status = "in_progress"
             await self._send(status="in_progress")
 
     async def complete(self) -> None:
-        """Say that it has succeeded; leaving the block does it."""
+        """Set the status to completed; leaving the block does this."""
         if not self.over:
             await self._end("completed")
 
     async def fail(self, why: str | None = None) -> None:
-        """Say that it failed; `why` is shown."""
+        """Set the status to failed; `why` is shown."""
         if not self.over:
             if why:
                 self._add(why)
@@ -173,7 +172,7 @@ class RunningTool:
 
     @property
     def over(self) -> bool:
-        """Whether it is completed or failed."""
+        """True if it is completed or failed."""
         return self.status in ("completed", "failed")
 
     async def _end(self, status: ToolCallStatus) -> None:
@@ -203,7 +202,7 @@ class RunningTool:
     async def terminal(self, command: RunningCommand) -> None:
         """Show a command's output while it runs, in the client's terminal if it runs there.
 
-        The call keeps the output and the exit: a replay has no terminals.
+        The call keeps the output and the exit, because a replay has no terminals.
         """
         if command in self._commands:
             return
@@ -233,7 +232,7 @@ class RunningTool:
         await self._send(content=self._all_content())
 
     async def location(self, path: str, line: int | None = None) -> None:
-        """Say that it works on this file; `line` counts from 1. Clients may follow along."""
+        """Show that it works on this file; `line` counts from 1. Clients may follow along."""
         self._locations = (
             *self._locations,
             ToolCallLocation(path=self._absolute(path), line=line),
@@ -247,7 +246,7 @@ class RunningTool:
         await self._send(raw_output=raw)
 
     async def rename(self, title: str) -> None:
-        """Change the title, once more is known of what the call does."""
+        """Change the title, once more is known about the call."""
         self.title = title
         await self._send(title=title)
 
@@ -258,7 +257,7 @@ class RunningTool:
         await self._send(content=self._all_content())
 
     def _all_content(self) -> tuple[ToolCallContent, ...]:
-        """What stays, then what is shown for now."""
+        """Return the lasting content, then the passing one."""
         return (*self._content, *map(_text, self._passing.values()))
 
     def _add(self, text: str) -> None:
@@ -275,7 +274,7 @@ class RunningTool:
         raw_output: Raw | UnsetType = UNSET,
     ) -> None:
         self._outbox.check()
-        if self.announced:  # what was set before is shown with that, or with the end
+        if self.announced:  # earlier values are shown with the announcement, or with the end
             update = ToolCallUpdate(
                 tool_call_id=self.id,
                 title=title,
@@ -317,7 +316,7 @@ class RunningTool:
 
 
 def permission_view(tool: RunningTool) -> ToolCallPatch:
-    """The call as a permission request shows it: all of it."""
+    """Return the whole call, as a permission request shows it."""
     return ToolCallPatch(
         tool_call_id=tool.id,
         title=tool.title,
@@ -330,7 +329,7 @@ def permission_view(tool: RunningTool) -> ToolCallPatch:
 
 
 def _json(value: Any) -> Raw | UnsetType:
-    """`value` as JSON; TypeError, at the author's line, for what is none."""
+    """Return `value` as JSON; TypeError, at the author's line, if JSON cannot hold it."""
     return UNSET if value is UNSET else Raw(encoded(value))
 
 
@@ -339,7 +338,7 @@ def _text(text: str) -> Content:
 
 
 def _fenced(text: str) -> str:
-    """`text` as it is, in Markdown."""
+    """Return `text` unchanged, as Markdown."""
     fence = "```"
     while fence in text:
         fence += "`"

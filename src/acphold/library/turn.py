@@ -1,4 +1,4 @@
-"""`acphold.Turn`: one prompt, for the coroutine of the author that answers it."""
+"""`acphold.Turn`: one prompt, for the author's coroutine that answers it."""
 
 from __future__ import annotations
 
@@ -61,10 +61,10 @@ BLOCKS = (
 
 
 class TurnScope:
-    """What one turn has open: its tool calls, its commands, what it waits for; all ends with it.
+    """Everything that one turn has open: tool calls, commands, waits. It ends with the turn.
 
-    `speaking` is the message it says just now. `cancel` cancels the turn. `around` is entered for
-    each step of it.
+    `speaking` is the message that is growing now. `cancel` cancels the turn. `around` is entered
+    for each step of it.
     """
 
     def __init__(self, opened: OpenSession, cancel: Callable[[], None]) -> None:
@@ -80,14 +80,14 @@ class TurnScope:
         self.around: Entering = unwatched
 
     def check(self) -> None:
-        """Raise DeclarationError when the turn is over."""
+        """Raise DeclarationError if the turn is over."""
         if self._over:
             refuse()
 
     def tool(self, title: str, **described: Any) -> RunningTool:
-        """A tool call; see `Turn.tool`."""
+        """Make a tool call; see `Turn.tool`."""
         self.check()
-        self.speaking = None  # what is said behind it is another message
+        self.speaking = None  # later pieces are another message
         tool = RunningTool(
             self.outbox, self.opened.cwd, fresh_id("call"), title, around=self.around, **described
         )
@@ -95,7 +95,7 @@ class TurnScope:
         return tool
 
     def commands(self) -> TurnCommands:
-        """What it runs."""
+        """The commands of this turn."""
         self.check()
         if self._commands is None:
             opened = self.opened
@@ -104,9 +104,9 @@ class TurnScope:
 
     @contextmanager
     def waiting(self) -> Iterator[None]:
-        """For the block, this task waits for a client or a server: not beyond the turn's end.
+        """Let this task wait for a client or a server in the block, at most until the turn ends.
 
-        Raises DeclarationError when the turn is over already.
+        Raises DeclarationError if the turn is over already.
         """
         self.check()
         task = asyncio.current_task()
@@ -117,19 +117,19 @@ class TurnScope:
             self._waiting.discard(task)
 
     def close(self) -> None:
-        """From now on the author can say and start nothing more."""
+        """Let the author say and start nothing more."""
         self._over = True
         self.speaking = None
 
     def give_up(self) -> None:
-        """The turn does not end: what it still says is refused."""
+        """Refuse all that the turn still says: it does not end."""
         self.close()
         self.outbox.close()
 
     async def aclose(self) -> None:
-        """End what the turn left running, and see that all it said is journalled.
+        """End what the turn left running, and have all it said journalled.
 
-        Raises what the journal failed with.
+        Raises the journal's error if that failed.
         """
         self.close()
         for task in self._waiting:
@@ -141,19 +141,20 @@ class TurnScope:
         if self._commands is not None:
             await self._commands.aclose()
         self.outbox.close()
-        self.around = unwatched  # what watches knows the turn: a circle is collected late
+        self.around = unwatched  # the middleware holds the turn: a cycle is collected late
         await self.opened.outbox.finish()
 
 
 class Turn:
-    """What was asked, and everything an agent can do about it.
+    """One prompt, and everything an agent can do about it.
 
-    `prompt` is what the user sent, as content blocks; `text` all text in it. `command` is the
-    slash command it begins with, as (name, words), or None. `session` is where it happens.
+    `prompt` is the user's prompt as content blocks; `text` is all text in it. `command` is the
+    slash command it begins with, as (name, words), or None. `session` is the turn's session.
 
-    When the client cancels, `asyncio.CancelledError` is raised at the `await` where the coroutine
-    is. However the turn ends, all that it started ends with it: tool calls are closed, commands
-    are ended, what was said is delivered. Afterwards every method raises DeclarationError.
+    When the client cancels, `asyncio.CancelledError` is raised at the current `await` of the
+    coroutine. However the turn ends, all that it started ends with it: tool calls are closed,
+    commands are ended, everything said is delivered. Afterwards every method raises
+    DeclarationError.
     """
 
     def __init__(self, scope: TurnScope, prompt: tuple[ContentBlock, ...]) -> None:
@@ -172,7 +173,7 @@ class Turn:
         return "\n".join(block.text for block in self.prompt if isinstance(block, TextContent))
 
     async def history(self, *, last: int | None = None) -> SessionState:
-        """The conversation before this prompt; see `Session.history`."""
+        """Return the conversation before this prompt; see `Session.history`."""
         return await self.session.history(last=last)
 
     # -- saying ---------------------------------------------------------------------------
@@ -189,7 +190,7 @@ class Turn:
             await self._outbox.breathe()
 
     async def think(self, content: str | ContentBlock) -> None:
-        """Send a piece of thought, which clients show apart from the answer."""
+        """Send a piece of thought; clients show thoughts apart from the answer."""
         message = self._scope.speaking
         if message is None or message.voice is not THOUGHT or content.__class__ is not str:
             await self._utter(THOUGHT, content)
@@ -209,9 +210,9 @@ class Turn:
             raise TypeError(f"text or a content block can be said, not {content!r}")
 
     async def plan(self, entries: Sequence[str | PlanEntry]) -> None:
-        """Show the whole plan as it stands; a string is an entry that is still to be done.
+        """Show the whole current plan; a string is an entry that is pending.
 
-        `acphold.PlanEntry` says more of one: its `priority` ("high", "medium" or "low") and
+        `acphold.PlanEntry` says more: its `priority` ("high", "medium" or "low") and
         `status` ("pending", "in_progress" or "completed"). Source: spec v1, agent plan.
         """
         await self._tell(Plan(entries=tuple(map(_entry, entries))))
@@ -219,7 +220,7 @@ class Turn:
     async def usage(
         self, used: int, size: int, cost: float | None = None, *, currency: str = "USD"
     ) -> None:
-        """Say how full the model's context is: `used` of `size` tokens.
+        """Report how full the model's context is: `used` of `size` tokens.
 
         `cost` is the cost of the session so far, in `currency` (ISO 4217). Source: spec v1,
         prompt turn, "Session Usage Updates".
@@ -230,16 +231,16 @@ class Turn:
         await self._tell(UsageUpdate(used=used, size=size, cost=spent))
 
     async def title(self, title: str | None) -> None:
-        """Name the session for lists; None clears the name. Source: spec v1, session list.
+        """Name the session in lists; None clears the name. Source: spec v1, session list.
 
-        A session that is not named gets the first line of its first prompt.
+        A session without a name is listed with the first line of its first prompt.
         """
         await self._tell(SessionInfoUpdate(title=title))
 
     async def notice(
         self, title: str, description: str = "", *, severity: Severity = "info"
     ) -> None:
-        """Tell the person something that does not belong to the conversation; no replay has it.
+        """Tell the person something that is not part of the conversation and not replayed.
 
         Source: RFD session notices.
         """
@@ -261,7 +262,7 @@ class Turn:
         input: Any = UNSET,
         locations: Sequence[Location] = (),
     ) -> RunningTool:
-        """A tool call, to be used as `async with turn.tool("Read main.py") as call:`.
+        """Make a tool call: `async with turn.tool("Read main.py") as call:`.
 
         `kind` chooses its icon; `name` is the tool's name for programs; `input` is any JSON value;
         `locations` are the files it works on, as paths or (path, line). Raises TypeError for an
@@ -284,10 +285,10 @@ class Turn:
     ) -> PendingCommand:
         """Run a command: `async with turn.terminal("make", "test") as running:`, or `await` it.
 
-        It runs in the client's terminal if there is one, else here. `env` is added to the
-        environment. `cwd` is that of the session, or a folder inside the session's folders. At
+        It runs in the client's terminal if there is one, otherwise here. `env` is added to the
+        environment. `cwd` is the session's by default, or a folder inside the session's folders. At
         most `output_bytes` from the end of the output are kept. Raises TerminalStartError and
-        WorkspaceError. A command that still runs at the turn's end is ended then. Source: spec v1,
+        WorkspaceError. A command that still runs at the turn's end is ended. Source: spec v1,
         terminals.
         """
         wanted = Command(command, args, dict(env or {}), cwd, output_bytes)
@@ -315,15 +316,15 @@ class Turn:
         remember: str | None = None,
         options: Sequence[PermissionOption] | None = None,
     ) -> Decision:
-        """Ask the person for permission; the decision is true when it is given.
+        """Ask the person for permission; the decision is true if it is given.
 
-        The question is about `tool`, which is marked failed if the answer is no. Without a tool,
-        a call is made for the question, with `kind` and `input`. Some people have their client
-        answer by the kind of what is asked. The person sees the whole call: give it its
+        The question is about `tool`, which is marked failed if the answer is no. Without `tool`,
+        a tool call is made for the question, with `kind` and `input`: some people have their client
+        answer by the kind of the call. The person sees the whole call, so give it its
         whole input, and show a change as a diff before you ask. The person may answer for always:
         a question with the same `remember` (by default the question itself) is not asked again in
-        this session. `options` replaces what the person can choose; `option_id` of the decision
-        is what they chose.
+        this session. `options` replaces the person's choices; `option_id` of the decision
+        is their choice.
         Source: spec v1, tool calls, "Requesting Permission".
         """
         self._scope.check()
@@ -333,7 +334,7 @@ class Turn:
         key = remember or question
         if (decision := permissions.remembered(key)) is None:
             asked = self.tool(question, kind=kind, input=input) if tool is None else tool
-            await asked.announce()  # a person is asked about something that can be seen
+            await asked.announce()  # the person has to see what the question is about
             await self._outbox.flush()
             with self._scope.waiting():
                 async with self._scope.around("permission", question, asked) as step:
@@ -354,13 +355,13 @@ class Turn:
     async def ask_form(
         self, message: str, fields: Mapping[str, Any], *, tool: RunningTool | None = None
     ) -> FormAnswer:
-        """Ask the person for a few values; the answer is false when they give none.
+        """Ask the person for a few values; the answer is false if they give none.
 
         `fields` is a flat JSON Schema, or its properties alone: `{"name": {"type": "string"}}`.
-        `outcome` of the answer tells a person who declined from one who went away. Never for
-        secrets, says the protocol. Raises CapabilityError when the client shows no forms,
-        DeclarationError for a schema that no form can be made of, and RemoteError for values that
-        do not fit it. Source: spec v1, elicitation.
+        The answer's `outcome` tells a person who declined from one who went away. The protocol
+        forbids asking for secrets. Raises CapabilityError if the client shows no forms,
+        DeclarationError for a schema that no form can show, and RemoteError for values that do not
+        fit it. Source: spec v1, elicitation.
         """
         from acphold.library.form import ask_form
 
@@ -377,8 +378,8 @@ class Turn:
     async def ask_page(self, message: str, url: str) -> Visit:
         """Ask the person to open a page, to sign in elsewhere for instance.
 
-        `agreed` of the result says that they open it, not that they are done there: tell the
-        client of that with `await visit.done()`. Raises CapabilityError when the client opens no
+        The result's `agreed` says that they open it, not that they are done there; when they are,
+        tell the client with `await visit.done()`. Raises CapabilityError if the client opens no
         pages. Source: spec v1, elicitation, "URL mode".
         """
         from acphold.library.form import ask_page

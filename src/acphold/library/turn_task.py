@@ -1,4 +1,4 @@
-"""A turn while it runs: the author's coroutine in a task, its cancellation, its end, its answer.
+"""A running turn: the author's coroutine in a task, its cancellation, its end, its answer.
 
 Source: spec v1, prompt turn, "Stop Reasons" and "Cancellation".
 """
@@ -42,8 +42,8 @@ log = logging.getLogger(__name__)
 class TurnTask:
     """One prompt from its arrival to its answer, in the task that runs it.
 
-    A cancellation reaches the author's code and nothing else: what ends the turn is not cut short.
-    `number` is what the log calls the turn.
+    A cancellation reaches only the author's code; the work that ends the turn is not cut short.
+    `number` is the turn's number in the log.
     """
 
     def __init__(
@@ -63,19 +63,19 @@ class TurnTask:
         self._authors = False
 
     def cancel(self) -> None:
-        """Raise CancelledError in the author's code; whatever it does, the turn is cancelled."""
+        """Raise CancelledError in the author's code; the turn is cancelled whatever that does."""
         self._cancelled = True
         if self._authors:
             self.task.cancel()
 
     def give_up(self) -> None:
-        """It does not end: it can say nothing more."""
+        """Let the turn say nothing more: it does not end."""
         if self._scope is not None:
             self._scope.give_up()
         self.cancel()
 
     async def run(self) -> Answer:
-        """The answer to the prompt, once everything of the turn has ended."""
+        """Run the turn; returns the answer to the prompt once everything of the turn has ended."""
         task = asyncio.current_task()
         assert task is not None
         self.task = task
@@ -91,15 +91,15 @@ class TurnTask:
             answer = await self._outcome(turn, scope)
             try:
                 await scope.aclose()
-            except AcpholdError as exc:  # the journal's: the hub has been told
+            except AcpholdError as exc:  # an error of the journal: the hub was told
                 return as_remote(exc)
-        self._scope = None  # which knows this task: a circle is collected late
+        self._scope = None  # it holds this task: a cycle is collected late
         if self._cancelled:
             return stopped("cancelled")
         return answer
 
     async def _outcome(self, turn: Turn, scope: TurnScope) -> Answer:
-        """What the author's code came to. Of a cancelled one nothing is told but that."""
+        """Run the author's code; returns its answer. A cancelled turn has only "cancelled"."""
         self._authors = True
         try:
             if self._cancelled:
@@ -114,10 +114,10 @@ class TurnTask:
         except asyncio.CancelledError as exc:
             if self._cancelled:
                 return stopped("cancelled")
-            return as_remote(incident(exc))  # somebody else's: a library that leaks its own
-        except BaseException as exc:  # whatever it is: it ends the turn, not the process
+            return as_remote(incident(exc))  # not our cancellation: a library leaked its own
+        except BaseException as exc:  # whatever it is, it ends the turn and not the process
             if self._cancelled:
-                # What a library raises because it was cancelled is a cancellation by any name.
+                # A library may turn the cancellation into an exception of its own: it still is one.
                 log.info("a cancelled turn raised %r", exc)
                 return stopped("cancelled")
             match meant_by(exc):
@@ -131,7 +131,7 @@ class TurnTask:
             self._authors = False
 
     async def _handle(self, turn: Turn, scope: TurnScope) -> object:
-        """What the author's coroutine returns: that for the command, or that for prompts."""
+        """Run the author's coroutine for the slash command or for prompts; returns its result."""
         called = slash_command(turn.prompt)
         commands = self._opened.slash
         if called is None:
@@ -152,14 +152,14 @@ class TurnTask:
             if lacking := missing(prompt, given):
                 await turn.say(f"`/{prompt.server}:{prompt.name}` needs: {', '.join(lacking)}")
                 return None
-            # What the MCP server makes of its prompt stands in the place of the command.
+            # The prompt that the MCP server makes takes the place of the command.
             made = await turn.mcp[prompt.server].get_prompt(prompt.name, given)
             turn.prompt = (*(message.content for message in made.messages), *turn.prompt[1:])
         return await self._definition.prompt_handler(turn)
 
 
 def check_content(definition: Definition, prompt: tuple[ContentBlock, ...]) -> None:
-    """Content that was not advertised is refused (spec v1, prompt turn, "User Message")."""
+    """Refuse content that was not advertised (spec v1, prompt turn, "User Message")."""
     for index, block in enumerate(prompt):
         match block:
             case TextContent():
@@ -177,12 +177,12 @@ def check_content(definition: Definition, prompt: tuple[ContentBlock, ...]) -> N
 
 
 def stopped(reason: str) -> bytes:
-    """The answer to a prompt that ended so."""
+    """Return the answer to a prompt that ended with `reason`."""
     return encode({"stopReason": reason})
 
 
 def stop_reason(returned: object) -> StopReason:
-    """The stop reason that a coroutine returned; raises DeclarationError."""
+    """Return the stop reason for a coroutine's result; raises DeclarationError."""
     if returned is None:
         return "end_turn"
     for known in STOP_REASONS:
@@ -194,9 +194,9 @@ def stop_reason(returned: object) -> StopReason:
 
 
 def failure(error: AcpholdError) -> RemoteError:
-    """What went wrong in an author's code, as the answer to a request of the client's.
+    """Return an error of an author's code as the answer to a request of the client's.
 
-    Its code says only that, or that a sign-in is wanted: another would speak of the request.
+    Its code is always INTERNAL_ERROR or AUTH_REQUIRED: another would be about the request itself.
     """
     code = error.code if isinstance(error, AuthRequiredError) else INTERNAL_ERROR
     wire = wire_error(code, str(error), error.data)
@@ -204,9 +204,10 @@ def failure(error: AcpholdError) -> RemoteError:
 
 
 def meant_by(error: BaseException) -> StopTurn | AcpholdError | None:
-    """What an exception says on purpose; None for one that only went wrong.
+    """Return the intended meaning of an exception; None if it is an accident.
 
-    A group, as a TaskGroup raises it, says what the first of its members says, if all speak.
+    A group, as raised by a TaskGroup, means the same as its first member if all its members are
+    intended.
     """
     leaves = [leaf for leaf in _leaves(error) if not isinstance(leaf, asyncio.CancelledError)]
     meant = [leaf for leaf in leaves if isinstance(leaf, StopTurn | AcpholdError)]
@@ -222,7 +223,7 @@ def _leaves(error: BaseException) -> Iterator[BaseException]:
 
 
 def _raised_at(error: BaseException) -> str:
-    """The author's line that an error came from: for the log, in place of a traceback."""
+    """Return the author's line that raised an error, for the log, in place of a traceback."""
     ours = os.path.dirname(os.path.dirname(__file__))
     lines = [
         f" ({frame.f_code.co_filename}:{line})"
