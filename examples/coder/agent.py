@@ -5,6 +5,8 @@ files), `memory.py` (what it knows after a restart) and `models.py` (names, keys
 pydantic-ai takes a second to import: nothing here does, `Models` has a thread do it.
 """
 
+# See docs/decisions.md, 33.
+
 from __future__ import annotations
 
 import os

@@ -22,6 +22,8 @@ messages are fitted to what each client offered (`Offer`).
 Sources: spec v1, initialization; v2 draft, initialization; ACP v1 schema with its unstable parts.
 """
 
+# See docs/decisions.md, 27.
+
 from __future__ import annotations
 
 from msgspec import Struct

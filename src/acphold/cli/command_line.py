@@ -4,6 +4,8 @@ argparse, because an editor waits for `wrap` and `run`: beside what these import
 under 2 ms, click 8 ms. A command is a module of this room with a `parser()`.
 """
 
+# See docs/decisions.md, 25.
+
 from __future__ import annotations
 
 import argparse

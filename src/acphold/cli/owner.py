@@ -4,6 +4,8 @@ It is started by `acphold.cli.thin_wrap`, never by hand. It holds a lock beside 
 long as it lives, so of two that are started at once only one goes on.
 """
 
+# See docs/decisions.md, 18.
+
 from __future__ import annotations
 
 import asyncio

@@ -4,6 +4,8 @@ An editor waits for the agent, so the agent is not to wait for us: what is impor
 starting it needs, and none of it imports contextlib, signal or importlib, five milliseconds in all.
 """
 
+# See docs/decisions.md, 25.
+
 from __future__ import annotations
 
 import sys
@@ -20,6 +22,8 @@ def start_wrap(arguments: list[str]) -> int:
     """Start the command behind `--` and then import the rest; `arguments` follow `wrap`."""
     place = arguments.index("--")
     options, command = arguments[:place], arguments[place + 1 :]
+    # For terminal sign-in a client runs the configured command, this one, in a terminal (spec v1,
+    # authentication): there the agent takes our place, so the exit code is the agent's.
     if command and not options and _on_terminal():
         _become(command)
     if "--help" in options or "-h" in options:

@@ -7,6 +7,8 @@ journal reads no command lines in it. Only what our own command line meant is re
 an agent says; no variables; and nothing with a secret among its words.
 """
 
+# See docs/decisions.md, 26.
+
 from __future__ import annotations
 
 import os

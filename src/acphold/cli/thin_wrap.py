@@ -7,6 +7,8 @@ to see it, but no byte passes through it. Nothing is imported that this does not
 waits for it.
 """
 
+# See docs/decisions.md, 18.
+
 from __future__ import annotations
 
 import os

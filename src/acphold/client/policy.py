@@ -3,6 +3,8 @@
 Source: spec v1, tool calls, "Requesting Permission"; prompt turn, "Cancellation".
 """
 
+# See docs/decisions.md, 6.
+
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

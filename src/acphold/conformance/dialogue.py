@@ -4,6 +4,8 @@ It is no `rpc.Peer`, because a Peer forgives and hides the faults to be seen her
 type, two answers, a line that is no message.
 """
 
+# See docs/decisions.md, 34.
+
 from __future__ import annotations
 
 import asyncio

@@ -4,6 +4,8 @@ It has no model. The checker's errands steer it, see `errands`; any other prompt
 answer. It keeps its sessions in a `Memory`, which outlives it.
 """
 
+# See docs/decisions.md, 34.
+
 from __future__ import annotations
 
 import asyncio

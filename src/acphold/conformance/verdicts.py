@@ -15,6 +15,8 @@ A case that passes returns. Otherwise it raises:
 Only PASS means that the rule was seen to be kept.
 """
 
+# See docs/decisions.md, 34.
+
 from __future__ import annotations
 
 from enum import Enum

@@ -4,6 +4,8 @@ All foreign text is escaped. The page's own policy lets it run its one script, a
 even a hole in the escaping would lead nowhere. It can be read and folded without the script.
 """
 
+# See docs/decisions.md, 31.
+
 from __future__ import annotations
 
 import base64

@@ -14,6 +14,8 @@ Sources: ACP v1 schema with its unstable parts, `SubagentUpdate`, `StateUpdate`,
 for the others, what codex-acp, claude-agent-acp and opencode send.
 """
 
+# See docs/decisions.md, 9.
+
 from __future__ import annotations
 
 import re

@@ -5,6 +5,8 @@ a later update replaces is void. A property test checks this: the compacted entr
 state as the original ones.
 """
 
+# See docs/decisions.md, 10.
+
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence

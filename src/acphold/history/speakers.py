@@ -6,6 +6,8 @@ without a mark is the agent's word, even if it claims to quote the person: a rep
 held outside acphold, or a message that it puts into their mouth.
 """
 
+# See docs/decisions.md, 8.
+
 from __future__ import annotations
 
 from collections.abc import Mapping

@@ -5,6 +5,8 @@ no list, and a failure leaves nothing behind: the agent still has it, so it can 
 Removal needs our own lease, and a linked session is never removed.
 """
 
+# See docs/decisions.md, 1.
+
 from __future__ import annotations
 
 import asyncio

@@ -13,6 +13,8 @@ is why there is no gap, no duplicate and no queue that grows.
     CLOSED   nothing                                    -
 """
 
+# See docs/decisions.md, 2.
+
 from __future__ import annotations
 
 import asyncio

@@ -9,6 +9,8 @@ An agent cannot announce a session that it has open here, nor a child of another
 limits its announcements are dropped; only the first is logged as a warning.
 """
 
+# See docs/decisions.md, 9.
+
 from __future__ import annotations
 
 import logging

@@ -6,6 +6,8 @@ opened: by its own `session/fork` if that yields just the same conversation, els
 is handed over with the next prompt (`hub.restoration`).
 """
 
+# See docs/decisions.md, 24.
+
 from __future__ import annotations
 
 from uuid import uuid4

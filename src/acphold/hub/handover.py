@@ -8,6 +8,8 @@ It stands before the prompt, as it was said before it. Only a slash command stay
 look for one at the very beginning of a prompt.
 """
 
+# See docs/decisions.md, 23.
+
 from __future__ import annotations
 
 from collections.abc import Sequence

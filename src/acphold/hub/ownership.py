@@ -8,6 +8,8 @@ before another process may take the sessions, by its own clock: its agent must n
 agent of the next owner. Sessions in memory can still be read, and may still be ours.
 """
 
+# See docs/decisions.md, 16 and 17.
+
 from __future__ import annotations
 
 import asyncio

@@ -9,6 +9,8 @@ person's behalf.
 Every other request is put to clients too, but is not journalled.
 """
 
+# See docs/decisions.md, 5.
+
 from __future__ import annotations
 
 import asyncio

@@ -7,6 +7,8 @@ connection is lost; longest if that was in a turn. An owner that ends leaves the
 for such a client, and the next owner does the same.
 """
 
+# See docs/decisions.md, 11.
+
 from __future__ import annotations
 
 import asyncio

@@ -30,6 +30,8 @@ Three flags are carried from one step to a later one; each is set before the ste
                 person's own words was sent                made of what was handed over
 """
 
+# See docs/decisions.md, 23.
+
 from __future__ import annotations
 
 import asyncio

@@ -5,6 +5,8 @@ unclear, it goes only to clients that may see every session: it may be about som
 update that comes before its session is known is kept until then (`hub.routes`).
 """
 
+# See docs/decisions.md, 3.
+
 from __future__ import annotations
 
 import asyncio

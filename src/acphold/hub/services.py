@@ -7,6 +7,8 @@ made. When the client with the terminal leaves, every call about it ends with an
 spec v1, file system; terminals.
 """
 
+# See docs/decisions.md, 7.
+
 from __future__ import annotations
 
 import asyncio

@@ -6,6 +6,8 @@ process owns the session. Once another process has taken it over, nothing more c
 `on_lost` is called, once.
 """
 
+# See docs/decisions.md, 1.
+
 from __future__ import annotations
 
 import asyncio
@@ -344,7 +346,7 @@ class Session:
             title=shown,
             updated_at=self._active,
             prompted=UNSET if self.is_listed_elsewhere else True,
-            archived=False,
+            archived=False,  # whoever goes on with it would not look for it in the archive
             start=start,
         )
 

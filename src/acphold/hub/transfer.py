@@ -13,6 +13,8 @@ it (`Setup.stays`). The other agent is handed the conversation like one that has
                                                          remembers the agent it was held with
 """
 
+# See docs/decisions.md, 24.
+
 from __future__ import annotations
 
 from acphold.history.attributes import Attributes

@@ -22,6 +22,8 @@ prompt again (`server.sent_prompts`). A prompt of such a client is always commit
 sent, in the same step.
 """
 
+# See docs/decisions.md, 4.
+
 from __future__ import annotations
 
 import asyncio

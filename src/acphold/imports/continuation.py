@@ -6,6 +6,8 @@ folder named with `--from` may have any id: it continues a session only if all t
 are the same.
 """
 
+# See docs/decisions.md, 29.
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence

@@ -7,6 +7,8 @@ the conversation was held through `wrap`, the news are found by comparing turns.
 the id of a session here that does not continue it gets its own session.
 """
 
+# See docs/decisions.md, 28.
+
 from __future__ import annotations
 
 from collections import Counter

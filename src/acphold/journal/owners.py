@@ -20,6 +20,8 @@ A silent owner is replaced only for somebody who wants something from the sessio
 after that, because its epoch is old.
 """
 
+# See docs/decisions.md, 15.
+
 from __future__ import annotations
 
 from typing import Final, TypeAlias

@@ -10,6 +10,8 @@ to which it is packed. Later rows are packed in pieces: rows that are a day old;
 rows, once nobody has continued the session for a day.
 """
 
+# See docs/decisions.md, 13.
+
 from __future__ import annotations
 
 import threading

@@ -30,6 +30,7 @@ from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Ent
 from acphold.history.raw_update import UNREADABLE, members
 from acphold.journal.journal import Origin, Tokens
 
+# A list, because the numbers do not tell: they grow in every session, as the context does.
 CUMULATIVE: Final = frozenset({"Copilot"})
 """Agents whose answers report the tokens of the session so far, by the name they are kept under."""
 

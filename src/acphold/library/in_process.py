@@ -3,6 +3,8 @@
 It has the same interface as a wrapped program, so the hub cannot tell the difference.
 """
 
+# See docs/decisions.md, 27.
+
 from __future__ import annotations
 
 import asyncio

@@ -24,6 +24,8 @@ again under the same id, and gets the same answer, without asking the client. A 
 answers nothing: no answer is made up for it.
 """
 
+# See docs/decisions.md, 19.
+
 from __future__ import annotations
 
 import uuid

@@ -6,6 +6,8 @@ Python's own variables leads there as well, as a PYTHONPATH with an empty part d
 to ignore them all (`-E`).
 """
 
+# See docs/decisions.md, 26.
+
 from __future__ import annotations
 
 import os

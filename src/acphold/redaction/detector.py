@@ -3,6 +3,8 @@
 Nothing is sent anywhere to check a secret.
 """
 
+# See docs/decisions.md, 30.
+
 from __future__ import annotations
 
 import re

@@ -8,6 +8,8 @@ An entry is decoded, changed and encoded again, so that no byte of it escapes. U
 and encoded data (pictures, recordings, archives) are left out.
 """
 
+# See docs/decisions.md, 30.
+
 from __future__ import annotations
 
 import json

@@ -14,6 +14,8 @@ work has to wait, it is handed over to that task:
     RUNNING  goes on with the work                   -
 """
 
+# See docs/decisions.md, 3.
+
 from __future__ import annotations
 
 import asyncio

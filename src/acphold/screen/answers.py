@@ -1,5 +1,7 @@
 """A person's answers to an agent: permission by key, forms field by field, pages to open."""
 
+# See docs/decisions.md, 6.
+
 from __future__ import annotations
 
 import asyncio

@@ -16,6 +16,8 @@ holds for every agent, started or not: it lists what acphold does for all. What 
 besides stands beside its name with each session that is opened.
 """
 
+# See docs/decisions.md, 21.
+
 from __future__ import annotations
 
 import asyncio

@@ -7,6 +7,8 @@ changes when a turn begins, but not when it ends: if a turn was seen to have beg
 looked at once more when its process says later that none runs.
 """
 
+# See docs/decisions.md, 22.
+
 from __future__ import annotations
 
 import asyncio

@@ -7,6 +7,8 @@ crash left is closed when its session is opened again, and is not in the inbox.
 Questions are answered over ACP alone, by a client that attaches to the session.
 """
 
+# See docs/decisions.md, 5.
+
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence

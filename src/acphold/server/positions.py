@@ -7,6 +7,8 @@ extensibility), together with the lineage of the session, which it got with the 
 it: see `acphold.journal.lineage`.
 """
 
+# See docs/decisions.md, 32.
+
 from __future__ import annotations
 
 import re

@@ -17,6 +17,8 @@ well, if the token permits it. `Principal.scopes_in` is the one rule for this. Q
 rows use its part `SessionRow.is_there_for`; its store has that in its own language.
 """
 
+# See docs/decisions.md, 20.
+
 from __future__ import annotations
 
 from collections.abc import Callable

@@ -10,6 +10,8 @@ process refuses, and the client's own process looks for the owner. Else a prompt
 owner by two ways.
 """
 
+# See docs/decisions.md, 16.
+
 from __future__ import annotations
 
 import asyncio

@@ -25,6 +25,8 @@ The same goes if another process has taken the session from an owner that was st
 notice that or the owner says so.
 """
 
+# See docs/decisions.md, 19.
+
 from __future__ import annotations
 
 import asyncio

@@ -5,6 +5,8 @@ this process as from any other (`server.neighbours`). If the listener is awake a
 costs one look at a flag.
 """
 
+# See docs/decisions.md, 22.
+
 from __future__ import annotations
 
 import asyncio

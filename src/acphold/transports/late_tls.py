@@ -4,6 +4,8 @@ asyncio imports `ssl` in case something does. In an agent that does not, OpenSSL
 time to its first answer and a seventh of its memory.
 """
 
+# See docs/decisions.md, 25.
+
 from __future__ import annotations
 
 import sys

@@ -7,6 +7,8 @@ Refusals are logged too, but cannot flood the log: a repeated attempt is written
 then once a minute with a count; the number of different ones a minute is limited.
 """
 
+# See docs/decisions.md, 20.
+
 from __future__ import annotations
 
 import asyncio

@@ -4,6 +4,8 @@ Two hubs of one process are to each other like two processes: each owns its sess
 socket, and finds the other's sessions through the journal.
 """
 
+# See docs/decisions.md, 21.
+
 from __future__ import annotations
 
 import asyncio

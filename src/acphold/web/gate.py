@@ -15,6 +15,8 @@ on this host receives ours and can set others beside it. So a cookie alone opens
 identifies nobody; the page's half does, and one of the cookies has to belong to it.
 """
 
+# See docs/decisions.md, 20.
+
 from __future__ import annotations
 
 import asyncio

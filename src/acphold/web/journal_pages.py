@@ -14,6 +14,8 @@ see (`server.principals`) are left out. With `lineage`, entries of another linea
 answer.
 """
 
+# See docs/decisions.md, 32.
+
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence

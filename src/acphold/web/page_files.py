@@ -13,6 +13,8 @@ HTML (Trusted Types), and it connects only to this server. Sources: W3C, Content
 Level 3; Trusted Types.
 """
 
+# See docs/decisions.md, 31.
+
 from __future__ import annotations
 
 import gzip

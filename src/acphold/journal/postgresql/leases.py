@@ -16,6 +16,8 @@ of the database.
 The functions run inside a transaction of the caller's and may raise psycopg errors.
 """
 
+# See docs/decisions.md, 17.
+
 from __future__ import annotations
 
 import os

@@ -10,6 +10,8 @@ Nothing is tried again here, and no error is read. Whose question has no answer,
 reason, asks it in a thread (see `database`), where all of that is known. It may have been done.
 """
 
+# See docs/decisions.md, 14.
+
 from __future__ import annotations
 
 import asyncio

@@ -5,6 +5,8 @@ spread over several databases; and none keeps anything in a connection, so that 
 them round. What several sessions append together are several transactions on their way at once.
 """
 
+# See docs/decisions.md, 14.
+
 from __future__ import annotations
 
 import asyncio

@@ -13,6 +13,8 @@ Where nothing can be written, not even SQLite's log and its index, a file is rea
 one that nobody writes. SQLite then looks neither for locks nor for changes, so we do.
 """
 
+# See docs/decisions.md, 12.
+
 from __future__ import annotations
 
 import os

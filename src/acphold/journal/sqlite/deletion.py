@@ -9,6 +9,8 @@ The functions take a connection that gives way, make transactions of their own, 
 sqlite3 errors. Those that are iterators do one piece of their work for each step.
 """
 
+# See docs/decisions.md, 13.
+
 from __future__ import annotations
 
 import sqlite3

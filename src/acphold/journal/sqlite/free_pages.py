@@ -8,6 +8,8 @@ and nobody else may have it open then.
 Source: sqlite.org, PRAGMA auto_vacuum. The functions may raise sqlite3 errors.
 """
 
+# See docs/decisions.md, 12.
+
 from __future__ import annotations
 
 import sqlite3

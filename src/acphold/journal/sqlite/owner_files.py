@@ -9,6 +9,8 @@ A process that is forked from an owner without executing another program would h
 programs that are executed do not get the descriptor.
 """
 
+# See docs/decisions.md, 15.
+
 from __future__ import annotations
 
 import os

@@ -20,6 +20,8 @@ others run inside one of the caller's. Those that are iterators do one piece of 
 one transaction, for each step.
 """
 
+# See docs/decisions.md, 13.
+
 from __future__ import annotations
 
 import sqlite3

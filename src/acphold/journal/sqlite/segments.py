@@ -3,6 +3,8 @@
 The functions run inside a transaction of the caller's and may raise sqlite3 errors.
 """
 
+# See docs/decisions.md, 10.
+
 from __future__ import annotations
 
 import sqlite3

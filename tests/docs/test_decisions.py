@@ -1,0 +1,54 @@
+"""docs/decisions.md: numbered in order, each linked with the modules that it explains."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "acphold"
+PAGE = (ROOT / "docs" / "decisions.md").read_text(encoding="utf-8")
+DECISIONS = re.findall(r"^### (\d+)\. .+\n((?:(?!##).*\n)+)", PAGE, re.M)
+NAMED = {
+    int(number): re.findall(r"`([\w/]+\.py)`", text.rpartition("\nCode: ")[2])
+    for number, text in DECISIONS
+}
+
+
+def module(name: str) -> Path:
+    return (ROOT if name.startswith("examples/") else SOURCE) / name
+
+
+def referred(file: Path) -> set[int]:
+    """The numbers by which a module refers to the page."""
+    text = file.read_text(encoding="utf-8")
+    found = re.findall(r"docs/decisions\.md, (\d+(?:(?:, | and )\d+)*)", text)
+    assert len(found) == text.count("decisions.md"), f"{file}: written otherwise"
+    return {int(number) for each in found for number in re.findall(r"\d+", each)}
+
+
+def test_decisions_are_numbered_in_order_and_few() -> None:
+    assert [*NAMED] == list(range(1, PAGE.count("\n### ") + 1))
+    assert len(NAMED) <= 35
+
+
+@pytest.mark.parametrize(("number", "text"), DECISIONS)
+def test_a_decision_is_short_and_says_what_it_rejects_and_costs(number: str, text: str) -> None:
+    assert len(text.strip().splitlines()) <= 10
+    assert {"Rejected:", "Cost:", "Code:"} <= set(text.split())
+    assert text.count("**") == 2
+
+
+@pytest.mark.parametrize("number", NAMED)
+def test_a_decision_names_modules_that_refer_to_it(number: int) -> None:
+    assert NAMED[number]
+    assert [name for name in NAMED[number] if number not in referred(module(name))] == []
+
+
+def test_a_module_refers_to_decisions_that_name_it() -> None:
+    for folder, base in ((SOURCE, SOURCE), (ROOT / "examples", ROOT)):
+        for file in folder.rglob("*.py"):
+            for number in referred(file):
+                assert file.relative_to(base).as_posix() in NAMED.get(number, []), file
