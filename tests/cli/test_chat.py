@@ -407,6 +407,38 @@ def test_a_form_is_filled_in_field_by_field_and_seen_before_it_goes(place: Place
         one.until('agent  answer: {"action": "accept"', '"count": 3', "ready")
 
 
+def test_y_and_n_answer_a_field_of_yes_or_no_whatever_its_line_began_with(place: Place) -> None:
+    form = {
+        "type": "object",
+        "properties": {
+            "tests": {"type": "boolean", "title": "Run the tests", "default": True},
+            "push": {"type": "boolean", "default": False},
+            "why": {"type": "string", "default": "any"},
+        },
+    }
+    asked = {"mode": "form", "message": "How shall it go?", "requestedSchema": form}
+    with place.chat() as one:
+        one.until("ready")
+        one.type(steps({"ask": ["elicitation/create", asked]}))
+        one.until("[f] fill it in", "a key, then Enter")
+        one.type("f\r")
+        one.until("Run the tests", "y or n, then Enter", "?  y")
+        one.type("n")
+        one.until("?  n")
+        one.type("\r")
+        one.until("push", "?  n", but="Run the tests\n")
+        one.type("yes")  # as a word, too
+        one.until("?  yes")
+        one.type("\r")
+        one.until("?  why", "?  any")
+        one.type(" y")  # which is a letter in every other field
+        one.until("?  any y")
+        one.type("\r")
+        one.until("tests: no, push: yes, why: any y", "a key, then Enter")
+        one.type("s\r")
+        one.until('"tests": false', '"push": true', "ready")
+
+
 def test_a_terminal_that_becomes_narrow_is_drawn_for_its_width(place: Place) -> None:
     with place.chat(columns=100) as one:
         one.until("ready")

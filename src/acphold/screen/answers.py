@@ -201,6 +201,12 @@ def _begin(question: FormQuestion) -> Choice:
 
 
 def _review(values: Values) -> Choice:
-    told = ", ".join(f"{name}: {value}" for name, value in values.items())
+    told = ", ".join(f"{name}: {_said(value)}" for name, value in values.items())
     keys = (Key("s", "send", "send"), Key("c", "change", "change"), Key("d", "decline", "decline"))
     return Choice(f"Send this? {on_one_line(told)}", keys)
+
+
+def _said(value: ElicitationContentValue) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value)

@@ -11,6 +11,7 @@
 | Ctrl-X Ctrl-E | edits the prompt in `$EDITOR` |
 | Ctrl-V | inserts a reference to the clipboard's picture |
 | Ctrl-R | searches earlier prompts |
+| y, n | in a field of yes or no, take the place of what is on its line |
 | Up, Down | on an empty line, move between answers to a question |
 | Ctrl-O, F4 | open the tool calls, or the agent's stderr, in the pager |
 | Ctrl-T | shows thoughts whole, or folds them again |
@@ -25,6 +26,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
@@ -236,6 +238,15 @@ def _add_for_panels(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("enter", filter=has_menu)
     def nothing(event: KeyPressEvent) -> None:
         """Ignore a paste: it is no answer to a menu."""
+
+    is_yes_no = Condition(lambda: screen.field is not None and screen.field.is_yes_no)
+
+    @keys.add("y", filter=is_yes_no)
+    @keys.add("Y", filter=is_yes_no)
+    @keys.add("n", filter=is_yes_no)
+    @keys.add("N", filter=is_yes_no)
+    def yes_or_no(event: KeyPressEvent) -> None:
+        screen.answer.document = Document(event.data)
 
     @keys.add("enter", filter=asks_line)
     def enter(event: KeyPressEvent) -> None:

@@ -161,11 +161,15 @@ class Pick:
 
 
 class Field(Struct, frozen=True):
-    """A question answered by a line of text; `hints` say what fits."""
+    """A question answered by a line of text; `hints` say what fits.
+
+    If it `is_yes_no`, y and n take the place of what is on the line.
+    """
 
     title: str
     hints: tuple[str, ...] = ()
     default: str = ""
+    is_yes_no: bool = False
 
 
 # -- permission -----------------------------------------------------------------------------
@@ -204,7 +208,8 @@ def field(name: str, form: ElicitationPropertySchema, *, required: bool) -> Fiel
     default = _default(form)
     if not required:
         hints.append("may be left empty" if not default else "")
-    return Field(on_one_line(title), tuple(hint for hint in hints if hint), default)
+    is_yes_no = isinstance(form, BooleanPropertySchema)
+    return Field(on_one_line(title), tuple(hint for hint in hints if hint), default, is_yes_no)
 
 
 def choices(form: ElicitationPropertySchema) -> list[tuple[str, str]]:
@@ -224,7 +229,7 @@ def choices(form: ElicitationPropertySchema) -> list[tuple[str, str]]:
 def _expected(form: ElicitationPropertySchema) -> str:
     match form:
         case BooleanPropertySchema():
-            return "y or n"
+            return "y or n, then Enter"
         case IntegerPropertySchema():
             return f"a whole number{_bounds(form)}"
         case NumberPropertySchema():
