@@ -56,6 +56,8 @@ class AddedServers:
             return params  # for the agent to refuse
         if any(_is_same(server, raw) for raw in there):
             return params
+        # Added on the way to the agent only: otherwise a session that a client opens again with the
+        # same servers would look changed.
         return splice(params, {"mcpServers": b"[%b]" % b",".join([*there, encode(server)])})
 
     def are_refused(self, answer: Answer) -> bool:

@@ -94,6 +94,7 @@ class Indexing:
         return True
 
 
+# Indexing takes as long as reading, and one interpreter does not use a second core.
 class IndexBeside:
     """The command in a process of its own, which goes on until it is let go, and then to its end.
 

@@ -1,5 +1,7 @@
 """`acphold tail`: the last turn of a session, and what comes, without attaching to it."""
 
+# A client that shows no questions would have to leave them open, or reject them.
+
 from __future__ import annotations
 
 import asyncio

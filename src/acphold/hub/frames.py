@@ -122,6 +122,8 @@ class Frames:
         """Return the lines for entries that the client knows: it sent them or got them as an
         answer."""
         if segment.kind == PROMPT:
+            # At once, not with the next update: if the owner is killed while the agent thinks, the
+            # client comes back by this position, and is not shown its own prompt.
             return self.position(segment.last_seq)
         return self._turn_over() if segment.kind == TURN_END else b""
 

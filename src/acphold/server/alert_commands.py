@@ -107,6 +107,7 @@ class AlertCommands:
             if look_up is not None:
                 alert = replace(alert, question=await look_up())
             url = self._link(alert)
+            # An agent's words are no arguments: a shell or an option parser would read them.
             env = {**os.environ, **variables(alert, self._called, url)}
             program = await self._launched(command, env)
             said, ended = await self._followed(program, stdin_json(alert, url))
