@@ -28,6 +28,7 @@ lint: $(VENV)/.installed
 types: $(VENV)/.installed $(PAGE)/node_modules/.package-lock.json
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(PAGE)/node_modules/.bin/tsc --project $(PAGE)
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin src
 	$(BIN)/pyright
 	$(BIN)/python -m tests.public_types
 

@@ -11,6 +11,11 @@ import sys
 
 def main() -> None:
     """Run the command line; the exit code tells the result (docs/reference.md)."""
+    if sys.platform == "win32":
+        sys.exit(
+            "acphold: Windows is not supported; install acphold in WSL and start it there: "
+            "`wsl acphold …` (https://learn.microsoft.com/windows/wsl/install)"
+        )
     try:
         _run(sys.argv[1:])
     except KeyboardInterrupt:  # before there was anything to interrupt

@@ -189,3 +189,10 @@ def test_errors_have_the_exit_code_of_their_kind() -> None:
     assert exit_code(UnknownSessionError("x")) == Exit.NO_SESSION
     assert exit_code(AgentStartError("x")) == Exit.AGENT
     assert exit_code(AcpholdError("x")) == Exit.ERROR
+
+
+def test_windows_is_refused_in_words_with_a_way() -> None:
+    program = "import sys; sys.platform = 'win32'; from acphold.__main__ import main; main()"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr.startswith("acphold: Windows is not supported; install acphold in WSL")

@@ -121,22 +121,20 @@ def _connect(path: str) -> socket.socket | None:
     except OSError:
         connection.close()
         return None
-    if sys.platform == "linux":
-        user = _peer(connection)[1]
-    else:
-        raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
-        user = struct.unpack_from("2I", raw)[1]
+    _, user = _peer(connection)
     if user != os.getuid():
         raise PermissionError(f"{path} belongs to another user")
     return connection
 
 
-def _peer(connection: socket.socket) -> tuple[int, int, int]:
-    """The number, user and group of who listens; Linux: unix(7), SO_PEERCRED."""
-    pid, user, group = struct.unpack(
-        "3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
-    )
-    return pid, user, group
+def _peer(connection: socket.socket) -> tuple[int, int]:
+    """The number (0 where it is not told) and the user of who listens."""
+    if sys.platform == "linux":  # unix(7), SO_PEERCRED
+        raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+        pid, user, _ = struct.unpack("3i", raw)
+        return pid, user
+    raw = connection.getsockopt(0, 1, 128)  # SOL_LOCAL, LOCAL_PEERCRED: a struct xucred
+    return 0, struct.unpack_from("2I", raw)[1]
 
 
 def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
@@ -208,7 +206,7 @@ def _hand_over(connection: socket.socket) -> int | None:
     try:
         connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         if not _is_readable(connection, TAKE_SECONDS):
-            pid = _peer(connection)[0] if sys.platform == "linux" else 0
+            pid, _ = _peer(connection)
             # It has no number here when it is in another container.
             called = f", number {pid}, which `kill -9 {pid}` ends," if pid else ""
             return _refuse(AgentStartError(f"the background process{called} does not answer"))

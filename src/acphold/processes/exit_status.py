@@ -79,7 +79,8 @@ def exit_status(pid: int) -> int | None:
         return None
     if info is None:
         return None
-    return info.si_status if info.si_code == os.CLD_EXITED else -info.si_status
+    status: int = info.si_status
+    return status if info.si_code == os.CLD_EXITED else -status
 
 
 def describe(status: int | None) -> str:

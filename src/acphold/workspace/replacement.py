@@ -112,6 +112,8 @@ def _make_alike(new: int, old: int) -> None:
 
 
 def _attributes(fd: int) -> dict[str, bytes]:
+    if sys.platform != "linux":
+        return {}
     try:
         names = os.listxattr(fd)
     except OSError as error:
