@@ -1,4 +1,4 @@
-"""The table `[alerts]` of the settings file, as it is when it is asked for, or was just before.
+"""The table `[alerts]` of the settings file, read when it is needed, at most once a second.
 
 [alerts]
 on_waiting = ["sh", "-c", 'notify-send "$ACPHOLD_TITLE" "$ACPHOLD_QUESTION"']
@@ -26,12 +26,12 @@ SECONDS: Final = ("waiting_seconds", "turn_seconds")
 NONE: Final = AlertRules()
 
 LOOK_SECONDS: Final = 1.0
-"""How old the rules may be: a look at the file at the end of each turn was a thirtieth of its time.
+"""The rules may be this old: a look at the file at the end of each turn took 1/30 of its time.
 """
 
 
 def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
-    """What the file says of alerts; raises SettingsError with file and key."""
+    """Return the alert rules of the file; raises SettingsError with file and key."""
     from acphold.cli.settings import command_words, near_to, table_of
 
     table, place = table_of(settings, "alerts", path), f"{path}: [alerts]"
@@ -51,11 +51,11 @@ def alert_rules(settings: Mapping[str, object], path: str) -> AlertRules:
 
 
 def opening(journal: str | os.PathLike[str] | None) -> Callable[[Alert], str]:
-    """Gives the address at which the page of a server opens what an alert is about, where one
-    serves this journal on this machine."""
+    """Return a function that gives the page's address for an alert, on the server that serves this
+    journal on this machine; "" if none does."""
 
     def link(alert: Alert) -> str:
-        # An editor waits for what is imported above.
+        # Imported late: an editor waits for this module's imports.
         from urllib.parse import quote
 
         from acphold.journal.stores import named
@@ -76,7 +76,7 @@ def _seconds(value: object, place: str) -> float:
 
 
 class AlertFile:
-    """Called, it gives the rules of the file as it was at most `seconds` ago.
+    """Gives, when called, the rules of the file as they were at most `seconds` ago.
 
     A file that has not changed is not read again.
     """
@@ -97,8 +97,8 @@ class AlertFile:
 
     def _look(self) -> AlertRules:
         path = self._path
-        if path is None:  # once: it is asked for at every turn
-            from acphold.cli.settings import settings_path  # an editor waits for what stands above
+        if path is None:  # found once: the rules are asked for at every turn
+            from acphold.cli.settings import settings_path  # an editor waits for ours
 
             path = self._path = settings_path()
         try:

@@ -1,4 +1,4 @@
-"""`acphold archive` and `acphold unarchive`: sessions out of the list, and in it again."""
+"""`acphold archive` and `acphold unarchive`: hide sessions from the list, and show them again."""
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ def unarchive(*, session_ids: list[str], journal: str | None) -> int:
 
 
 async def _put(location: str | None, session_ids: list[str], *, archived: bool) -> tuple[int, int]:
-    """Archive all of these sessions, or none of them; or bring them back. How many were, and how
-    many stood so already."""
+    """Archive all of these sessions or none of them; or bring them back. Return how many changed,
+    and how many were in that state already."""
     async with opened(location) as journal:
         does = "archives it" if archived else "brings it back"
         rows = [await named(journal, given, does) for given in session_ids]
         found = {row.session_id for row in rows if row.archived != archived}
         for session_id in found:
             await journal.change(session_id, RowChange(archived=archived))
-        # Where one is live, the next prompt has to bring it back, however soon it comes.
+        # If one is live, its next prompt has to bring it back, however soon it comes.
         owners = {session_id: await journal.owner(session_id) for session_id in found}
         await asyncio.gather(
             *(tell_owner(whose, session_id) for session_id, whose in owners.items())

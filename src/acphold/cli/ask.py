@@ -134,7 +134,7 @@ def ask(*, agent: str | None, program: tuple[str, ...], **arguments: object) -> 
 
 
 def _launched(agent: NamedAgent, folder: str | None) -> Program | None:
-    """Its program; None where there is no command. AgentStartError names the agent."""
+    """Start the agent's program; None if it has no command. AgentStartError names the agent."""
     try:
         return launch(agent.command, cwd=folder) if agent.command else None
     except AgentStartError as error:

@@ -1,4 +1,4 @@
-"""The input of `acphold ask`: the prompt, and what comes on stdin."""
+"""The input of `acphold ask`: the prompt, and the text on stdin."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import time
 from acphold.cli.command_line import UsageError
 
 FROM_STDIN = "-"
-"""The prompt that stands for all of stdin."""
+"""As the prompt, this stands for all of stdin."""
 
 FIRST_BYTE_SECONDS = 5.0
-"""What a pipe on stdin gets to bring something, or its end: some programs hand one down that stays
-open for ever. A prompt of `-` waits."""
+"""A pipe on stdin has this long to deliver something or to end: some programs pass on a pipe that
+stays open for ever. A prompt of `-` waits."""
 
 MOST_STDIN = 16 << 20
-"""Bytes of stdin that are sent; a model takes in a fraction of it."""
+"""At most this many bytes of stdin are sent; a model reads a fraction of it."""
 
 
 def prompt_and_stdin(prompt: str, deadline: float | None) -> list[str]:
-    """The texts to send: the prompt, then what came on stdin.
+    """Return the texts to send: the prompt, then the text on stdin.
 
-    Raises UsageError when there is nothing to say, TimeoutError at the deadline.
+    Raises UsageError when both are empty, TimeoutError at the deadline.
     """
     if prompt != FROM_STDIN:
         found = [prompt, _stdin(deadline, waits=False)]
@@ -62,6 +62,6 @@ def _stdin(deadline: float | None, *, waits: bool) -> str:
 
 
 def _left(deadline: float | None, most: float | None) -> float | None:
-    """Seconds until the deadline, `most` of them at most; None for no bound."""
+    """Return the seconds until the deadline, at most `most`; None for no bound."""
     left = None if deadline is None else max(0.0, deadline - time.monotonic())
     return min((it for it in (left, most) if it is not None), default=None)

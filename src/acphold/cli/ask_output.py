@@ -1,4 +1,4 @@
-"""The output of `acphold ask`: on stdout the agent's words, or JSON; on stderr what it does."""
+"""The output of `acphold ask`: the agent's words or JSON on stdout, its actions on stderr."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def tell(words: str) -> None:
-    """Say something ourselves, on stderr; on a terminal it looks as no text of an agent can."""
+    """Print a message of ours on stderr; on a terminal no text of an agent can look like it."""
     name = "acphold ask:"
     if sys.stderr.isatty() and os.environ.get("TERM") not in LINE_TERMINALS:
         colour = "" if os.environ.get("NO_COLOR") else ";33"
@@ -36,34 +36,34 @@ def tell(words: str) -> None:
 
 
 class Output(Protocol):
-    """Where a question and its answer are shown."""
+    """Shows a question and its answer."""
 
     def begins(self, agent: str, session: RemoteSession) -> None:
-        """The session is open; it is kept under `agent`, as `acphold list` has it."""
+        """Show that the session is open; `agent` is its agent's name in `acphold list`."""
 
     def updates(self, raws: Sequence[bytes]) -> None:
-        """What the agent has said and done."""
+        """Show updates of the agent."""
 
     def end_line(self) -> None:
-        """What comes next on the terminal is not ours."""
+        """End the line: the next text on the terminal is not ours."""
 
     def decided(
         self, question: PermissionQuestion, answer: PermissionAnswer, *, by_person: bool
     ) -> None:
-        """A permission request was answered, by a person or as the arguments say."""
+        """Show that a permission request was answered, by a person or by the arguments."""
 
     def ended(self, stop_reason: str | None, code: Exit) -> None:
-        """The turn is over."""
+        """Show that the turn is over."""
 
     def failed(self, error: AcpholdError) -> None:
-        """It has not come to its end."""
+        """Show that the turn failed."""
 
 
 class Text:
-    """What the agent says, as it comes. Tool calls are named on stderr where that is a terminal."""
+    """The agent's text as it comes; tool calls are named on stderr if that is a terminal."""
 
     def __init__(self) -> None:
-        # A file gets what the agent wrote, also what a terminal would obey.
+        # A file gets the agent's text unchanged, even what would control a terminal.
         self._tame = visible if sys.stdout.isatty() else str
         self._last = "\n"
         self._message: str | None = None
@@ -106,7 +106,7 @@ class Text:
             sys.stdout.flush()
 
     def _end_line(self) -> None:
-        """What comes next does not belong to the message so far."""
+        """End the line: the next text does not belong to the message so far."""
         if self._last != "\n":
             print()
             self._last = "\n"
@@ -130,7 +130,7 @@ class Text:
 
 
 class JsonLines:
-    """One JSON object a line, as things happen."""
+    """One JSON object per line, as things happen."""
 
     def __init__(self) -> None:
         self._tame = visible_json if sys.stdout.isatty() else str
@@ -140,7 +140,7 @@ class JsonLines:
 
     def updates(self, raws: Sequence[bytes]) -> None:
         for raw in raws:
-            # As the agent wrote it; a laid-out one is put on one line.
+            # As the agent wrote it; one on several lines is put on one line.
             said = {"type": b'"update"', "update": raw.replace(b"\n", b" ")}
             print(self._tame(encode_object(said).decode(errors="replace")))
         sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The person at the terminal of `acphold ask`: the screen of `chat`, there while they are asked."""
+"""The person at the terminal of `acphold ask`: the screen of `chat`, shown while they are asked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def person_here(flow: Flow | None = None) -> Person | None:
-    """Whoever sits at the terminal; None where there is no terminal to ask on."""
+    """Return the person at the terminal; None if there is no terminal to ask on."""
     if sys.stdin is not None and sys.stdin.isatty() and os.isatty(2):
         return Person(sys.stdin.fileno(), 2, flow)
     try:
@@ -35,10 +35,10 @@ def person_here(flow: Flow | None = None) -> Person | None:
 
 
 class Person:
-    """Types on `reads` and sees what is on `writes`: a face of the screen, and who its keys serve.
+    """Types on `reads` and sees `writes`: the face of the questions, and the target of the keys.
 
-    The screen comes when something is asked, and goes when it is answered. It is made for the first
-    question: importing it takes longer than all else that is done before the agent is asked.
+    The screen appears with a question and goes with its answer. It is made for the first
+    question: importing it takes longer than everything else before the agent is asked.
     """
 
     in_turn = True
@@ -50,17 +50,17 @@ class Person:
         self._is_asked = False
 
     async def decide(self, question: PermissionQuestion) -> str | bool:
-        """The id of the option that they choose; no answer at all rejects."""
+        """Return the id of the chosen option; no answer rejects."""
         answer = await self._answers.on_permission(question)
         return False if answer is None else answer
 
     def put_away(self) -> AbstractContextManager[None]:
-        """For the block the question is away, for what else is written on this terminal."""
+        """Put the question away in this block, for other output on this terminal."""
         return self._screen.put_away() if self._is_asked else nullcontext()
 
     @property
     def flow(self) -> Flow:
-        """What is printed on the terminal."""
+        """The output on the terminal."""
         return self._screen.flow
 
     async def in_front(
@@ -99,39 +99,39 @@ class Person:
 
     @property
     def asks(self) -> bool:
-        """Whether a question is on the terminal."""
+        """True while a question is on the terminal."""
         return self._is_asked
 
     def changed(self) -> None:
-        """Print what was asked, and what came of it."""
+        """Print the questions and their outcomes."""
         while self._screen.print_finished():
             pass
 
     async def choose(self, choice: Choice) -> str | None:
-        """Ask for a key; None when there is nobody any more."""
+        """Ask for a key; None when nobody is there any more."""
         return await self._there(self._screen.choose(choice))
 
     async def enter(self, field: Field, wrong: str = "") -> str | None:
-        """Ask for a line; None when there is nobody any more."""
+        """Ask for a line; None when nobody is there any more."""
         return await self._there(self._screen.enter(field, wrong))
 
     async def read(self, passages: Sequence[Passage]) -> None:
-        """Nothing is opened here."""
+        """Do nothing: nothing is opened here."""
 
     def ring(self) -> None:
-        """The screen does it itself."""
+        """Do nothing: the screen rings by itself."""
 
     def insert(self, text: str) -> None:
-        """No prompts are taken here."""
+        """Do nothing: no prompts are taken here."""
 
     def put_back(self, text: str) -> None:
-        """No prompts are taken here."""
+        """Do nothing: no prompts are taken here."""
 
     def close(self) -> None:
-        """There is nothing to be left."""
+        """Do nothing: there is nothing to leave."""
 
     async def _there(self, asking: Coroutine[None, None, str | None]) -> str | None:
-        """The answer; the screen is on the terminal until it is given, or the terminal is gone."""
+        """Show the screen until there is an answer; None if the terminal is gone."""
         self._is_asked = True
         screen = asyncio.create_task(self._screen.run(), name="screen of a question")
         answer = asyncio.create_task(asking, name="answer of a person")
@@ -148,42 +148,42 @@ class Person:
             await asyncio.gather(answer, screen, return_exceptions=True)
             self._is_asked = False
 
-    # -- as whom the keys are for ---------------------------------------------------------
+    # -- as the target of the keys --------------------------------------------------------
 
     def submit(self, text: str) -> None:
-        """A line that is no answer: it is nothing else, either."""
+        """Ignore a line that is no answer."""
 
     def interrupt(self) -> None:
-        """Ctrl-C, which the terminal does not make a signal of while the screen is there."""
+        """Cancel at Ctrl-C: while the screen is shown, the terminal makes no signal of it."""
         signal.raise_signal(signal.SIGINT)
 
     def leave(self) -> None:
-        """Ctrl-D: there is no answer."""
+        """Give no answer, at Ctrl-D."""
         self._screen.give(None)
 
     def typed(self) -> None:
-        """No hint is old by it."""
+        """Do nothing: no hint becomes outdated."""
 
     heading = ""
 
     def open_calls(self) -> None:
-        """Not from here."""
+        """Do nothing: not available here."""
 
     def open_stderr(self) -> None:
-        """Not from here."""
+        """Do nothing: not available here."""
 
     def paste_picture(self) -> None:
-        """Not from here."""
+        """Do nothing: not available here."""
 
     def help(self) -> None:
-        """Not from here."""
+        """Do nothing: not available here."""
 
     def next_mode(self) -> None:
-        """Not from here."""
+        """Do nothing: not available here."""
 
     def set_options(self) -> None:
-        """Not from here."""
+        """Do nothing: not available here."""
 
     def status(self) -> Sequence[str]:
-        """What can be done besides."""
+        """Return the hints below the question."""
         return ("the agent waits for your answer", "Ctrl-D: none, which rejects", "Ctrl-C cancels")

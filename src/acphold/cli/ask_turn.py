@@ -1,4 +1,4 @@
-"""The one turn of `acphold ask`: a session is opened and prompted, and the exit code is found."""
+"""The one turn of `acphold ask`: opens a session, sends the prompt, finds the exit code."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from acphold.screen.signing_in import SignIn
 
 CANCEL_GRACE: Final = 5.0
-"""Seconds that the agent gets to end a turn that was cancelled: somebody waits for our end."""
+"""Seconds that the agent gets to end a cancelled turn: somebody waits for us to end."""
 
 ENDS: Final = {
     "end_turn": Exit.OK,
@@ -54,16 +54,16 @@ ENDS: Final = {
     "max_turn_requests": Exit.LIMITED,
     "cancelled": Exit.CANCELLED,
 }
-"""The exit code for each stop reason of the protocol; for a newer one, that of the first."""
+"""The exit code for each stop reason of the protocol; a newer one counts as the first."""
 
 
 class Question(Struct, frozen=True, kw_only=True):
-    """What is asked, of whom, and how; times in seconds, `deadline` by the monotonic clock.
+    """A question: its content, its agent and how to ask; times in seconds, `deadline` monotonic.
 
     `called` is the agent's name in the settings file, None for a command; `start` is how it is
-    started, in `folder`, None for the one that we are in. Without `agent` the session is live.
-    `moves_to` is the folder into which a session moves that is gone on with. `person` is whoever
-    can be asked; None when nobody is, or needs to be.
+    started, in `folder`, None for the current one. Without `agent` the session is live.
+    `moves_to` is the folder that a continued session moves to. `person` can be
+    asked; None if nobody can be, or needs to be.
     """
 
     agent: tuple[str, ...]
@@ -104,7 +104,7 @@ class _Arguments(Struct):
 
 
 class _OfAgent(Struct):
-    """What counts for us of what the settings file says of an agent."""
+    """The part of an agent's settings that matters here."""
 
     name: str | None = None
     journal: str | None = None
@@ -119,7 +119,8 @@ def question_of(
     arguments: Mapping[str, object],
     started: float,
 ) -> Question:
-    """What the arguments mean; reads stdin. Raises UsageError, SettingsError, TimeoutError."""
+    """Return the question that the arguments mean; reads stdin. Raises UsageError, SettingsError,
+    TimeoutError."""
     given = convert(arguments, _Arguments)
     deadline = None if given.timeout is None else started + given.timeout
     own = _of_agent(agent, start)
@@ -165,11 +166,11 @@ def _of_agent(agent: NamedAgent, start: Start) -> _OfAgent:
 
 
 def asked(question: Question, launched: Program | None) -> int:
-    """Ask it; the exit code. Raises AcpholdError for what kept the turn from its end."""
+    """Ask the question; returns the exit code. Raises the AcpholdError that stopped the turn."""
     output: Output = JsonLines() if question.json else Text()
     log = logging.getLogger("acphold")
     level = log.level
-    # What a server logs is told here as the error that it is; of an incident the log has more.
+    # Errors that a server logs are raised here as well; only of incidents does the log say more.
     log.setLevel(logging.CRITICAL)
     logging.getLogger("acphold.rpc.wire_errors").setLevel(logging.ERROR)
     try:
@@ -182,7 +183,7 @@ def asked(question: Question, launched: Program | None) -> int:
 
 
 class Asking:
-    """One question on its way; a signal, or the deadline, cancels its turn."""
+    """One question in progress; a signal, or the deadline, cancels its turn."""
 
     def __init__(self, question: Question, launched: Program | None, output: Output) -> None:
         self._question = question
@@ -190,12 +191,12 @@ class Asking:
         self._output = output
         self._session: RemoteSession | None = None
         self._turn: RemoteTurn | None = None
-        self._stopped: Exit | None = None  # why we have cancelled it
+        self._stopped: Exit | None = None  # the reason why we have cancelled it
         self._task: asyncio.Task[None] | None = None
         self._end: Exit | None = None
 
     async def run(self) -> Exit:
-        """All of it."""
+        """Ask, and return the exit code."""
         loop = asyncio.get_running_loop()
         self._task = asyncio.ensure_future(self._talk())
         loop.add_signal_handler(signal.SIGINT, self.stop, Exit.INTERRUPTED)
@@ -207,13 +208,13 @@ class Asking:
             loop.remove_signal_handler(signal.SIGINT)
         if not self._task.cancelled():
             await self._task  # raises what went wrong
-        if self._end is None:  # there was no turn yet, or nobody waits for its end any more
+        if self._end is None:  # no turn yet, or nobody waits for its end any more
             self._end = self._stopped or Exit.ERROR
             self._output.ended(None, self._end)
         return self._end
 
     def stop(self, why: Exit) -> None:
-        """Cancel the turn; before there is one, and the second time, leave at once."""
+        """Cancel the turn; leave at once if there is none yet, or the second time."""
         again = self._stopped is not None
         self._stopped = self._stopped or why
         if self._session is not None and self._session.in_turn and not again:
@@ -257,7 +258,7 @@ class Asking:
 
     @asynccontextmanager
     async def _connected(self) -> AsyncIterator[tuple[RemoteAgent, SessionRow | None, str]]:
-        """The agent, the session that `--session` names, and what the agent's are kept under."""
+        """Yield the agent, the session that `--session` names, and the key of its sessions."""
         question, durable = self._question, self._far_end()
         try:
             row = None
@@ -283,7 +284,7 @@ class Asking:
                 yield agent, row, key or ("" if row is None else row.agent)
         finally:
             if durable is not None:
-                await durable.aclose()  # also where there was no connection: it has the program
+                await durable.aclose()  # even without a connection: it has the program
 
     def _far_end(self) -> DurableEndpoint | ProgramEndpoint | None:
         question = self._question
@@ -337,7 +338,7 @@ class Asking:
 
     @contextmanager
     def _beside_question(self) -> Iterator[None]:
-        """For the block something is printed, maybe while a person is asked something."""
+        """Print something in this block, even while a person is asked something."""
         person = self._question.person
         if person is None or not person.asks:
             yield

@@ -1,7 +1,7 @@
-"""The import that runs beside `wrap`: what was said to the agent outside of acphold comes in too.
+"""The import beside `wrap`: it imports the agent's conversations held outside of acphold.
 
-It is a process of its own, with the least claim on the machine, and ends with `wrap` at the latest;
-what it did not get to, the next one does.
+It is a process of its own, with the lowest priority, and ends with `wrap` at the latest;
+the next import does the rest.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from acphold.agents.wrapped import ProcessAgent
 from acphold.known_agents import KNOWN_AGENTS, short_name
 
 SINCE: Final = "30d"
-"""What is older is left to `acphold import`: nobody waits for it, and it may be much."""
+"""`acphold import` imports older ones: nobody waits for them, and there may be many."""
 
 SECONDS_AT_MOST: Final = 600.0
-"""A bound for what nobody watches; the first import of 30 days takes a minute."""
+"""A bound, because nobody watches; the first import of 30 days takes a minute."""
 
 NICENESS: Final = 10
 
@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 
 class AgentWithImport(ProcessAgent):
-    """An agent whose conversations are imported into a journal once it has said who it is."""
+    """An agent whose conversations are imported into a journal once its name is known."""
 
     import_into: str | None = None
     """The journal's place; None for no import."""
@@ -51,7 +51,7 @@ class AgentWithImport(ProcessAgent):
     async def aclose(self) -> None:
         if self._importing is not None:
             self._importing.cancel()
-            await asyncio.wait([self._importing])  # whatever came of it, the agent is ended
+            await asyncio.wait([self._importing])  # however it ended, the agent is ended
         await super().aclose()
 
 

@@ -50,7 +50,7 @@ async def _backup(location: str | None, path: str, target: str, *, force: bool) 
 
 
 def _look_at(target: str, path: str, journal: str, *, force: bool) -> None:
-    """Raise UsageError unless the copy may be at `target`, which the person called `path`."""
+    """Raise UsageError unless the copy may be at `target`, typed by the person as `path`."""
     if os.path.exists(target) and os.path.samefile(target, journal):
         raise UsageError(f"{path} is the journal itself; name another file")
     if os.path.exists(target) and not os.path.isfile(target):

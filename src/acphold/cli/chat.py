@@ -50,9 +50,9 @@ CHOOSE = ""
 
 
 class Wanted(NamedTuple):
-    """The conversation that is wanted: `resume` is an id or CHOOSE, None for a new one; `cwd` is
-    None for the folder of the session, or this one. `anew` is a new one beside that session, with
-    its agent and in its folder. `setup` is what each that is opened is opened with, and set to."""
+    """The conversation to open: `resume` is an id or CHOOSE, None for a new one; `cwd` is
+    None for the session's folder, or this one. With `anew`, a new conversation is opened beside
+    that session, with its agent and in its folder. `setup` is applied to each that is opened."""
 
     cwd: str | None
     resume: str | None
@@ -152,12 +152,12 @@ def chat(
 
 
 def go_on(session_id: str, cwd: str | None, journal: str | None, host: str) -> int:
-    """Go on with a session in its folder, or `cwd`, with the agent that it was held with."""
+    """Continue a session in its folder, or in `cwd`, with its own agent."""
     return _talk(None, (), Wanted(cwd, session_id), None, journal, host)
 
 
 def go_elsewhere(left: Left, code: int, journal: str | None, host: str) -> int:
-    """Go where the person went from a session; the exit code: `code`, if that is nowhere."""
+    """Go where the person went from a session; returns the exit code, `code` if that is nowhere."""
     wanted = asyncio.run(_next(left, journal))
     return code if wanted is None else _talk(None, (), wanted, None, journal, host)
 
@@ -170,7 +170,7 @@ def _talk(
     journal: str | None,
     host: str,
 ) -> int:
-    """Talk in the session that is wanted, and in each that the person goes to from there."""
+    """Talk in the wanted session, and in each that the person goes to from there."""
     while True:
         code, left = asyncio.run(_chat(agent, program, wanted, permission, journal, host))
         if left is None or (following := asyncio.run(_next(left, journal))) is None:
@@ -179,7 +179,7 @@ def _talk(
 
 
 async def _next(left: Left, journal: str | None) -> Wanted | None:
-    """The conversation that a person wants behind the one they have left; None for none."""
+    """Return the conversation that the person wants after the one they left; None for none."""
     where, words = left.goes_to
     if where == "new":
         return Wanted(None, left.session_id, anew=True)
@@ -188,7 +188,7 @@ async def _next(left: Left, journal: str | None) -> Wanted | None:
 
 
 async def _chosen(journal: str | None, words: str) -> str | None:
-    """The id of the session that is meant, or that the person chooses; None for none."""
+    """Return the id of the session that is meant or that the person chooses; None for none."""
     with suppress(UnknownSessionError, AmbiguousIdError):
         if words and (row := await meant(journal, words, "")) is not None:
             return row.session_id
@@ -204,7 +204,7 @@ async def _chat(
     journal: str | None,
     host: str,
 ) -> tuple[int, Left | None]:
-    """The exit code; and the session that the person left for another one."""
+    """Talk in one session; returns the exit code, and where the person went from it."""
     kept = None
     if wanted.resume or (wanted.newest and agent is None and not program):
         kept = await meant(journal, wanted.resume, wanted.cwd or os.getcwd())
@@ -284,7 +284,7 @@ async def _chat(
 async def _session(
     agent: RemoteAgent, wanted: Wanted, cwd: str, kept: SessionRow | None
 ) -> RemoteSession | None:
-    """The conversation that is wanted; None when the person chose none."""
+    """Open the wanted conversation; None when the person chose none."""
     servers = wanted.setup.servers
     if kept is not None:
         found = await agent.load_session(kept.session_id, cwd, mcp_servers=servers)

@@ -1,4 +1,4 @@
-"""`acphold check {-- CMD | --server URL}`: what an agent keeps of the protocol, and what not."""
+"""`acphold check {-- CMD | --server URL}`: which rules of the protocol an agent keeps."""
 
 from __future__ import annotations
 
@@ -112,7 +112,7 @@ def parser() -> Parser:
 
 
 class _Options(Struct, frozen=True):
-    """What the command line says, but for the agent; see the help."""
+    """The options of the command line, without the agent; see the help."""
 
     server: str | None
     token: str | None
@@ -132,7 +132,7 @@ class _Options(Struct, frozen=True):
 
     @property
     def form(self) -> Format:
-        """How the report is printed."""
+        """The format of the printed report."""
         return Format.JSON if self.as_json else Format.MARKDOWN if self.markdown else Format.TEXT
 
 
@@ -231,7 +231,7 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
-    """The ids in a baseline."""
+    """Return the ids in a baseline."""
     if path is None:
         return frozenset()
     try:
@@ -247,12 +247,12 @@ def _baseline(catalogue: Sequence[Check], path: str | None) -> frozenset[str]:
 
 
 TAKES_MODEL = "the agent did not"
-"""Begins what checks say that ask for something which takes a model."""
+"""The beginning of reasons from checks that need a model to act."""
 
 
 @contextmanager
 def _model(port: int | None) -> Iterator[dict[str, str]]:
-    """The stand-in model for the block, and what tells an agent where it is."""
+    """Run the stand-in model in this block; yields the variables that lead an agent to it."""
     if port is None:
         yield {}
         return
@@ -269,7 +269,7 @@ def _model(port: int | None) -> Iterator[dict[str, str]]:
 
 
 def a_port(text: str) -> int:
-    """The type of an option that takes a TCP port."""
+    """Parse an option that takes a TCP port."""
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r}: a port is required, or 0 for any")
     return int(text)
@@ -277,7 +277,7 @@ def a_port(text: str) -> int:
 
 @contextmanager
 def _progress(count: int) -> Iterator[Callable[[Check], None]]:
-    """On a terminal, a line on stderr that says what is being checked."""
+    """Show on a terminal, in a line on stderr, the check that runs."""
     if not sys.stderr.isatty():
         yield lambda _: None
         return

@@ -1,4 +1,4 @@
-"""What `acphold check` found: for people, as JSON, as JUnit XML, and as Markdown."""
+"""The report of `acphold check`: for people, as JSON, as JUnit XML, and as Markdown."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MARKS = {
 
 
 class Outcome:
-    """A report beside what was expected of it: ids of failures that are known."""
+    """A report and the ids of its expected failures."""
 
     def __init__(self, report: Report, expected: frozenset[str]) -> None:
         self.report = report
@@ -45,18 +45,18 @@ class Outcome:
 
     @property
     def is_good(self) -> bool:
-        """No failure but the expected ones, none of which has gone."""
+        """True if all failures were expected, and no expected one passes now."""
         return not self.unexpected and not self.stale
 
     @property
     def name(self) -> str:
-        """What the agent calls itself, else its command."""
+        """The agent's own name and version, otherwise its command."""
         agent = self.report.agent
         return self.report.subject if agent is None else f"{agent.name} {agent.version}"
 
     @property
     def sentence(self) -> str:
-        """How many of what."""
+        """The counts of the verdicts, in words."""
         parts = [f"{len(self.report.of(Verdict.PASS))} passed"]
         if self.unexpected:
             parts.append(f"{len(self.unexpected)} failed")
@@ -70,7 +70,7 @@ class Outcome:
 
 
 def grouped(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]:
-    """By group, each in the place of its first one."""
+    """Group items, in the order of each group's first item."""
     groups: dict[str, list[T]] = {}
     for one in found:
         groups.setdefault(group(one), []).append(one)
@@ -81,7 +81,7 @@ def grouped(found: Iterable[T], group: Callable[[T], str]) -> dict[str, list[T]]
 
 
 def print_report(outcome: Outcome, console: Console) -> None:
-    """Groups, then each failure with its lines, then what was not seen and why."""
+    """Print groups, then each failure with its lines, then what was not seen and why."""
     report = outcome.report
     console.print(Text(visible(outcome.name), "heading"))
     console.print(Text(visible(report.subject), "faint"))
@@ -105,7 +105,7 @@ def print_report(outcome: Outcome, console: Console) -> None:
                 console.print(Text(f"    {visible(rule.says)}"))
                 console.print(Text(f"    {on_one_line(finding.why)}", "bad"))
                 for excerpt in finding.excerpt:
-                    # As one line, however wide: to be copied.
+                    # On one line, however wide, so that it can be copied.
                     console.print(Text(f"      {on_one_line(excerpt)}", "faint"), soft_wrap=True)
     unseen: dict[tuple[Verdict, str], list[str]] = {}
     for finding in report.findings:
@@ -130,7 +130,7 @@ def print_report(outcome: Outcome, console: Console) -> None:
 
 
 def print_rules(rules: Iterable[Rule], console: Console) -> None:
-    """`--list`."""
+    """Print the checks, for `--list`."""
     for rule in rules:
         needs = f", needs {' and '.join(rule.needs)}" if rule.needs else ""
         only = f", of a {rule.only.value}" if rule.only is not None else ""
@@ -141,7 +141,7 @@ def print_rules(rules: Iterable[Rule], console: Console) -> None:
 
 
 class Format(Enum):
-    """What a report is written as."""
+    """The format of a report."""
 
     TEXT = "text"
     JSON = "json"
@@ -149,7 +149,7 @@ class Format(Enum):
 
 
 def rendered(outcome: Outcome, form: Format) -> str:
-    """The report as a text without colours."""
+    """Return the report as text without colours."""
     match form:
         case Format.JSON:
             return visible_json(json_report(outcome)) + "\n"
@@ -165,7 +165,7 @@ def rendered(outcome: Outcome, form: Format) -> str:
 
 
 def json_report(outcome: Outcome) -> str:
-    """One object: the agent, the counts, and each check."""
+    """Return one object: the agent, the counts, and each check."""
     report = outcome.report
     agent = report.agent
     checks = [
@@ -192,7 +192,7 @@ def json_report(outcome: Outcome) -> str:
 
 
 def json_rule(rule: Rule) -> dict[str, object]:
-    """What a check is about."""
+    """Return a check's rule as a JSON object."""
     return {
         "id": rule.id,
         "rule": rule.says,
@@ -205,7 +205,7 @@ def json_rule(rule: Rule) -> dict[str, object]:
 
 
 def junit_report(outcome: Outcome) -> bytes:
-    """A test suite of a test case for each check; what was not seen is skipped."""
+    """Return a test suite with a test case per check; checks that saw nothing are skipped."""
     report = outcome.report
     suite = ElementTree.Element(
         "testsuite",
@@ -240,12 +240,12 @@ def junit_report(outcome: Outcome) -> bytes:
 
 
 def _xml(text: str) -> str:
-    """`text` with nothing in it that XML 1.0 cannot hold, which is less than Unicode has."""
+    """Return `text` without characters that XML 1.0 cannot hold; it allows fewer than Unicode."""
     return "".join(char if char in "\n\t" or char.isprintable() else "\ufffd" for char in text)
 
 
 def markdown_report(outcome: Outcome) -> str:
-    """A table of all checks, and the failures with their lines."""
+    """Return a table of all checks, and the failures with their lines."""
     report = outcome.report
     lines = [
         f"# {_cell(outcome.name)}",
@@ -270,7 +270,7 @@ def markdown_report(outcome: Outcome) -> str:
 
 
 def markdown_rules(rules: Iterable[Rule]) -> str:
-    """`--list --markdown`: a table for each group."""
+    """Return a table for each group, for `--list --markdown`."""
     lines: list[str] = []
     for group, members in grouped(rules, lambda it: it.group).items():
         lines += ["", f"### {group}", "", "| id | level | rule | source |", "|---|---|---|---|"]

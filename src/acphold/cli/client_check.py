@@ -1,4 +1,4 @@
-"""`acphold check --client`: an agent on stdio that watches whoever talks to it."""
+"""`acphold check --client`: an agent on stdio that watches its client."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from acphold.transports.stdio import stdio_transport
 
 
 class ClientCheck:
-    """One run: the record so far, and where its report goes; `path` None is stderr."""
+    """One run: the record so far, and the report's `path`; None is stderr."""
 
     def __init__(
         self, checks: Sequence[Check], expected: frozenset[str], form: Format, path: str | None
@@ -34,9 +34,9 @@ class ClientCheck:
         self._began = time.monotonic()
 
     def run(self) -> int:
-        """Serve until the client leaves or we are told to end; the exit code."""
+        """Serve until the client leaves or we are told to end; returns the exit code."""
         if self._path is not None:
-            self._write()  # what cannot be written is told before an editor is started
+            self._write()  # an unwritable file is reported before an editor is started
         asyncio.run(self._serve())
         if self._path:
             outcome = self._write()
@@ -55,7 +55,7 @@ class ClientCheck:
             await serving
 
     def _turn_over(self) -> None:
-        """Whoever is killed has reported what there was until the last turn."""
+        """Write the report, so that a killed check has reported all turns before its end."""
         if self._path is not None:
             self._write()
 

@@ -1,6 +1,6 @@
-"""How a command line is read and how a command ends: one form for all commands.
+"""Reading a command line and ending a command: one form for all commands.
 
-argparse, because an editor waits for `wrap` and `run`: beside what these import anyway it costs
+It uses argparse, because an editor waits for `wrap` and `run`: besides their other imports it costs
 under 2 ms, click 8 ms. A command is a module of this room with a `parser()`.
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Exit(IntEnum):
-    """How a command ended."""
+    """The result of a command, as its exit code."""
 
     OK = 0
     ERROR = 1
@@ -59,27 +59,27 @@ MEANINGS = {
     Exit.TIMEOUT: "not done within --timeout",
     Exit.INTERRUPTED: "interrupted from the keyboard",
 }
-"""What the help says of each."""
+"""The meaning of each exit code, for the help."""
 
 MAX_WIDTH = 100
-"""Columns of a help text."""
+"""Widest help text, in columns."""
 
 
 class UsageError(Exception):
-    """Arguments that cannot be used; the message says which and what to do."""
+    """Unusable arguments; the message says which and what to do."""
 
 
 class NothingChosen(Exception):
-    """The person has left a list without choosing from it: there is nothing to do."""
+    """The person left a list without choosing: there is nothing to do."""
 
 
 class Parser(argparse.ArgumentParser):
     """Reads the arguments of one command; `execute` is called with them, by name.
 
-    The docstring of `execute` is the help. With `runs_program` the words behind `--` are not
-    ours: `execute` gets them as `program`. With `takes_agent`, too, the name of an agent of the
-    settings file may stand in their place: `execute` gets it as `agent`, or None. With `is_read`
-    what it prints on a terminal is read in a pager.
+    The docstring of `execute` is the help. With `runs_program` the words after `--` are not
+    ours: `execute` gets them as `program`. With `takes_agent` as well, the name of an agent of the
+    settings file may replace them: `execute` gets it as `agent`, or None. With `is_read`
+    the output on a terminal is shown in a pager.
     """
 
     def __init__(
@@ -112,7 +112,7 @@ class Parser(argparse.ArgumentParser):
             self.add_argument("--no-pager", action="store_true", help="print without a pager")
 
     def add_agent(self) -> None:
-        """Take a name of an agent here, behind the arguments that were added before."""
+        """Take an agent's name here, after the arguments that were added before."""
         self._takes_agent = True
         self.add_argument(
             "agent",
@@ -122,7 +122,7 @@ class Parser(argparse.ArgumentParser):
         )
 
     def format_help(self) -> str:
-        """The help, as wide as the terminal has room for it."""
+        """Return the help, as wide as the terminal allows."""
         import shutil  # an editor does not wait for it: see `_Help`
 
         width = min(shutil.get_terminal_size().columns - 2, MAX_WIDTH)
@@ -130,9 +130,9 @@ class Parser(argparse.ArgumentParser):
         return super().format_help()
 
     def run(self, arguments: Sequence[str]) -> int:
-        """Do what the arguments say; the exit code. Raises UsageError."""
+        """Run the command; returns its exit code. Raises UsageError."""
         read = self.read(arguments)
-        # What goes on as it comes has no end that a pager could wait for.
+        # Output that is followed as it comes has no end that a pager could wait for.
         paged = self._is_read and not read.pop("no_pager") and not read.get("follow")
         if not paged or not sys.stdout.isatty():
             return self.execute(**read)
@@ -143,17 +143,17 @@ class Parser(argparse.ArgumentParser):
             return self.execute(**read)
         with output_paged():
             return self.execute(**read)
-        return Exit.OK  # the person had read enough before it was done
+        return Exit.OK  # the person closed the pager before the command was done
 
     def read(self, arguments: Sequence[str]) -> dict[str, object]:
-        """The arguments by name, defaults included; raises UsageError."""
+        """Return the arguments by name, defaults included; raises UsageError."""
         for word in parted(arguments)[0]:
             if re.fullmatch(
                 r"--\w[\w-]*=--|-\w=?--", word
             ):  # argparse drops the `--`, and falls over that
                 self.error(f"{word}: `--` is no value")
         if not self._runs_program:
-            # Options may stand between words; of what is behind `--` argparse loses some then.
+            # Options may stand between words; argparse then loses some words after a `--`.
             read = self.parse_args if "--" in arguments else self.parse_intermixed_args
             return vars(read(arguments))
         own, program = parted(arguments)
@@ -167,7 +167,7 @@ class Parser(argparse.ArgumentParser):
             place = own.index(stray[0] if named is None else named)
             unknown = f"unrecognized arguments: {stray[0]}; " if named else ""
             if named is not None and not _is_command(own[place:]):
-                # It may be the name of an agent, and what stands behind `--` is its command.
+                # It may be the name of an agent, with the agent's command after `--`.
                 raise UsageError(
                     f"{unknown}behind the name of an agent there is nothing more, and a command "
                     f"goes behind `--`, as in `{' '.join([self.prog, *own[:place], '-- CMD'])}`"
@@ -186,7 +186,7 @@ class Parser(argparse.ArgumentParser):
 
 
 class _Help(argparse.HelpFormatter):
-    """Wraps each paragraph of a text; of one with indented lines, each line."""
+    """Wraps each paragraph of a text; in one with indented lines, it wraps each line."""
 
     def __init__(self, prog: str, width: int = MAX_WIDTH) -> None:
         # Always with a width: argparse makes one of these for each argument, if only to look at its
@@ -203,14 +203,14 @@ class _Help(argparse.HelpFormatter):
 
 
 def _wrapped(line: str, width: int) -> str:
-    """A line of two columns, wrapped in the second one."""
+    """Wrap a line of two columns in the second one."""
     first = re.match(r" *\S+  +", line)
     indent = " " * (len(first[0]) if first else 4)
     return textwrap.fill(line, width, subsequent_indent=indent, break_on_hyphens=False)
 
 
 def _is_command(words: Sequence[str]) -> bool:
-    """Whether this can be nothing but an agent's command; a name may be that of a program, too."""
+    """Return True if this can only be an agent's command; a name may be a program's, too."""
     from acphold.known_agents import KNOWN_AGENTS
 
     commands = [command for known in KNOWN_AGENTS.values() for command in known.commands]
@@ -219,14 +219,14 @@ def _is_command(words: Sequence[str]) -> bool:
 
 
 def parted(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Our arguments, and the program's behind `--`."""
+    """Return our arguments, and the program's after `--`."""
     words = [*arguments]
     place = words.index("--") if "--" in words else len(words)
     return words[:place], words[place + 1 :]
 
 
 def is_confirmed(question: str) -> bool:
-    """The person's answer; no answer is a no."""
+    """Ask the person; no answer is a no."""
     print(f"{question} [y/N]: ", end="", file=sys.stderr, flush=True)
     return sys.stdin.readline().strip().lower() in ("y", "yes")
 
@@ -235,11 +235,11 @@ def is_confirmed(question: str) -> bool:
 
 
 LEVELS = ("debug", "info", "warning", "error")
-"""Of `--log-level`."""
+"""The values of `--log-level`."""
 
 
 def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] = ()) -> None:
-    """The options of serving as arguments, or those named only; see `acphold.serve_options`."""
+    """Add the options of serving, or only the named ones; see `acphold.serve_options`."""
     from msgspec.structs import fields  # late: `--help` and `--version` do without msgspec
 
     for field in fields(options):
@@ -265,14 +265,14 @@ def add_options(parser: Parser, options: type[Struct], *, only: Collection[str] 
 
 
 def add_journal(parser: Parser) -> None:
-    """`--journal URL`: None where it is not given."""
+    """Add `--journal URL`; None by default."""
     from acphold.serve_options import ServeOptions
 
     add_options(parser, ServeOptions, only=("journal",))
 
 
 def add_cwd(parser: Parser, which: str = "only sessions of this working directory") -> None:
-    """`--cwd DIR`: an absolute path, whether it is there or not; None where it is not given."""
+    """Add `--cwd DIR`: an absolute path, existing or not; None by default."""
     parser.add_argument(
         "--cwd",
         metavar="DIR",
@@ -282,7 +282,7 @@ def add_cwd(parser: Parser, which: str = "only sessions of this working director
 
 
 def require_folder(cwd: str | None) -> None:
-    """Refuse a `--cwd` to work in that is not there; UsageError."""
+    """Refuse a `--cwd` to work in that does not exist; UsageError."""
     if cwd is not None and not os.path.isdir(cwd):
         raise UsageError(
             f"--cwd: there is no folder {cwd!r} on this machine; make it, or name one that is there"
@@ -290,7 +290,7 @@ def require_folder(cwd: str | None) -> None:
 
 
 def add_setup(parser: Parser) -> None:
-    """`--mcp-config`, `--mode` and `--option`; see `acphold.cli.session_setup`."""
+    """Add `--mcp-config`, `--mode` and `--option`; see `acphold.cli.session_setup`."""
     parser.add_argument(
         "--mcp-config",
         metavar="FILE|JSON",
@@ -309,20 +309,20 @@ def add_setup(parser: Parser) -> None:
 
 
 def add_start_timeout(parser: Parser) -> None:
-    """`--start-timeout SECONDS`."""
+    """Add `--start-timeout SECONDS`."""
     _add_seconds(
         parser, "--start-timeout", 60.0, "how long the agent may take to answer `initialize`"
     )
 
 
 def add_linger(parser: Parser, who: str = "--background") -> None:
-    """`--linger SECONDS`: how long `who` stays that nobody needs."""
+    """Add `--linger SECONDS`: how long an idle `who` keeps running."""
     about = f"how long {who} keeps running with no client, turn or question"
     _add_seconds(parser, "--linger", 600.0, about)
 
 
 def add_log(parser: Parser) -> None:
-    """What is logged, and where."""
+    """Add `--log-level` and `--log-file`."""
     parser.add_argument(
         "--log-level",
         metavar="LEVEL",
@@ -348,7 +348,7 @@ def _add_seconds(parser: Parser, name: str, default: float, help: str) -> None:
 
 
 def seconds_above_zero(text: str) -> float:
-    """The type of an option that takes a time."""
+    """Parse an option that takes a time in seconds."""
     try:
         value = float(text)
     except ValueError:
@@ -377,14 +377,14 @@ def _level(text: str) -> str:
 
 
 def above_zero(text: str) -> int:
-    """The type of an option that takes a count."""
+    """Parse an option that takes a count."""
     if not text.isdecimal() or int(text) == 0:
         raise _refused(text, "a whole number above 0 is required")
     return int(text)
 
 
 def a_name(text: str) -> str:
-    """The type of an option that takes a name: `list` shows it, and `--agent` asks for it."""
+    """Parse an option that takes a name: `list` shows it, and `--agent` asks for it."""
     if not text.strip():
         raise _refused(text, "a name is required")
     return a_text(text.strip())
@@ -395,16 +395,16 @@ _HOURS = {"h": 1, "d": 24, "w": 24 * 7}
 
 
 def a_text(text: str) -> str:
-    """The type of an argument that is said, and no path: its bytes are UTF-8 in any locale."""
+    """Parse an argument that is text, not a path: its bytes are UTF-8 in any locale."""
     try:
         text.encode()
-    except UnicodeEncodeError:  # Python could not read it, and kept the bytes (PEP 383)
+    except UnicodeEncodeError:  # Python could not decode it, and kept the bytes (PEP 383)
         return os.fsencode(text).decode(errors="replace")
     return text
 
 
 def a_moment(text: str) -> float:
-    """The type of an option that takes a time: a date, or so long ago; seconds since the epoch."""
+    """Parse an option that takes a date or an age; returns seconds since the epoch."""
     if ago := _AGO.fullmatch(text):
         return time.time() - int(ago[1]) * _HOURS[ago[2]] * 3600
     from datetime import datetime

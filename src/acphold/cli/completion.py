@@ -1,4 +1,4 @@
-"""`acphold completion`: the script for a shell, and the candidates that this script asks for."""
+"""`acphold completion`: the script for a shell, and the candidates that the script asks for."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.known_agents import KNOWN_AGENTS
 
 MOST = 200
-"""Candidates among sessions, or programs: more than that nobody reads."""
+"""Most candidates among sessions or programs: nobody reads more."""
 
 SCRIPTS = {
     # A loop, and not a word list: bash would expand `$(…)` in an id that an agent chose.
@@ -52,20 +52,20 @@ complete -c acphold -a '(
 )'
 """,
 }
-"""Where there are no candidates, all three complete file names."""
+"""Without candidates, all three complete file names."""
 
 
 LIVE_ONLY = ("attach", "stop")
-"""Commands that are for sessions that a process has."""
+"""Commands for live sessions only."""
 
 SESSIONS = ("session_id", "session_ids", "session", "resume")
-"""Where an option or an argument keeps the id of a session."""
+"""Names of options and arguments that take a session's id."""
 
 T = TypeVar("T")
 
 
 class Candidate(NamedTuple):
-    """A word that would fit, and what it means."""
+    """A word that would fit, and its meaning."""
 
     word: str
     meaning: str = ""
@@ -101,7 +101,7 @@ def completion(*, shell: str | None, program: tuple[str, ...]) -> int:
 
 
 def candidates(words: Sequence[str]) -> list[Candidate]:
-    """What may stand for the last of the words of a command line; none where files may."""
+    """Return candidates for the last word of a command line; none where files may stand."""
     *before, begun = words or ("",)
     found: Iterable[Candidate] = ()
     if not before:
@@ -115,14 +115,14 @@ def candidates(words: Sequence[str]) -> list[Candidate]:
 
 
 def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Candidate]:
-    """What may follow these words in a command: the value of an option, or the next argument."""
+    """Yield candidates after these words of a command: an option's value, or the next argument."""
     parser = parser_of(command)
     takes = {flag: action for action in parser.actions for flag in action.option_strings}
     left = [action for action in parser.actions if not action.option_strings]
     awaited = None
     for word in before:
         if awaited is not None and (awaited.nargs is None or not word.startswith("-")):
-            awaited = None  # this was its value
+            awaited = None  # this word was its value
         elif word.startswith("-") and word != "-":
             option = takes.get(word)
             awaited = option if option is not None and option.nargs in (None, "?") else None
@@ -145,7 +145,7 @@ def _arguments(command: str, before: Sequence[str], begun: str) -> Iterator[Cand
 
 
 def _values(command: str, action: Action) -> Iterator[Candidate]:
-    """What an option or an argument may be."""
+    """Yield the possible values of an option or an argument."""
     yield from map(Candidate, action.choices or ())
     if action.metavar == "LEVEL":
         yield from map(Candidate, LEVELS)
@@ -164,10 +164,10 @@ def _names_session(command: str, action: Action) -> bool:
 
 
 def _servers() -> Iterator[Candidate]:
-    """Those that this machine has paired with, by their names."""
+    """Yield the names of the servers that this machine has paired with."""
     from acphold.transports.known_servers import names
 
-    with suppress(AcpholdError):  # as below
+    with suppress(AcpholdError):  # as in `_from_journal`
         yield from (Candidate(name) for name in names() if set(name) <= SAFE)
 
 
@@ -178,7 +178,7 @@ def _options(parser: Parser) -> Iterator[Candidate]:
 
 
 def _agents(names: Sequence[str]) -> Iterator[Candidate]:
-    """Agents by their names; none whose name a shell would have to quote."""
+    """Yield agents by name, without names that a shell would have to quote."""
     for name in dict.fromkeys(names):
         if set(name) <= SAFE:
             known = KNOWN_AGENTS.get(name)
@@ -186,7 +186,7 @@ def _agents(names: Sequence[str]) -> Iterator[Candidate]:
 
 
 def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
-    """What is found in the journal; nothing where it cannot be read."""
+    """Look into the journal; returns nothing if it cannot be read."""
 
     async def found() -> list[T]:
         async with opened(None) as journal:
@@ -195,7 +195,7 @@ def _from_journal(look: Callable[[Journal], Awaitable[list[T]]]) -> list[T]:
     try:
         return asyncio.run(found()) if exists(None) else []
     except AcpholdError:
-        return []  # there is nobody to tell it to; the command itself will say it
+        return []  # nobody to tell here; the command itself will report it
 
 
 async def _newest(journal: Journal) -> list[Candidate]:
@@ -223,7 +223,7 @@ SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789
 
 
 def _programs(begun: str) -> Iterator[Candidate]:
-    """Programs on PATH; none for a path, which the shell completes by itself."""
+    """Yield programs on PATH; none for a path, which the shell completes by itself."""
     if "/" in begun:
         return
     found = {

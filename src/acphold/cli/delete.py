@@ -1,4 +1,4 @@
-"""`acphold delete`: sessions gone for good."""
+"""`acphold delete`: delete sessions permanently."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
     found = asyncio.run(_found(journal, session_ids))
     if not sure and not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; say --yes to delete")
-    # Asked outside of any event loop, which would keep a Ctrl-C to itself until it is too late.
+    # Asked outside of any event loop: a loop would hold back a Ctrl-C until it is too late.
     if not sure and not is_confirmed(f"Delete {counted(len(found), 'session')}?"):
         print("Nothing was deleted.", file=sys.stderr)
         return Exit.ERROR
@@ -46,7 +46,7 @@ def delete(*, session_ids: list[str], sure: bool, journal: str | None) -> int:
 
 
 async def _found(location: str | None, session_ids: list[str]) -> list[str]:
-    """The ids that are meant, each of them shown to the person."""
+    """Show each session to the person; returns their ids."""
     async with opened(location) as journal:
         rows = {
             (row := await named(journal, given, "deletes it")).session_id: row
@@ -67,4 +67,4 @@ async def _delete(location: str | None, session_ids: list[str]) -> None:
         for session_id in session_ids:
             whose = await journal.owner(session_id)
             await journal.delete(session_id)
-            await tell_owner(whose, session_id)  # and so whoever has it open
+            await tell_owner(whose, session_id)  # and through it every client that has it open

@@ -1,7 +1,7 @@
-"""`acphold demo`: the promise in five parts, on real processes; each claim is checked.
+"""`acphold demo`: the promise in five parts, with real processes; each claim is checked.
 
-A program on `acphold.client`, as anybody might write one: it starts `acphold wrap` in front of
-`acphold demo-agent`, talks to it, kills it, and goes on with another.
+A program on `acphold.client`, as anybody could write one: it starts `acphold wrap` in front of
+`acphold demo-agent`, talks to it, kills it, and continues with another.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ from acphold.version import __version__
 FIRST = "Make the greeting friendlier, please"
 SECOND = "Now count, slowly"
 THIRD = "Do you recall what we said?"
-"""Words in them steer the agent: see `acphold demo-agent --help`."""
+"""Words in these prompts steer the agent: see `acphold demo-agent --help`."""
 
 ENOUGH = "tick 20 "
-"""What has been seen of the second turn when it is cut off."""
+"""The second turn is cut off once this was seen."""
 
 WAIT_SECONDS = 30.0
 """Longest wait for any one thing; on an idle machine each takes a fraction of a second."""
 
 POLL_SECONDS = 0.02
-"""Pause between two looks at which processes still run."""
+"""Pause between two looks for processes that still run."""
 
 
 def parser() -> Parser:
@@ -91,10 +91,10 @@ def demo(*, keep: str | None) -> int:
 
 @contextmanager
 def _folder(keep: str | None) -> Iterator[Path]:
-    """Where it happens: the folder `keep`, or one that is gone afterwards."""
+    """Yield the demo's folder: `keep`, or a temporary one."""
     if keep is None:
         with TemporaryDirectory(prefix="acphold-demo-") as made:
-            folder = Path(os.path.realpath(made))  # on macOS it is behind a link
+            folder = Path(os.path.realpath(made))  # on macOS it is under a symbolic link
             (folder / "project").mkdir()
             yield folder
         return
@@ -109,7 +109,7 @@ def _folder(keep: str | None) -> Iterator[Path]:
 
 
 async def story(stage: Stage, journal: str, project: str) -> None:
-    """All of it; raises TimeoutError, or an AcpholdError, when it cannot go on."""
+    """Run the whole demo; raises TimeoutError, or an AcpholdError, when it cannot go on."""
     environment = {VARIABLE: journal}
     heard: list[bytes] = []
 
@@ -124,7 +124,7 @@ async def story(stage: Stage, journal: str, project: str) -> None:
 
     @asynccontextmanager
     async def editor() -> AsyncIterator[tuple[ProgramEndpoint, RemoteAgent]]:
-        # Its stderr is kept for the case that something fails, and does not run into the story.
+        # Its stderr is kept in case something fails, and stays out of the story.
         command = own_command("wrap", "--", *own_command("demo-agent"))
         program = ProgramEndpoint(ProgramStart(command=command, env=environment))
         stage.run("acphold wrap -- acphold demo-agent")
@@ -226,7 +226,7 @@ async def story(stage: Stage, journal: str, project: str) -> None:
             holds=FIRST in turn.text and ENOUGH.strip() in turn.text,
         )
 
-    # The commands themselves, on the terminal as it is.
+    # The commands themselves, on this terminal.
     stage.step("5", "What the journal has")
     for arguments in (["list"], ["show", session.id]):
         stage.run(" ".join(["acphold", *arguments]))
@@ -243,7 +243,7 @@ async def story(stage: Stage, journal: str, project: str) -> None:
 
 
 def family(pid: int) -> set[int]:
-    """A process and all that descend from it, as far as they run."""
+    """Return a process and all its running descendants."""
     parents = process_tree.parents()
     found = {pid} & parents.keys()
     while more := {child for child, parent in parents.items() if parent in found} - found:
@@ -252,18 +252,18 @@ def family(pid: int) -> set[int]:
 
 
 def running(pids: set[int]) -> set[int]:
-    """Those of `pids` that run; one that has ended and was not reaped does not."""
+    """Return the running ones of `pids`; a zombie does not run."""
     return pids & process_tree.parents().keys()
 
 
-# -- what was seen, and what is back --------------------------------------------------------
+# -- what was seen, and what came back ------------------------------------------------------
 
 
 def lost(seen: SessionState, replayed: SessionState) -> list[str]:
-    """What was seen and is not back as it was, named; empty when all is.
+    """Name everything that was seen and did not come back unchanged; empty if all did.
 
-    The message that was cut off may be longer in the replay: what is in the journal need not
-    have arrived yet. The status of a tool call that was open may have changed.
+    The message that was cut off may be longer in the replay: the journal may have more than
+    has arrived. The status of a tool call that was open may have changed.
     """
     items, back = (
         [item for item in state.timeline if isinstance(item, Message | ToolCall)]
@@ -288,6 +288,6 @@ def lost(seen: SessionState, replayed: SessionState) -> list[str]:
 
 
 def last_said(state: SessionState) -> str:
-    """The end of the last message of the agent."""
+    """Return the text of the agent's last message."""
     said = [item.text for item in state.timeline if isinstance(item, Message)]
     return said[-1] if said else ""

@@ -1,4 +1,4 @@
-"""`acphold demo-agent`: a scripted agent, which `acphold demo` wraps and anybody may try.
+"""`acphold demo-agent`: a scripted agent for `acphold demo`, and for anybody to try.
 
 It streams a thought, a plan, words and a tool call with a diff, and asks for permission. It can
 neither list nor load sessions, and forgets everything when it ends.
@@ -58,7 +58,7 @@ async def _serve() -> None:
 
 
 class DemoScript(Script):
-    """One turn. Ids have the pid in them: the conversation may have calls of an earlier process."""
+    """One turn. Ids contain the pid: the conversation may have calls of an earlier process."""
 
     calls_named = f"call-{os.getpid()}"
 
@@ -80,7 +80,7 @@ class DemoScript(Script):
             await self.edit()
 
     def told(self) -> list[str]:
-        """What this process has been told of the conversation, the prompt of this turn last."""
+        """Return the user's messages that this process knows, the prompt of this turn last."""
         return [
             update["content"].get("text", "")
             for update in self.kept.history
@@ -98,7 +98,7 @@ class DemoScript(Script):
         self.change(call, status="failed")
 
     async def edit(self) -> None:
-        # Those of an earlier process are in the conversation that was handed over.
+        # Edits of an earlier process are in the conversation that was handed over.
         known = msgspec.json.encode(self.kept.history)
         edits = known.count(b'"newText"') + known.count(rb"\n+print(")
         self.think("The greeting should be friendlier.")
@@ -130,17 +130,17 @@ class DemoScript(Script):
 
 
 def greeting(edits: int) -> str:
-    """What hello.py says after so many edits: each makes it friendlier."""
+    """Return the text of hello.py after this many edits: each makes it friendlier."""
     words = f"Hello, {'dear ' * (edits - 1)}friend!" if edits else "hi"
     return f'print("{words}")\n'
 
 
 class DemoAgent(Exemplar):
-    """An agent with nothing of its own but new sessions and turns."""
+    """An agent that offers only new sessions and turns."""
 
     script_type = DemoScript
     connect_seconds = 10.0
-    """Behind `wrap` a server at a URL is reached by a program, which takes its time on a busy
+    """Behind `wrap`, a program connects to a server at a URL, which takes time on a busy
     machine."""
 
     async def result(self, method: str, request: Json) -> object:
@@ -164,4 +164,4 @@ class DemoAgent(Exemplar):
         return {}
 
     async def tell_commands(self, session_id: str) -> None:
-        """It has none."""
+        """Do nothing: it has no commands."""

@@ -1,4 +1,4 @@
-"""What the demo prints: headings, the conversation as it comes in, and the claims it checks."""
+"""The output of the demo: headings, the conversation as it arrives, and the checked claims."""
 
 from __future__ import annotations
 
@@ -23,42 +23,42 @@ class Stage:
         self.failures: list[str] = []
         self.claims = 0
         self._console = console()
-        self._flow = Flow(thoughts="whole")  # nobody has a key here
+        self._flow = Flow(thoughts="whole")  # nobody can press a key here
         self._live: Live | None = None
 
     @property
     def held(self) -> int:
-        """How many claims hold."""
+        """The number of claims that hold."""
         return self.claims - len(self.failures)
 
     # -- the frame ------------------------------------------------------------------------
 
     def head(self, title: str, text: str) -> None:
-        """What it is about."""
+        """Print the title and the introduction."""
         self._console.print(Text(title, "heading"))
         self._console.print(Text(text, "faint"), width=min(self._console.width, MAX_WIDTH))
 
     def step(self, number: str, title: str) -> None:
-        """A part of the story begins."""
+        """Print the heading of a part."""
         heading = Text.assemble((f" {number} " if number else " ∎ ", "reverse"), f" {title}")
         heading.stylize("heading")
         self._console.print("", heading, "", sep="\n")
 
     def gap(self) -> None:
-        """A blank line; all there is has been written, so that somebody else may print."""
+        """Print a blank line and flush, so that another program may print."""
         self._console.print()
         self._console.file.flush()
 
     def run(self, command: str) -> None:
-        """A command, as one would type it."""
+        """Print a command as one would type it."""
         self._console.print(Beside("$", "faint", Text(command, "command")))
 
     def say(self, text: str, style: str = "") -> None:
-        """The narrator speaks."""
+        """Print a sentence of the narrator."""
         self._console.print(Beside("", "", Text(text, style)))
 
     def claim(self, text: str, *, holds: bool) -> None:
-        """Something was checked; `holds` says whether it is so."""
+        """Print a checked claim; `holds` says if it is true."""
         self.claims += 1
         if not holds:
             self.failures.append(text)
@@ -69,7 +69,7 @@ class Stage:
 
     @contextmanager
     def turn(self, words: str) -> Iterator[None]:
-        """A turn with this prompt: what is heard in the block is shown as it comes."""
+        """Show a turn with this prompt: what is heard in the block is shown as it comes."""
         self._flow.prompted(msgspec.json.encode([msgspec.Raw(text_block(words))]))
         try:
             with Live(console=self._console, auto_refresh=False, transient=True) as self._live:
@@ -80,13 +80,13 @@ class Stage:
             self._show()
 
     def hear(self, update: bytes) -> None:
-        """An update came in; shown in a turn."""
+        """Take an update in; it is shown during a turn."""
         if self._live is not None:
             self._flow.hear(update)
             self._show()
 
     def permitted(self, name: str) -> None:
-        """The agent has asked for permission, and got this option."""
+        """Show that the agent asked for permission and got this option."""
         self._flow.put(Passage("you", "you", [Text(f"[{name}]")]))
         self._show()
 

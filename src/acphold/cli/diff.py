@@ -1,4 +1,4 @@
-"""`acphold diff`: what a session changed in files, as a patch."""
+"""`acphold diff`: the file changes of a session, as a patch."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from acphold.reports.session_diff import FileDiff, relative, session_diff
 from acphold.workspace.regular_files import contents
 
 FILE_BYTES = 16 << 20
-"""Of a longer file on disk nothing is read: no edit of an agent is in one."""
+"""Longer files on disk are not read: no edit of an agent is in one."""
 
 
 def parser() -> Parser:
@@ -82,7 +82,7 @@ async def _found(location: str | None, text: str | None, turn: int | None) -> li
 
 
 def on_disk(path: str, folder: str) -> FileText | None:
-    """The file at `path` in the session's folder; None for what is no text of ours to look at."""
+    """Read the file at `path` in the session's folder; None if it is outside or not text."""
     whole = resolved_folder(os.path.join(folder, path))
     if relative(whole, folder).startswith(("/", "../")):
         return None  # a link leads out of the folder
@@ -96,7 +96,7 @@ def on_disk(path: str, folder: str) -> FileText | None:
 
 
 def _print(patch: str) -> None:
-    """To a program byte for byte; to a person in colour, and with nothing that plays tricks."""
+    """Print to a program byte for byte; to a person in colour, without control characters."""
     if not sys.stdout.isatty():
         sys.stdout.flush()
         sys.stdout.buffer.write(patch.encode(errors="replace"))
@@ -104,7 +104,7 @@ def _print(patch: str) -> None:
     from rich.text import Text
 
     terminal = console()
-    in_hunk = False  # what a header says is no change
+    in_hunk = False  # a line of a header is no change
     for line in patch.removesuffix("\n").split("\n") if patch else ():
         in_hunk = not line.startswith("diff --git ") and (in_hunk or line.startswith("@@"))
         if not in_hunk:

@@ -1,4 +1,4 @@
-"""`acphold doctor`: what is installed, is the journal whole, does the agent answer."""
+"""`acphold doctor`: checks the installation, the journal and an agent."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ def doctor(
 
 @contextmanager
 def _ctrl_c_leaves_at_once() -> Iterator[None]:
-    """For a block in which nothing has to be finished; the guardian ends the agent."""
+    """Leave at once on Ctrl-C: nothing here has to be finished; the guardian ends the agent."""
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         with suppress(RuntimeError):  # in the middle of a print
@@ -141,7 +141,7 @@ def _ctrl_c_leaves_at_once() -> Iterator[None]:
 
 
 async def checked_processes() -> list[Finding]:
-    """What serves sessions now, where processes find each other, and where they log."""
+    """Find the processes that serve sessions, where they find each other, and where they log."""
     try:
         found = [Finding(f"sockets: {folder(runtime_folder())}")]
     except RuntimeFolderError as exc:
@@ -163,11 +163,11 @@ async def checked_processes() -> list[Finding]:
 
 
 SEARCHED = ("PATH", "PYTHONPATH", "LD_LIBRARY_PATH")
-"""Variables with folders in which programs, and code for them, are looked for."""
+"""Variables with the folders in which programs and their code are searched for."""
 
 
 def checked_installation() -> list[Finding]:
-    """Versions, whether editors find us, and whether a stranger's program may be found."""
+    """Check versions, if editors find us, and if a stranger's program may be found instead."""
     findings = [
         Finding(f"acphold {__version__}, msgspec {msgspec.__version__}"),
         Finding(f"Python {platform.python_version()}, {folder(sys.executable)}"),
@@ -202,7 +202,7 @@ def checked_installation() -> list[Finding]:
 
 
 def _page() -> Finding:
-    """Whether `serve` has its page; in a checkout it is nothing wrong if it is not built."""
+    """Check that `serve` has its page; in a checkout, an unbuilt page is no problem."""
     if not (missing := why_missing()):
         return Finding("the page for browsers, which `acphold serve` shows, is there")
     what, _, advice = missing.partition("; ")
@@ -213,7 +213,7 @@ def _page() -> Finding:
 
 
 def checked_settings() -> list[Finding]:
-    """Where the file is, what in it means nothing, and whether its agents can be started."""
+    """Check the settings file: its place, unknown parts, and if its agents can be started."""
     path = settings_path()
     try:
         settings = read_settings(path)
@@ -236,7 +236,7 @@ _MEND = "mend the file; `acphold help settings` has all of its keys"
 
 
 def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Finding:
-    """Whether `wrap` can start an agent of the file, and takes its options."""
+    """Check that `wrap` can start an agent of the file and takes its options."""
     if isinstance(agent, SettingsError):
         return Finding(str(agent), _MEND)
     try:
@@ -248,7 +248,7 @@ def _named(agent: NamedAgent | SettingsError, reading: Parser) -> Finding:
 
 
 def _open_variables(agents: Sequence[NamedAgent | SettingsError], path: str) -> list[Finding]:
-    """Whether others can read what may be secrets."""
+    """Check that others cannot read variables that may be secrets."""
     names = [agent.name for agent in agents if isinstance(agent, NamedAgent) and agent.env]
     mode = stat.S_IMODE(os.stat(path).st_mode)
     if not names or not mode & 0o077:
@@ -271,7 +271,7 @@ def _alerts(settings: Mapping[str, object], path: str) -> list[Finding]:
 
 
 def _command(name: str, command: Sequence[str], path: str | None = None) -> Finding:
-    """A command of the file, and whether there is such a program."""
+    """Check that the program of a command in the file exists."""
     if on_path(command[0], path) is None:
         return Finding(
             f"{name}: there is no program {command[0]!r}",
@@ -283,13 +283,13 @@ def _command(name: str, command: Sequence[str], path: str | None = None) -> Find
 # -- agents that people use -------------------------------------------------------------------
 
 VERSION_SECONDS = 3.0
-"""What an agent gets to say its version; several are asked at once."""
+"""Time for an agent to print its version; several are asked at once."""
 
 _VERSION = re.compile(r"\d+(?:\.\d+)+[\w.+-]{0,40}")
 
 
 def checked_agents() -> list[Finding]:
-    """Those of the table that are installed, how they are called here, and their versions."""
+    """List the known agents that are installed: their commands here, and their versions."""
     found = [
         (known, command)
         for known in KNOWN_AGENTS.values()
@@ -308,7 +308,7 @@ def checked_agents() -> list[Finding]:
 
 
 def _version(program: str) -> str:
-    """What the program says its version is; "" if it does not say one in time."""
+    """Return the version that the program prints; "" if it prints none in time."""
     try:
         started = launch([program, "--version"], merged=True)
     except AgentStartError:
@@ -332,11 +332,11 @@ def _version(program: str) -> str:
 
 
 LOOKED_INTO = 100
-"""Transcripts that are looked into: of more than that some certainly hold a conversation."""
+"""Most transcripts that are read: of more than that, some certainly hold a conversation."""
 
 
 async def checked_transcripts(journal: str | None) -> list[Finding]:
-    """Who of them deletes conversations, and whether all that there are were imported."""
+    """Find agents that delete conversations, and if all that exist were imported."""
     home = Home(Path.home(), dict(os.environ))
     findings = []
     for found in deletions(home):
@@ -359,14 +359,14 @@ async def checked_transcripts(journal: str | None) -> list[Finding]:
 
 
 async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
-    """How many an import would take in; files in which nobody said anything are none."""
+    """Count what an import would add; files without any message do not count."""
     changed = await intake.changed(sources, reading)
     if len(changed) > LOOKED_INTO:
         return len(changed)
     left = 0
     for source in changed:
         outcome = await intake.expect(source, reading)
-        with suppress(OSError, TranscriptError):  # which `import` tells
+        with suppress(OSError, TranscriptError):  # `import` reports these
             outcome = forecast(source, reading) if outcome == "new" else outcome
             left += outcome in ("new", "grown")
     return left
@@ -376,7 +376,7 @@ async def _left(intake: Intake, sources: list[Source], reading: Reader) -> int:
 
 
 async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Finding]:
-    """Start it as `wrap` does, introduce ourselves, end it; `start_timeout` in seconds."""
+    """Start the agent as `wrap` does, initialize it, end it; `start_timeout` in seconds."""
     program = command[0]
     if "/" not in program and on_path(program) is None:
         text = f"cannot start {program!r}: no such program on PATH"
@@ -416,7 +416,7 @@ async def checked_agent(command: Sequence[str], start_timeout: float) -> list[Fi
 
 
 def session_methods(can: AgentCapabilities) -> list[str]:
-    """The methods on existing sessions that an agent offers."""
+    """Return the methods on existing sessions that an agent offers."""
     sessions = can.session_capabilities
     offered = {
         "session/list": sessions.list,
@@ -435,7 +435,7 @@ _ADVICE = (
 
 
 class _Deaf:
-    """Hears nothing of what the agent reports: there is no session yet."""
+    """Ignores all that the agent reports: there is no session yet."""
 
     async def hear(self, event: Event) -> None:
         if isinstance(event, Answered):

@@ -1,4 +1,4 @@
-"""Where each editor keeps its agents, and how it writes one.
+"""The place of the agents in each editor's settings, and the form of an entry.
 
     editor     file                                           where in it, by the agent's name
     ---------  ---------------------------------------------  --------------------------------
@@ -31,8 +31,8 @@ from acphold.processes.program import on_path
 class Served(NamedTuple):
     """An agent behind `acphold wrap`, as an editor starts it.
 
-    `name` is that of the agent, `title` what the editor is to call it, or None. `command` is that
-    of acphold, absolute; `env` has the variables without which it would find other settings.
+    `name` is the agent's, `title` its name in the editor, or None. `command` is acphold's,
+    absolute; `env` has the variables without which acphold would find other settings.
     """
 
     name: str
@@ -52,7 +52,7 @@ class Served(NamedTuple):
 
     @property
     def words(self) -> list[str]:
-        """The command with its variables before it, for what takes no variables."""
+        """The command with its variables before it, for editors that take no variables."""
         if not self.env:
             return [*self.command]
         variables = [f"{name}={value}" for name, value in self.env.items()]
@@ -60,11 +60,11 @@ class Served(NamedTuple):
 
 
 class FileEditor(NamedTuple):
-    """An editor that keeps its agents in a file of JSON, with comments or not.
+    """An editor that keeps its agents in a JSON file, with comments or without.
 
-    `places` are where the file may be, the likeliest first; `table` is where agents stand in it.
-    `afterwards` says how to come to the agent. `commanded` writes another command into an entry
-    that is there: text, table, name, words and variables.
+    `places` are the possible paths, the likeliest first; `table` is the agents' key in the file.
+    `afterwards` tells how to reach the agent. `commanded` writes another command into an existing
+    entry: it gets text, table, name, words and variables.
     """
 
     shown: str
@@ -76,12 +76,12 @@ class FileEditor(NamedTuple):
     commanded: Callable[[str, str, str, Sequence[str], Mapping[str, str]], str]
 
     def path(self) -> str:
-        """The file that is there, or the one that the editor would make."""
+        """Return the existing file, or the one that the editor would create."""
         places = self.places()
         return next((place for place in places if os.path.exists(place)), places[0])
 
     def commands(self, text: str) -> dict[str, list[str]]:
-        """The command of each agent that the file has, by its name; [] where it names none."""
+        """Return the command of each agent in the file by name; [] if the entry has none."""
         found = value_at(text, [self.table])
         return {
             str(name): _words(entry)
@@ -89,7 +89,7 @@ class FileEditor(NamedTuple):
         }
 
     def fronted(self, text: str, served: Served) -> str:
-        """The text with acphold in front of each agent that has a command, and is not behind it."""
+        """Return the text with acphold in front of each agent that has its own command."""
         for name, words in self.commands(text).items():
             if words and own_words(words) is None:
                 ours = [*served.command, "wrap", "--", *words]
@@ -97,7 +97,7 @@ class FileEditor(NamedTuple):
         return text
 
     def bared(self, text: str) -> str:
-        """The text without acphold in front of agents that have their own command behind it."""
+        """Return the text without acphold in front of agents whose own command is behind it."""
         for name, words in self.commands(text).items():
             if own := own_words(words):
                 for variable in CARRIED:
@@ -107,11 +107,11 @@ class FileEditor(NamedTuple):
 
 
 CARRIED: Final = (SETTINGS_VARIABLE, JOURNAL_VARIABLE)
-"""Variables without which acphold would use other files than where it was called."""
+"""Variables without which acphold would use other files than here."""
 
 
 def own_words(words: Sequence[str]) -> list[str] | None:
-    """The agent's own command behind `acphold wrap`; [] for the name of one, None without that."""
+    """Return the command behind `acphold wrap`; [] for an agent's name, None without wrap."""
     for place, word in enumerate(words[1:], 1):
         if word == "wrap" and os.path.basename(words[place - 1]) in ("acphold", "acphold.exe"):
             behind = [*words[place + 1 :]]
@@ -120,7 +120,7 @@ def own_words(words: Sequence[str]) -> list[str] | None:
 
 
 def _words(entry: object) -> list[str]:
-    """The command of an entry: `command` and `args`, or `argv`."""
+    """Return the command of an entry: `command` and `args`, or `argv`."""
     if not isinstance(entry, dict):
         return []
     if isinstance(argv := entry.get("argv"), list):
@@ -133,9 +133,9 @@ def _words(entry: object) -> list[str]:
 
 
 class PasteEditor(NamedTuple):
-    """An editor whose settings are a program of the person's: they paste it themselves.
+    """An editor whose settings are a program: the person pastes the entry into it.
 
-    `snippet` gets the agent's own command, too.
+    `snippet` also gets the agent's own command.
     """
 
     shown: str
@@ -147,7 +147,7 @@ class PasteEditor(NamedTuple):
 
 
 def _config(*names: str) -> str:
-    """A file of the folder for settings."""
+    """Return the path of a file in the folder for settings."""
     folder = os.environ.get("XDG_CONFIG_HOME", "")
     if not os.path.isabs(folder):
         folder = os.path.expanduser("~/.config")
@@ -155,7 +155,7 @@ def _config(*names: str) -> str:
 
 
 def _zed() -> list[str]:
-    # On macOS, too: only its data is in ~/Library.
+    # The same on macOS: only Zed's data is in ~/Library.
     home = os.path.expanduser("~/.config/zed/settings.json")
     return [home] if sys.platform == "darwin" else [_config("zed", "settings.json")]
 
@@ -175,7 +175,7 @@ def _in_home(path: str) -> Callable[[], list[str]]:
 
 
 def _by_member(table: str, unit: str, **fixed: str) -> Callable[[str, Served], str]:
-    """Writes `command`, `args` and `env`; what else stands in an entry is left there."""
+    """Return a function that writes `command`, `args` and `env`, and leaves other members alone."""
 
     def written(text: str, served: Served) -> str:
         place = [table, served.spoken]
@@ -194,7 +194,7 @@ def _by_member(table: str, unit: str, **fixed: str) -> Callable[[str, Served], s
 
 
 def _members(text: str, table: str, name: str, words: Sequence[str], env: Mapping[str, str]) -> str:
-    """Another command in the place of an agent's own, as `command` and `args`."""
+    """Replace an agent's own command, as `command` and `args`."""
     text = put(text, [table, name, "command"], words[0])
     if words[1:] or value_at(text, [table, name, "args"]) is not None:
         text = put(text, [table, name, "args"], [*words[1:]])
@@ -204,9 +204,9 @@ def _members(text: str, table: str, name: str, words: Sequence[str], env: Mappin
 
 
 def _argv(text: str, table: str, name: str, words: Sequence[str], env: Mapping[str, str]) -> str:
-    """The same as acpx has it, which takes no variables."""
+    """Replace it in the form of acpx, which takes no variables."""
     before = value_at(text, [table, name, "argv"])
-    if before is None:  # `argv` beside the older `command` is an error for it
+    if before is None:  # `argv` beside the older `command` is an error for acpx
         return _members(text, table, name, words, env)
     return put(text, [table, name, "argv"], [*words])
 
@@ -226,14 +226,14 @@ ADAPTERS: Final = {
     "auggie": "auggie_cli",
     "cursor-agent": "cursor_cli",
 }
-"""The adapter of codecompanion that knows how to sign in to an agent, by a word of its command."""
+"""The adapter of codecompanion that can sign in to an agent, by a word of the agent's command."""
 
 OTHER_ADAPTER: Final = "opencode"
-"""The one to extend for other agents: it asks for no sign-in, and sets no variables."""
+"""The adapter to extend for other agents: it asks for no sign-in, and sets no variables."""
 
 
 def adapter_for(words: Sequence[str]) -> str:
-    """The adapter of codecompanion to extend for an agent's command."""
+    """Return the adapter of codecompanion to extend for an agent's command."""
     for word in words:
         package = os.path.basename(word).rpartition("@")[0] or os.path.basename(word)
         if package in ADAPTERS:
@@ -242,7 +242,7 @@ def adapter_for(words: Sequence[str]) -> str:
 
 
 def neovim_snippet(served: Served, command: Sequence[str]) -> str:
-    """Lua for codecompanion.nvim, and for avante.nvim."""
+    """Return Lua for codecompanion.nvim and for avante.nvim."""
     program, *arguments = map(quoted, served.words)
     name = quoted(served.typed)
     return f"""\
@@ -274,7 +274,7 @@ require("avante").setup({{
 
 
 def emacs_snippet(served: Served, _: Sequence[str]) -> str:
-    """Lisp for agent-shell."""
+    """Return Lisp for agent-shell."""
     program, *arguments = map(quoted, served.words)
     prompt = quoted(f"{served.spoken}> ")
     pattern = prompt.replace("(", "[(]").replace(")", "[)]").replace(".", "[.]")
@@ -300,7 +300,7 @@ def emacs_snippet(served: Served, _: Sequence[str]) -> str:
 
 
 def quoted(text: str) -> str:
-    """A text as Lua and Emacs Lisp write it."""
+    """Quote a text for Lua and Emacs Lisp."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
     return f'"{escaped}"'
 
@@ -338,7 +338,7 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
         "acpx",
         _in_home("~/.acpx/config.json"),
         "agents",
-        # Whole: `argv` beside the older `command` is an error for acpx.
+        # Replaced as a whole: `argv` beside the older `command` is an error for acpx.
         lambda text, served: put(text, ["agents", served.typed], {"argv": served.words}),
         lambda served: served.typed,
         "Try it: acpx {name} exec 'Who are you?'",
@@ -351,11 +351,11 @@ EDITORS: Final[Mapping[str, FileEditor | PasteEditor]] = {
     ),
     "emacs": PasteEditor("Emacs", emacs_snippet, "Paste it into your init file."),
 }
-"""By the word that `setup` takes."""
+"""The editors, by their names in `setup`."""
 
 
 def editors_here() -> Iterator[tuple[str, FileEditor]]:
-    """The editors whose settings are on this machine, with their names in `setup`."""
+    """Yield the editors that have settings on this machine, with their names in `setup`."""
     for name, editor in EDITORS.items():
         if isinstance(editor, FileEditor) and any(map(os.path.exists, editor.places())):
             yield name, editor

@@ -1,4 +1,4 @@
-"""`acphold export`: sessions as Markdown, lines of JSON, or pages of HTML."""
+"""`acphold export`: writes sessions as Markdown, JSON lines, or HTML pages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import place_name
 
 LISTED = 40
-"""Lines about what was taken out that are printed; all of them go into a file."""
+"""Lines printed about removed text; a file gets all of them."""
 
 
 def parser() -> Parser:
@@ -91,7 +91,7 @@ def parser() -> Parser:
 
 
 class _Wanted(Struct, frozen=True):
-    """Which sessions: those named, or all that fit and were active since; None is to be chosen."""
+    """The sessions to export: named ones, or all that fit and were active since; None is chosen."""
 
     session_ids: tuple[str | None, ...]
     filter: ListFilter
@@ -155,7 +155,7 @@ def export(
 
 
 class _Place(Struct, frozen=True):
-    """Where to: a form, and a file, a folder, or with no path stdout."""
+    """The destination: a form, and a file, a folder, or stdout if there is no path."""
 
     form: Form
     path: str | None
@@ -168,7 +168,7 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
     is_folder = path is not None and (
         os.path.isdir(path)
         or path.endswith(os.sep)
-        # A device or a pipe takes all in a row.
+        # A device or a pipe takes all sessions in a row.
         or (several and told is None and (os.path.isfile(path) or not os.path.exists(path)))
     )
     chosen = FORMS[form] if form else told or FORMS["markdown"]
@@ -181,7 +181,7 @@ def _place(output: str | None, form: str | None, *, several: bool) -> _Place:
 
 
 class _Source(NamedTuple):
-    """The sessions that are wanted, and what reads the entries of one."""
+    """The sessions to export, and a function that reads the entries of one."""
 
     rows: list[SessionRow]
     entries: Callable[[str], AsyncIterator[Entry]]
@@ -204,13 +204,13 @@ async def _rows(journal: Journal, wanted: _Wanted) -> list[SessionRow]:
         if row.updated_at < wanted.since * 1000:
             break
         found.append(row)
-    # Not while listing: what is read gets another place in the list.
+    # Not while listing: reading a session moves it in the list.
     return [await whole(journal, row) for row in found]
 
 
 @asynccontextmanager
 async def _there(server: FarServer, wanted: _Wanted) -> AsyncIterator[_Source]:
-    """The same of a server far away."""
+    """Do the same for a server far away."""
     from acphold.cli.far_places import named_there  # late: it brings HTTP
     from acphold.cli.remote import pages_of
 
@@ -260,7 +260,7 @@ async def _export(
 class _Writing:
     """Writes sessions in one form.
 
-    With `passes_over`, those that are deleted meanwhile are passed over.
+    With `passes_over`, sessions that are deleted meanwhile are skipped.
     """
 
     def __init__(
@@ -279,13 +279,13 @@ class _Writing:
         self._redaction = redaction
 
     async def write(self, rows: list[SessionRow], file: TextIO) -> None:
-        """Write sessions one behind the other."""
+        """Write sessions one after another."""
         for row in rows:
             with suppress(*self._passes_over):
                 await self._write(*await self._looked_through(row), file)
 
     async def print(self, rows: list[SessionRow]) -> None:
-        """Write them to stdout; what is to be redacted, only when all of it is."""
+        """Write sessions to stdout; with redaction, only after all of them were checked."""
         if self._redaction is None:
             await self.write(rows, sys.stdout)
             return
@@ -295,7 +295,7 @@ class _Writing:
             shutil.copyfileobj(file, sys.stdout)
 
     async def fill(self, path: str, rows: list[SessionRow]) -> None:
-        """Write each into a file of its own in a folder, and a file that leads to them."""
+        """Write each session into its own file in a folder, and an index of them."""
         heads = []
         for row in rows:
             with suppress(*self._passes_over):
@@ -309,7 +309,7 @@ class _Writing:
                 file.write(text)
 
     async def _looked_through(self, row: SessionRow) -> tuple[Head, AsyncIterator[Entry]]:
-        """The head and the entries of a session, as they are to be written."""
+        """Return the head and the entries of a session, redacted if asked for."""
         head = Head.of(row)
 
         def read() -> AsyncIterator[Entry]:
@@ -318,14 +318,14 @@ class _Writing:
         return await self._redaction.of(head, read) if self._redaction else (head, read())
 
     async def _write(self, head: Head, found: AsyncIterator[Entry], file: TextIO) -> None:
-        # Markdown and pages have nothing in them that a terminal obeys.
+        # Markdown and pages contain nothing that controls a terminal.
         tame = visible_json if self._form.name == "jsonl" and file.isatty() else str
         async for text in self._form.writer()(head, found):
             file.write(tame(text))
 
 
 def _tell(redaction: Redaction, report: str | None) -> None:
-    """Say what was taken out, and where; never what it was."""
+    """Print what was removed and where; never the text itself."""
     if report is not None:
         with destination.replaced(os.path.expanduser(report)) as file:
             file.writelines(removed.line() for removed in redaction.removed)

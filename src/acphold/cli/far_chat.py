@@ -39,10 +39,10 @@ if TYPE_CHECKING:
 
 
 class FarWanted(Struct, frozen=True, kw_only=True):
-    """Which session: that of this id; or what the person means by `words`, which are an id, or
-    filter the list from which they choose; or the `newest`; or else a new one. `cwd` is a folder
-    over there, None for that of the session, or the last one that was worked in. `setup` is what it
-    is opened with, and set to."""
+    """The session to open: the one of this id; or the one that `words` mean, which are an id or
+    filter the list to choose from; or the `newest`; or otherwise a new one. `cwd` is a folder
+    over there; None for the session's, or the last one used. `setup` is applied when it is
+    opened."""
 
     session_id: str | None = None
     words: str | None = None
@@ -59,7 +59,7 @@ async def talk(
     *,
     watch: bool = False,
 ) -> int:
-    """Talk in the session that is wanted, and in each that the person goes to from there."""
+    """Talk in the wanted session, and in each that the person goes to from there."""
     if wanted.words == "" and not on_terminal():
         raise UsageError(f"in a pipe ID is required; `acphold list{server.typed}` has them")
     url, token = server.url, await paired(server)
@@ -81,7 +81,8 @@ async def talk(
     options = seat.options
     names_session = wanted.session_id is not None or wanted.words is not None
     if names_no_agent(url) and (agent is None or names_session):
-        # The sessions of all of them, each with its own; AGENT is for one that has none there.
+        # List the sessions of all agents, each with its own; AGENT is for one whose agent is not
+        # there.
         can = options["capabilities"]
         assert can is not None, "a screen says what it can"
         options["capabilities"] = replace(can, meta={**(can.meta or {}), ALL_AGENTS: True})
@@ -108,7 +109,7 @@ async def talk(
 async def _opened(
     agent: RemoteAgent, wanted: FarWanted, server: FarServer, named: str | None
 ) -> RemoteSession | None:
-    """The session that is wanted, open; None when the person chose none."""
+    """Open the wanted session; None when the person chose none."""
     servers = wanted.setup.servers
     if wanted.words is not None or wanted.session_id is not None:
         if wanted.session_id is not None:
@@ -123,7 +124,7 @@ async def _opened(
         return await _loaded(agent, newest, wanted, server, named)
     cwd = wanted.cwd
     if cwd is None:
-        # Where a folder of ours is over there, too, it is likely to be meant.
+        # If our folder exists over there too, it is probably meant.
         newest = await _first(agent.sessions(cwd=os.getcwd())) or newest
         if newest is None:
             raise UsageError("--cwd DIR is required: a folder over there, for the first session")
@@ -141,8 +142,8 @@ async def _loaded(
     server: FarServer,
     named: str | None,
 ) -> RemoteSession | None:
-    """The session, open; None when no agent is to continue it. `named` is the agent that the person
-    has named for that."""
+    """Load the session; None when no agent is to continue it. `named` is the agent that the person
+    named for that."""
     load = partial(agent.load_session, info, wanted.cwd, mcp_servers=wanted.setup.servers)
     try:
         return await load()
@@ -155,8 +156,8 @@ async def _loaded(
 
 
 async def _continuing(info: SessionInfo, server: FarServer, served: Sequence[str]) -> str | None:
-    """The agent that the person chooses to continue a session whose own is not served; None for
-    none. UsageError where nobody can be asked."""
+    """Ask the person which agent continues a session whose own is not served; None for none.
+    UsageError if nobody can be asked."""
     held_with = on_one_line(str((info.meta or {}).get(AGENT, "another agent")))
     why = f"this session was held with {held_with}, which {origin_of(server.url)} does not serve"
     names = [on_one_line(name) for name in served]
@@ -178,7 +179,7 @@ async def _continuing(info: SessionInfo, server: FarServer, served: Sequence[str
 
 
 def _served(refusal: RemoteError) -> tuple[str, ...]:
-    """The agents that a server names in its refusal."""
+    """Return the agents that a server names in its refusal."""
     with suppress(msgspec.MsgspecError):
         return msgspec.json.decode(refusal.raw, type=_Refusal).data.served
     return ()
@@ -193,9 +194,9 @@ class _Refusal(Struct):
 
 
 async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionInfo | None:
-    """The session that the person means by words, or chooses from a list; None for none.
+    """Return the session that the person means by words or chooses from a list; None for none.
 
-    Of an `acphold serve` the list says what goes on in each, and where the words were said.
+    The list of an `acphold serve` also shows each session's state, and where the words were said.
     """
     with suppress(UnknownSessionError, AmbiguousIdError):
         if words:
@@ -213,7 +214,7 @@ async def _meant(agent: RemoteAgent, words: str, server: FarServer) -> SessionIn
 
 
 async def _named(agent: RemoteAgent, given: str) -> SessionInfo:
-    """The session of this id, or of which this is the beginning; UnknownSessionError,
+    """Return the session with this id, or whose id begins with it; UnknownSessionError,
     AmbiguousIdError."""
     found: list[SessionInfo] = []
     async for info in agent.sessions():

@@ -1,6 +1,6 @@
-"""Sessions of a server far away, and entries in them, as a person names them: see `cli.places`.
+"""Sessions of a server far away, and their entries, by the names a person uses: see `cli.places`.
 
-Its folders are those of another machine, so `-` is the newest session of all there.
+Folders there are another machine's, so `-` is the newest session of all.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from acphold.errors import AmbiguousIdError, UnknownSessionError
 async def named_there(
     pages: ServerPages, server: FarServer, given: str | None, does: str
 ) -> FarSession:
-    """The session that is meant. `does` says what becomes of it ("shows it"), where it is chosen
-    from a list.
+    """Return the session that is meant. `does` says what will be done with it ("shows it"), for the
+    list to choose from.
 
-    Raises UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError where it has to be
+    Raises UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError if it has to be
     named.
     """
     among = None
@@ -40,8 +40,8 @@ async def named_there(
 async def place_there(
     pages: ServerPages, server: FarServer, text: str | None, does: str
 ) -> tuple[FarSession, int | None]:
-    """What `ID` or `ID@SEQ` means; else as `named_there`. An id with an `@` in it is an id before
-    all else."""
+    """Resolve `ID` or `ID@SEQ`; otherwise as `named_there`. An id that contains an `@` is tried as
+    an id first."""
     given, at, seq = (text or "").rpartition("@")
     try:
         return await named_there(pages, server, text, does), None

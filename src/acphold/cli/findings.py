@@ -1,4 +1,4 @@
-"""What `doctor` finds, one thing at a time, and how that is printed."""
+"""The findings of `doctor`, and how they are printed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ GUTTER = 5
 
 
 class Finding(Struct, frozen=True):
-    """One thing that was looked at; with `advice` it is wrong, and that is what to do.
+    """One thing that was checked; with `advice` it is wrong, and the advice says what to do.
 
-    `is_past`: it was wrong, or is another program's way, and it is good to know it.
+    With `is_past` it was wrong before, or is another program's way: good to know.
     """
 
     text: str
@@ -27,14 +27,14 @@ class Finding(Struct, frozen=True):
 
 
 class Report:
-    """Prints findings, and counts what is wrong."""
+    """Prints findings, and counts the problems."""
 
     def __init__(self) -> None:
         self.problems = 0
         self._console = console()
 
     def section(self, title: str, findings: Iterable[Finding]) -> None:
-        """All that was found about one thing."""
+        """Print all findings about one subject."""
         self._console.print(Text(title, "heading"))
         for finding in findings:
             mark, style = ("!", "busy") if finding.is_past else ("✓", "good")
@@ -49,7 +49,7 @@ class Report:
         self._console.print()
 
     def wait(self, what: str) -> None:
-        """What takes a while, for whoever looks on."""
+        """Tell the person what takes a while."""
         words = visible(f"{what}; Ctrl-C leaves")
         if self._console.is_terminal:
             self._console.print(Text(words, "faint"))
@@ -57,7 +57,7 @@ class Report:
             print(words, file=sys.stderr)
 
     def sum_up(self) -> None:
-        """The last line."""
+        """Print the last line."""
         if self.problems:
             self._console.print(Text(f"{counted(self.problems, 'problem')} found", "bad"))
         else:

@@ -1,4 +1,4 @@
-"""`acphold list --follow`: what changes in the list, whichever process changes it, and where."""
+"""`acphold list --follow`: changes of the list, whichever process makes them, here or far away."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from acphold.journal import SessionRow
 
 NEWEST = 200
-"""Sessions that are there in the beginning, unless `--limit` says otherwise."""
+"""Sessions shown at the beginning, unless `--limit` says otherwise."""
 
 ID_WIDTH = 8
 """Characters of an id: enough for a person to tell sessions apart."""
 
 LOOK_SECONDS = 1.0
-"""How often is looked whether anybody reads this still."""
+"""How often we check that somebody still reads this."""
 
 Fits = Callable[["SessionRow", Container[str]], bool]
-"""Whether a session is one of those that are asked for; told with the ids of what is live."""
+"""Tells if a session is one of those asked for; gets the ids of live sessions, too."""
 
 
 class Listed(NamedTuple):
-    """A session of the list: what goes on in it, or how its last turn ended, in a word; and its
+    """A session of the list: its current state, or the outcome of its last turn, in a word; and its
     JSON."""
 
     row: SessionRow
@@ -48,8 +48,8 @@ class Listed(NamedTuple):
 
 
 class News(NamedTuple):
-    """Sessions that are new or other than before, and the ids of those that are gone; with `is_all`
-    the list from the beginning, as far as it is told."""
+    """New and changed sessions, and the ids of those that are gone; with `is_all`, the list from
+    the beginning, as far as it is shown."""
 
     sessions: Sequence[Listed]
     gone: Sequence[str] = ()
@@ -64,9 +64,9 @@ async def follow(
     tell: Tell,
     show: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
-    """Tell what there is and what changes, until nobody reads it or the person ends it.
+    """Report the sessions and their changes, until nobody reads or the person ends it.
 
-    `show` prints what there is; what changes meanwhile is told behind it.
+    `show` prints the list first; changes that happen meanwhile are reported after it.
     """
     from acphold.screen.plain import is_unread
 
@@ -95,14 +95,14 @@ async def follow(
 
 
 async def news_here(location: str | None, limit: int | None) -> AsyncGenerator[News, None]:
-    """Of a journal of this machine."""
+    """Yield news of a journal on this machine."""
     async with opened(location) as journal, aclosing(followed(journal, limit or NEWEST)) as found:
         async for each in found:
             yield news_of(each)
 
 
 def news_of(found: Snapshot | Changed) -> News:
-    """What has been found in the journal, as it is told."""
+    """Turn findings in the journal into news."""
     sessions = [
         Listed(
             row,
@@ -129,7 +129,7 @@ def _state(row: SessionRow, news: Snapshot | Changed) -> str:
 
 
 async def news_there(server: FarServer, limit: int | None) -> AsyncGenerator[News, None]:
-    """Of a server far away; what is told while it is away is told when it is back."""
+    """Yield news of a server far away; changes while it is offline come when it is back."""
     from acphold.cli.remote import Away, pages_of  # late: it brings HTTP
     from acphold.client.server_feed import followed_list
 
@@ -159,13 +159,13 @@ def _state_there(session: FarSession) -> str:
     return "unread" if session.row.is_unread else "new"
 
 
-# -- how it is told ---------------------------------------------------------------------------
+# -- how it is reported -----------------------------------------------------------------------
 
 
 class AsJson:
-    """A line an event: the first has the `sessions` that are there, each other one `session` that
-    is new or has changed, or the id of one that is `gone`. A server that cannot say what was missed
-    has all `sessions` told again."""
+    """A line per event: the first has all `sessions`, each other one a `session` that
+    is new or has changed, or the id of one that is `gone`. If a server cannot say what was missed,
+    all `sessions` are reported again."""
 
     def __init__(self, fits: Fits, out: TextIO) -> None:
         self._fits = fits
@@ -187,7 +187,7 @@ class AsJson:
 
 
 class AsWords:
-    """For people: when, what became of which session, and whose it is; behind the list itself."""
+    """For people, below the list itself: the time, a session's new state, and its agent."""
 
     def __init__(self, fits: Fits, out: TextIO) -> None:
         self._fits = fits

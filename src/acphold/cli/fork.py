@@ -1,4 +1,4 @@
-"""`acphold fork`: a conversation up to some turn, in a session of its own."""
+"""`acphold fork`: copies a conversation, up to some turn, into a session of its own."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ async def _fork(location: str | None, text: str | None, at: int | None, cwd: str
 
 
 async def told(journal: Journal, source: SessionRow, made: Forked) -> str:
-    """What a person is told of a copy, below its id."""
+    """Return the description of a copy, printed below its id."""
     row = await journal.session(made.session_id)
     what = f"{counted(made.turns, 'turn')} of {on_one_line(source.title or source.session_id)}"
     if made.runs:

@@ -1,4 +1,4 @@
-"""Going on with a session: which one is meant, where, and how its agent is started again."""
+"""Continuing a session: which one, where, and how to start its agent again."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from acphold.journal.location import is_same_folder
 
 
 async def meant(journal: str | None, session_id: str | None, cwd: str) -> SessionRow | None:
-    """The session with this id, or else the newest of the folder; None where that has none yet."""
+    """Return the session with this id, otherwise the newest of the folder; None if it has none."""
     async with opened_if_any(journal) as found:
         if found is None:
             if session_id:
@@ -36,10 +36,10 @@ async def meant(journal: str | None, session_id: str | None, cwd: str) -> Sessio
 
 
 def start_of(row: SessionRow) -> Start:
-    """How the agent of a session is started again: as it was here, else by its name.
+    """Return how to start the agent of a session again: as it was here, otherwise by its name.
 
-    A name means what the settings file says now; if that has it no more, it is what it was then.
-    UsageError where neither is known.
+    A name means what the settings file says now; if the file has lost it, it means what it was
+    then. UsageError if neither is known.
     """
     names = agent_names()
     if (start := known_start(row.start)) is not None:
@@ -56,7 +56,7 @@ def start_of(row: SessionRow) -> Start:
 
 
 def is_startable(row: SessionRow) -> bool:
-    """Whether it needs no words to go on with this session."""
+    """Return True if the session can be continued without naming an agent."""
     try:
         start_of(row)
     except UsageError:
@@ -65,9 +65,9 @@ def is_startable(row: SessionRow) -> bool:
 
 
 def for_question(arguments: Mapping[str, object]) -> tuple[SessionRow, Start, str | None]:
-    """The session that `ask` goes on with, how its agent is started, and in which folder.
+    """Return the session that `ask` continues, how to start its agent, and in which folder.
 
-    Of one that is live nothing is started. Raises UsageError, UnknownSessionError and
+    A live session starts nothing. Raises UsageError, UnknownSessionError and
     AmbiguousIdError.
     """
     wanted = convert(arguments, _Wanted)
@@ -99,19 +99,19 @@ class _Wanted(Struct):
 
 
 def fetched(start: Start) -> Start:
-    """The same; of an agent that is not installed one that fetches it, if the person says so."""
+    """Return the start; for an agent that is not installed, one that fetches it, after asking."""
     agent, command = startable(start.agent or None, start.command)
     return start if agent == start.agent else replace(start, agent="", command=command)
 
 
 def told(start: Start) -> str:
-    """What is started, in a few words."""
+    """Describe what is started, in a few words."""
     program, *words = start.command or ("",)
     return on_one_line(start.agent or cut(shlex.join([os.path.basename(program), *words]), 60))
 
 
 async def settled_in(journal: str | None, row: SessionRow, cwd: str | None) -> str:
-    """Where to work: in `cwd`, into which the session moves, or its own folder; UsageError."""
+    """Return the folder to work in: `cwd`, to which the session moves, or its own; UsageError."""
     where = folder_of(row, cwd)
     if not is_same_folder(row.cwd, where):
         async with opened(journal) as kept:
@@ -121,7 +121,7 @@ async def settled_in(journal: str | None, row: SessionRow, cwd: str | None) -> s
 
 
 def folder_of(row: SessionRow, cwd: str | None) -> str:
-    """The folder that is meant; UsageError when it is gone."""
+    """Return the folder that is meant; UsageError when it is gone."""
     if cwd is None and not os.path.isdir(row.cwd):
         raise UsageError(
             f"the folder of this session is gone: {row.cwd}; --cwd DIR goes on with it in another "
@@ -132,5 +132,5 @@ def folder_of(row: SessionRow, cwd: str | None) -> str:
 
 
 def title_of(row: SessionRow) -> str:
-    """Its title, as it is said in a sentence."""
+    """Return the session's title for use in a sentence."""
     return f"“{cut(on_one_line(row.title or '(no title)'), 40)}”"

@@ -1,4 +1,4 @@
-"""`acphold handover`: a conversation that another agent goes on with."""
+"""`acphold handover`: continues a conversation with another agent."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ async def _hand_over(
 
 
 async def _key(program: tuple[str, ...], name: str | None, start_timeout: float) -> str:
-    """What the agent's sessions are kept under; raises AgentError when it does not answer."""
+    """Return the key of the agent's sessions; raises AgentError when it does not answer."""
     agent = ProcessAgent(program, _Nobody(), name=name, start_timeout=start_timeout)
     try:
         await agent.initialize(encode(InitializeRequest(protocol_version=PROTOCOL_VERSION)))
@@ -111,7 +111,7 @@ async def _key(program: tuple[str, ...], name: str | None, start_timeout: float)
 
 
 class _Nobody:
-    """Hears nothing and answers nothing: the agent is only asked who it is."""
+    """Ignores and answers nothing: the agent is only asked for its name."""
 
     async def hear(self, event: Event) -> None:
         return None

@@ -1,4 +1,4 @@
-"""`acphold import`: what other agents keep on disk, into the journal."""
+"""`acphold import`: reads conversations that other agents keep on disk into the journal."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 WATCH_SECONDS = 5.0
-"""Between two looks of `--watch`: agents write several times a second, people read slower."""
+"""Pause between two looks of `--watch`: agents write several times a second, people read slower."""
 
 COMPRESSED = ".zst"
-"""Ends the name of a transcript that its program has compressed."""
+"""Suffix of a transcript that its program has compressed."""
 
 BESIDE = "searchable: the newest 30 days; the rest follows in the background …"
 
@@ -170,16 +170,16 @@ def import_conversations(
 
 @contextmanager
 def _ctrl_c_at_any_time() -> Iterator[None]:
-    """The loop's own answer to a Ctrl-C would wait until it runs, and reading may take long.
+    """Handle Ctrl-C at once: the loop would handle it only when it runs, and reading may take long.
 
-    Nothing has to be finished in the block: what a journal has is whole at any time.
+    Nothing in the block has to be finished: a journal is whole at any time.
     """
 
     def leave(number: int, frame: FrameType | None) -> NoReturn:
         raise KeyboardInterrupt
 
     before = signal.getsignal(signal.SIGINT)
-    if before is signal.default_int_handler:  # else somebody wants no Ctrl-C, as `nohup` does
+    if before is signal.default_int_handler:  # otherwise somebody wants no Ctrl-C, as `nohup` does
         signal.signal(signal.SIGINT, leave)
     try:
         yield
@@ -194,7 +194,7 @@ async def _read_listed(location: str, session_id: str, *, redact: bool) -> int:
 
 
 def _home(given: str | None) -> Home:
-    """The folder given as home folder, or the user's own; UsageError."""
+    """Return the folder given as home folder, or the user's own; UsageError."""
     if given is None:
         return Home(Path.home(), dict(os.environ))
     if not os.path.isdir(given):
@@ -203,7 +203,7 @@ def _home(given: str | None) -> Home:
 
 
 class _Run:
-    """One call of the command: what was asked for, and what became of it."""
+    """One call of the command: its options and its results."""
 
     def __init__(
         self,
@@ -224,7 +224,7 @@ class _Run:
         self._settled: dict[str, tuple[Source, bool]] = {}
 
     async def real(self, location: str, *, as_json: bool, watch: bool) -> None:
-        """Take in what there is; with `watch`, go on until somebody interrupts."""
+        """Import what there is; with `watch`, go on until somebody interrupts."""
         journal = open_journal(location)
         try:
             intake = Intake(journal, self._selection)
@@ -244,7 +244,7 @@ class _Run:
             await journal.aclose()
 
     async def say_what_is_left(self, location: str) -> None:
-        """Behind a Ctrl-C: what is done, and how to go on."""
+        """After a Ctrl-C, tell what is done and how to continue."""
         done = sum(
             tally.outcomes[word] for tally in self._tallies.values() for word in ("new", "grown")
         )
@@ -267,7 +267,8 @@ class _Run:
         new: list[Source] = []
         for name, tally in self._tallies.items():
             found = self._sources(reader(name))
-            # What has become quiet is looked at once more: its last turn may have been left.
+            # A file that became quiet is read once more: its last turn may have been left out
+            # before.
             stands = {source.place: (source, is_quiet(source)) for source in found}
             asked = [s for s in found if self._settled.get(s.place) != stands[s.place]]
             news = await intake.changed(asked, reader(name))
@@ -301,12 +302,12 @@ class _Run:
 
         for wave in WAVES:
             sources = [source for name in wave & changed.keys() for source in changed[name]]
-            # What is looked for is mostly new.
+            # People search mostly for recent conversations.
             sources.sort(key=lambda source: -source.changed_at)
             await each(sources, take)
 
     async def dry(self, location: str) -> None:
-        """Count what `real` would take in."""
+        """Count what `real` would import."""
         async with opened_if_any(location) as journal:
             intake = Intake(journal, self._selection) if journal else None
             for name, tally in self._tallies.items():
@@ -318,7 +319,7 @@ class _Run:
                         count(Taken(outcome))
 
     def _sources(self, reading: Reader) -> list[Source]:
-        """Those asked for."""
+        """Find the sources that were asked for."""
         found: list[Source] = []
         tally = self._tallies[reading.name]
         unreadable: list[OSError | TranscriptError] = []
@@ -346,7 +347,7 @@ class _Run:
         return whole
 
     def report(self, *, as_json: bool, dry: bool = False, only_news: bool = False) -> None:
-        """Print what became of the sources; with `only_news`, only where there was something."""
+        """Print the outcome for each agent; with `only_news`, only where something happened."""
         shown = {
             name: tally
             for name, tally in self._tallies.items()
@@ -388,7 +389,7 @@ class _Progress:
             self._bars.stop()
 
     def expect(self, name: str) -> None:
-        """One more conversation of this agent."""
+        """Expect one more conversation of this agent."""
         if self._bars:
             task = self._tasks.get(name)
             if task is None:
@@ -397,6 +398,6 @@ class _Progress:
             self._bars.update(task, total=total + 1)
 
     def advance(self, name: str) -> None:
-        """One of them is done."""
+        """Advance by one conversation of this agent."""
         if self._bars:
             self._bars.advance(self._tasks[name])

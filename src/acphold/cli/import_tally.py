@@ -1,4 +1,4 @@
-"""What became of the conversations of an import, counted and told."""
+"""The outcomes of an import, counted and reported."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from acphold.imports import OUTCOMES, Source, Taken
 
 
 class Tally:
-    """What became of the sources of one agent."""
+    """The outcomes of one agent's sources."""
 
     def __init__(self, told: Collection[str] = ()) -> None:
-        """`told` are failures that were told before: they are not told again."""
+        """`told` are failures that were reported before: they are not reported again."""
         self.outcomes: Counter[str] = Counter()
         self.missed: Counter[str] = Counter()
         self.missed_bytes: Counter[str] = Counter()
@@ -25,23 +25,23 @@ class Tally:
         self._told = frozenset(told)
 
     def next(self) -> Tally:
-        """For the next look at the same sources."""
+        """Return a new tally for the next look at the same sources."""
         return Tally({*self._told, *self._failures})
 
     @property
     def found(self) -> int:
-        """How many conversations there are; files in which nobody said anything are none."""
+        """The number of conversations; files without any message do not count."""
         return self.outcomes.total() - self.outcomes["empty"] + len(self._failures)
 
     @property
     def has_news(self) -> bool:
-        """Whether something was taken in, or could not be."""
+        """True if something was imported, or could not be."""
         news = ("new", "apart", "grown")
         return any(self.outcomes[word] for word in news) or bool(self._failures)
 
     @contextmanager
     def counting(self, source: Source) -> Iterator[Callable[..., None]]:
-        """Something that is told what became of the source; that it cannot be read is counted."""
+        """Yield a function that takes the outcome of the source; counts an unreadable source."""
         try:
             yield self._count
         except (OSError, TranscriptError, IllegibleNameError) as error:
@@ -54,7 +54,7 @@ class Tally:
         self.removed.update(taken.removed)
 
     def failed(self, error: OSError | AcpholdError, path: str) -> None:
-        """A source could not be read."""
+        """Count a source that could not be read."""
         where, why = path, str(error)
         if isinstance(error, OSError):
             where, why = str(error.filename or path), error.strerror or why
@@ -87,7 +87,7 @@ class Tally:
         return f"{what:>22}   {'would be ' if dry else ''}{', '.join(told)}{packed}"
 
     def messages(self) -> list[str]:
-        """Lines for what could not be read, what was not understood, and what was taken out."""
+        """Return lines about unreadable, unknown and removed content."""
         messages = [f"cannot read {failure}" for failure in self._failures]
         if self.missed:
             most = [f"{what} ({count:,})" for what, count in self.missed.most_common(5)]

@@ -1,4 +1,4 @@
-"""`acphold inbox`: what waits for a person in all sessions; answered there, one after the other."""
+"""`acphold inbox`: the questions of all sessions, answered one after another."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from acphold.screen.layout import Passage
 
 DECISIONS: Final = 50
-"""How many decisions `--history` shows where it is not told."""
+"""Decisions that `--history` shows by default."""
 
 
 def parser() -> Parser:
@@ -128,7 +128,7 @@ async def _history(source: Source, limit: int, *, as_json: bool) -> None:
 
 
 async def _printed(source: Source, *, follow: bool, as_json: bool) -> None:
-    """Print what waits, and with `follow` what changes until nobody reads it."""
+    """Print the pending questions; with `follow`, also changes until nobody reads."""
     from acphold.screen.plain import is_unread
 
     async with source.reading() as reading:
@@ -174,7 +174,7 @@ def _print_words(lines: dict[str, str], told: dict[str, str], *, follow: bool) -
 
 
 def shown(item: Item) -> Passage:
-    """All of what is asked: the whole command and diff, or the form, and what may be answered."""
+    """Return the whole question: command and diff, or the form, and the possible answers."""
     from rich.text import Text
 
     from acphold.history.decisions import AskedQuestion

@@ -1,7 +1,7 @@
-"""A person goes through what waits for them, session by session, and answers it or leaves it open.
+"""Answering all pending questions, session by session.
 
-They are asked as in `attach`, by `screen.answers`: we attach to the session, and it puts its open
-questions to us. What they leave for later is not answered at all: we go, and it stays open.
+The person is asked as in `attach`, by `screen.answers`: we attach to the session, and it sends us
+its open questions. A question left for later gets no answer: we leave, and it stays open.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Later(Exception):
 
 
 class Visitor(Person):
-    """A person who may leave each question for later; whoever goes away from one does."""
+    """A person who may leave each question for later; Ctrl-D does so."""
 
     async def choose(self, choice: Choice) -> str | None:
         answer = await super().choose(replace(choice, keys=(*choice.keys, LATER)))
@@ -58,7 +58,7 @@ class Visitor(Person):
 
 
 async def answer_all(source: Source, *, follow: bool) -> int:
-    """Ask all that waits, session by session; with `follow` also what comes, until Ctrl-C."""
+    """Ask all pending questions, session by session; with `follow`, new ones too, until Ctrl-C."""
     flow = Flow()
     visitor = Visitor(0, 2, flow)
     left: set[str] = set()
@@ -84,7 +84,7 @@ async def answer_all(source: Source, *, follow: bool) -> int:
 
 
 class Visit:
-    """One session: its questions are asked until none is open, or the person leaves the rest."""
+    """One session: its questions are asked until none is open or the person leaves the rest."""
 
     def __init__(
         self, source: Source, reading: Reading, visitor: Visitor, flow: Flow, session_id: str
@@ -102,7 +102,7 @@ class Visit:
         self._changed = asyncio.Event()
 
     async def run(self) -> set[str]:
-        """The ids of those that are left for later."""
+        """Ask the session's questions; return the ids of those left for later."""
         await self._look()
         if not self._items:
             return set()
@@ -122,7 +122,7 @@ class Visit:
                     await self._look()
         except (ConnectionLostError, UnknownSessionError) as exc:
             await self._look()
-            if self._items:  # still open, and not to be reached: the others come first
+            if self._items:  # still open, and unreachable: the other sessions come first
                 self._flow.tell(str(exc))
         return {*self._items}
 
@@ -165,10 +165,10 @@ class Visit:
         async with connected_to(endpoint, **options) as agent:
             yield agent
 
-    # -- what the session asks ------------------------------------------------------------
+    # -- the session's questions ----------------------------------------------------------
 
     async def _on_permission(self, question: PermissionQuestion) -> PermissionAnswer:
-        # Nothing was replayed to us: what was said of the call before, the inbox has.
+        # Nothing was replayed to us: the inbox has the earlier updates of the call.
         known = self._calls.get(question.tool_call.tool_call_id)
         fields = {**({} if known is None else known.call), **question.tool_call.fields}
         about = replace(question, tool_call=ToolCall(question.tool_call.tool_call_id, fields))
@@ -181,7 +181,7 @@ class Visit:
         return await self._asked(lambda: self._answers.on_page(question))
 
     async def _asked(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer. One that is left for later waits on, for whoever answers it."""
+        """Return the answer. A question left for later stays open, for anybody to answer."""
         try:
             return await ask()
         except _Later:

@@ -1,4 +1,4 @@
-"""What waits for a person and what was decided, from the journal of this machine or a server."""
+"""Pending questions and past decisions, from the journal of this machine or from a server."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from acphold.history.times import now_ms
 from acphold.hub.annotations import milliseconds
 
 LOOK_SECONDS: Final = 1.0
-"""Between two looks whether something new waits."""
+"""Pause between two looks for new questions."""
 
 NOTHING: Final = "Nothing waits for you."
 
 SHORT_ID: Final = 6
-"""Characters of a session's id that people are shown."""
+"""Characters of a session's id that are shown to people."""
 
 
 class Item(Struct, frozen=True, rename="camel"):
@@ -45,32 +45,32 @@ class Item(Struct, frozen=True, rename="camel"):
 
     @property
     def where(self) -> str:
-        """The session that it is of, for people."""
+        """The question's session, for people."""
         title = on_one_line(self.title or "(no title)")
         agent = on_one_line(agent_name(self.agent))
         return f"{title} · {agent} · {folder(self.cwd)} · {on_one_line(self.session_id)[:SHORT_ID]}"
 
     @property
     def age(self) -> str:
-        """Since when it waits, for people."""
+        """The time since the question was asked, for people."""
         age = short_age(milliseconds(self.at), now_ms())
         return "asked just now" if age == "now" else f"asked {age} ago"
 
     @property
     def call(self) -> dict[str, bytes]:
-        """The fields of the tool call that it is about."""
+        """The fields of the question's tool call."""
         return {name: bytes(value) for name, value in (self.tool_call or {}).items()}
 
 
 class Source(Struct, frozen=True):
-    """Where the questions are: a server far away, or the journal of this machine."""
+    """The source of the questions: a server far away, or the journal of this machine."""
 
     server: FarServer | None
     journal: str | None
 
     @asynccontextmanager
     async def reading(self) -> AsyncIterator[Reading]:
-        """What reads from it, for the block."""
+        """Open the source for reading, in this block."""
         if self.server is not None:
             from acphold.cli.remote import pages_of  # late: it brings HTTP
 
@@ -99,16 +99,16 @@ class Source(Struct, frozen=True):
 
 
 class Reading(Struct, frozen=True):
-    """`waiting` gives what is open, `decided` the last decisions, each as a line of JSON."""
+    """`waiting` returns open questions, `decided` the last decisions, each as a line of JSON."""
 
     waiting: Callable[[], Awaitable[list[str]]]
     decided: Callable[[int], Awaitable[list[str]]]
 
     async def items(self) -> list[Item]:
-        """What is open."""
+        """Return the open questions."""
         return [item_of(line) for line in await self.waiting()]
 
 
 def item_of(line: str) -> Item:
-    """What a line says."""
+    """Decode a line."""
     return msgspec.json.decode(line, type=Item)

@@ -1,4 +1,4 @@
-"""`acphold index`: what the search index lacks is put into it, here or beside other work."""
+"""`acphold index`: completes the search index, in the foreground or beside other work."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from acphold.cli.journals import opened, path_of
 from acphold.cli.terminal_text import counted
 
 STEP_SECONDS = 0.5
-"""Between two looks at how far it is."""
+"""Pause between two reports of progress."""
 
 
 def parser() -> Parser:

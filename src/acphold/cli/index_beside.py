@@ -1,11 +1,11 @@
-"""`acphold index --beside`: a process that makes searchable what others bring into the journal.
+"""`acphold index --beside`: a process that indexes what others bring into the journal.
 
-What an import has listed and not read, because it was interrupted, this reads first. The next
-command that would have looked into it starts it.
+First it reads what an interrupted import has only listed. The next command that would have needed
+it starts the process.
 
-    works ──its stdin ends──▶ works with the least claim ──nothing is left, or time is over──▶ ends
+        works ──its stdin ends──▶ works at low priority ──nothing is left, or time is over──▶ ends
 
-There is one at most for a journal: another one ends at once. Who was killed has let it go.
+A journal has at most one: another one ends at once. A killed one has released its lock.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 STEP_SECONDS = 0.5
-"""Between two looks at whether somebody still brings more."""
+"""Pause between two checks whether somebody still imports."""
 
 AT_ONCE_SECONDS = 2.0
-"""What is made searchable within this time is waited for; the rest is left to another process."""
+"""Indexing is waited for this long; the rest is left to another process."""
 
 NICENESS = 10
-"""Beside other work: only time that nobody else wants."""
+"""The priority beside other work: only time that nobody else wants."""
 
 LOOK_SECONDS = 0.1
-"""Between two looks for something to index, while an import goes on."""
+"""Pause between two looks for something to index, while an import goes on."""
 
 
 BESIDE_SECONDS = 900.0
-"""A bound for what nobody watches, several times what a gigabyte takes."""
+"""A bound, because nobody watches: several times what a gigabyte takes."""
 
 
 class Indexing:
-    """What makes searchable what is taken in: the import itself, or where it is much, a process.
+    """Indexes what is imported: in the import itself, or in a process if it is much.
 
-    That one begins with the import and outlives it, unless the import is cancelled.
+    The process starts with the import and outlives it, unless the import is cancelled.
     """
 
     def __init__(self, location: str) -> None:
@@ -69,13 +69,13 @@ class Indexing:
             self._beside.let_go()
 
     def begin(self, intake: Intake) -> None:
-        """Have a process make it searchable from now on, where there can be one."""
+        """Start a process that indexes from now on, if there can be one."""
         if _obstacle() is None:
             self._beside = IndexBeside(self._location)
             intake.leave_index()
 
     async def lags(self, journal: Index) -> bool:
-        """Whether something is left for a process in the background, which is there then."""
+        """Return True if something is left for a process in the background; one is running then."""
         if self._beside is None or not self._beside.runs:
             if not await journal.catch_up(AT_ONCE_SECONDS):
                 return False
@@ -86,7 +86,7 @@ class Indexing:
                 self._beside.let_go()
             self._beside = IndexBeside(self._location)
             return True
-        # Of two that index the same, one does it in vain.
+        # If two index the same, one of them does it in vain.
         for _ in range(round(AT_ONCE_SECONDS / LOOK_SECONDS)):
             if not await journal.catch_up(0):
                 return False
@@ -96,9 +96,9 @@ class Indexing:
 
 # Indexing takes as long as reading, and one interpreter does not use a second core.
 class IndexBeside:
-    """The command in a process of its own, which goes on until it is let go, and then to its end.
+    """The command in a process of its own; it runs until it is let go, and then to its end.
 
-    It ends by itself at once when there is another one for this journal.
+    It ends by itself at once if there is another one for this journal.
     """
 
     def __init__(self, location: str) -> None:
@@ -111,20 +111,20 @@ class IndexBeside:
 
     @property
     def runs(self) -> bool:
-        """Whether it has not ended yet."""
+        """True until it has ended."""
         if not self._has_ended:
             try:
                 self._has_ended = bool(os.waitpid(self._pid, os.WNOHANG)[0])
-            except ChildProcessError:  # SIGCHLD is ignored here: the system has taken it away
+            except ChildProcessError:  # SIGCHLD is ignored here: the system has reaped it
                 self._has_ended = True
         return not self._has_ended
 
     def let_go(self) -> None:
-        """Nothing more will come: it goes on by itself, and ends when nothing is left."""
+        """Let it go on by itself: nothing more will come, and it ends when nothing is left."""
         self._stdin.close()
 
     def end(self) -> None:
-        """End it; what it has done stays."""
+        """End it; the work done so far stays."""
         if self.runs:
             os.kill(self._pid, signal.SIGKILL)
             with suppress(ChildProcessError):
@@ -133,10 +133,10 @@ class IndexBeside:
 
 
 async def index_beside(path: str) -> None:
-    """Index what lags until nobody brings more, if no other process does that already."""
+    """Index what lags until nobody brings more, unless another process does that already."""
     with suppress(TimeoutError):
         async with opened(path) as journal, asyncio.timeout(BESIDE_SECONDS):
-            # Whoever found another at work relies on that one: it looks again once it has let go.
+            # A process that found another one at work relied on it, so look again after unlocking.
             while (held := alone(path)) is not None:
                 try:
                     is_left = False
@@ -156,7 +156,7 @@ async def index_beside(path: str) -> None:
 
 
 async def reading_on(journal: Journal) -> AsyncIterator[int]:
-    """Read what an import has listed and left; how many there still are, before each of them."""
+    """Read what an import has only listed; yields the number left before each session."""
     from acphold.imports import give_up_lost, read_listed  # late: a search needs them next to never
 
     await give_up_lost(journal)
@@ -165,12 +165,12 @@ async def reading_on(journal: Journal) -> AsyncIterator[int]:
         yield len(listed) - place
         try:
             await read_listed(journal, row.session_id)
-        except AcpholdError as error:  # an import says more of it, and somebody may have it open
+        except AcpholdError as error:  # an import tells more; somebody may have it open
             log.info("%s", error)
 
 
 async def unread_and_resumed(journal: Journal, location: str | None) -> str:
-    """What to say of what an import has listed and not read; from now on a process reads it."""
+    """Start reading sessions that an import has only listed; return a remark about them."""
     if not await journal.page(UNREAD, limit=1):
         return ""
     path = path_of(location)
@@ -183,12 +183,12 @@ async def unread_and_resumed(journal: Journal, location: str | None) -> str:
 
 
 def _has_ended() -> bool:
-    """Whether whoever started us has let us go: nothing is ever written to our stdin."""
+    """Return True if our parent has let us go: nothing is ever written to our stdin."""
     return bool(select.select([0], [], [], 0)[0])
 
 
 def _obstacle() -> RuntimeFolderError | None:
-    """Why no process can index beside others: they tell each other by the runtime folder."""
+    """Return why no process can index beside others: they find each other in the runtime folder."""
     try:
         runtime_folder()
     except RuntimeFolderError as error:
@@ -197,6 +197,6 @@ def _obstacle() -> RuntimeFolderError | None:
 
 
 def alone(path: str) -> int | None:
-    """A descriptor that keeps others from indexing this journal; None while another has one."""
+    """Lock the index of this journal; return the descriptor, None while another has it."""
     key = hashlib.sha256(os.fsencode(os.path.realpath(path))).hexdigest()[:16]
     return lock(os.path.join(runtime_folder(), f"index-{key}"))

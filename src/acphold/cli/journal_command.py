@@ -1,4 +1,4 @@
-"""`acphold journal copy`: all sessions of a journal in another one, of any store."""
+"""`acphold journal copy`: copies all sessions of a journal into another one, of any store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 MOST_NAMED = 20
-"""Sessions that are not copied to their end and are named; of the others it tells how many."""
+"""Most sessions that are named because they were not copied to their end; others are counted."""
 
 NOT_COPIED: dict[Became, str] = {
     "left": "is open, and not copied to its end",
@@ -82,7 +82,7 @@ async def _copy(source: str, target: str) -> Counter[Became]:
 
 
 class _Progress:
-    """A bar on a terminal; nothing elsewhere. And which sessions are not copied, and why."""
+    """A bar on a terminal, nothing elsewhere; also keeps why sessions were not copied."""
 
     def __init__(self) -> None:
         self.not_copied: dict[str, str] = {}
@@ -104,13 +104,13 @@ class _Progress:
             self._bar.stop()
 
     def expect(self, sessions: int) -> None:
-        """So many there are."""
+        """Expect this many sessions."""
         if self._bar:
             self._task = self._bar.add_task("sessions", total=sessions)
 
     def told(self, session_id: str, became: Became) -> None:
-        """One of them is done."""
-        self.not_copied.pop(session_id, None)  # one that went on meanwhile is told again
+        """Note that one session is done."""
+        self.not_copied.pop(session_id, None)  # one that went on meanwhile is reported again
         if became in NOT_COPIED:
             self.not_copied[session_id] = NOT_COPIED[became]
         if self._bar and self._task is not None:

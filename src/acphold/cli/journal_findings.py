@@ -1,4 +1,4 @@
-"""What `doctor` says of the journal: where and how large it is, whether it is whole; its repair."""
+"""The part of `doctor` about the journal: its place, size, health and repair."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ from acphold.journal.in_file import InFile, Repaired
 from acphold.journal.location import scheme_of
 
 LITTLE_SPACE = 64 << 20
-"""Bytes free on the journal's disk below which it is time to make room."""
+"""With fewer bytes free on the journal's disk, it is time to make room."""
 
 MUCH_FREE = 64 << 20
-"""Bytes free inside from which on they are worth a command."""
+"""With more bytes free inside the file, a command to return them is worth it."""
 
 LARGEST = 3
-"""Sessions that are named because they take most room."""
+"""At most this many of the largest sessions are named."""
 
 MOST_BROKEN = 20
-"""Places at which a history is broken that are told, at most."""
+"""At most this many breaks of histories are reported."""
 
 WORTH_NAMING = 1 << 20
-"""Bytes below which a session is not named for its size."""
+"""Sessions with fewer bytes are not named for their size."""
 
 
 def checked_journal(location: str | None) -> list[Finding]:
-    """Where it is, what is in it, and whether it is whole and private."""
+    """Check the journal: its place, its contents, and that it is whole and private."""
     try:
         inside, path = asyncio.run(_looked_inside(location))
     except NoJournalError as none:
@@ -57,7 +57,7 @@ def checked_journal(location: str | None) -> list[Finding]:
 
 
 async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | None]:
-    """What is found, and the file, if it is in one."""
+    """Return the findings, and the file if the journal is in one."""
     async with opened(location) as journal:
         prompted = unprompted = 0
         async for row in sessions(journal, ListFilter(include_unprompted=True, archived="include")):
@@ -77,14 +77,14 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
         for sentence in damage:
             advice = f"keep a copy; `sqlite3 {path} .recover` saves what can be read"
             findings.append(Finding(on_one_line(sentence), advice))
-        # What is known of sessions beside what was said.
+        # Facts about sessions besides what was said.
         if spoiled := await file.spoiled():
             some = ", ".join(map(on_one_line, spoiled[:LARGEST]))
             some += ", …" if len(spoiled) > LARGEST else ""
             whose = f"the summary or the usage of {counted(len(spoiled), 'session')}"
             what = f"{whose} is not what was written: {some}"
             findings.append(Finding(what, "`acphold doctor --repair` makes it anew"))
-        # A deletion that something has cut short, such as a full disk.
+        # A deletion that was interrupted, by a full disk for example.
         if unswept := await file.unswept():
             what = f"something of {counted(unswept, 'deleted session')} is still in the file"
             how = "the next turn overwrites it, or `acphold index` does now"
@@ -102,7 +102,7 @@ async def _looked_inside(location: str | None) -> tuple[list[Finding], Path | No
 
 
 async def _read_through(journal: Journal) -> list[Finding]:
-    """Whether each history of a journal that is in no file can be read, and is whole."""
+    """Check each history of a journal that is not in a file: is it readable and whole?"""
     damaged: list[str] = []
     broken = [
         f"there are entries of session {session_id!r}, which there is not"
@@ -121,7 +121,7 @@ async def _read_through(journal: Journal) -> list[Finding]:
         except NotAJournalError:
             damaged.append(row.session_id)
         except (UnknownSessionError, RewrittenError):
-            pass  # it was deleted, or has gone on: it can be read
+            pass  # it was deleted or has gone on: so it can be read
     advice = "restore a backup of the database, or delete the session"
     gaps = [Finding(on_one_line(sentence), advice) for sentence in broken]
     if not damaged:
@@ -132,7 +132,7 @@ async def _read_through(journal: Journal) -> list[Finding]:
 
 
 def _problem(error: AcpholdError) -> Finding:
-    """Errors of the journal say both what is wrong and, behind the last semicolon, what to do."""
+    """Split an error of the journal: the advice stands after its last semicolon."""
     what, _, advice = str(error).rpartition("; ")
     return (
         Finding(what, advice)
@@ -142,7 +142,7 @@ def _problem(error: AcpholdError) -> Finding:
 
 
 async def _room_of(file: InFile) -> list[Finding]:
-    """What takes the room, and what takes most of it."""
+    """Find what takes the room in the file, and the largest sessions."""
     found = await file.sizes(LARGEST)
     parts = [f"{size(found.free)} free inside, used for what comes"]
     if found.free > MUCH_FREE:
@@ -166,7 +166,7 @@ async def _room_of(file: InFile) -> list[Finding]:
 
 
 def _private(path: Path, *, was_open: bool) -> list[Finding]:
-    """Whether others can read the conversations, or put another file in their place."""
+    """Check that others can neither read the conversations nor replace the file."""
     mode, above = (stat.S_IMODE(place.stat().st_mode) for place in (path, path.parent))
     findings = []
     if mode & 0o077:
@@ -185,7 +185,7 @@ def _private(path: Path, *, was_open: bool) -> list[Finding]:
 
 
 def _room(path: Path) -> list[Finding]:
-    """Whether there is a folder to write to, and space."""
+    """Check that there is a folder to write to, and space."""
     place = next(parent for parent in path.parents if parent.exists())
     if not os.access(place, os.W_OK | os.X_OK):
         return [
@@ -207,7 +207,7 @@ _NO_REPAIR = "a damaged database is restored from its backup"
 
 
 def repaired_journal(location: str | None) -> list[Finding]:
-    """Make anew what can be made from the conversations, and say what was wrong."""
+    """Rebuild everything that can be rebuilt from the conversations, and report what was wrong."""
 
     async def repaired() -> Repaired:
         async with opened(location) as journal:

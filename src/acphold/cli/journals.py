@@ -1,4 +1,4 @@
-"""The journal of a command: opened, read in pages, asked for the places that a person names."""
+"""The journal of a command: opened, read in pages, searched for places that a person names."""
 
 from __future__ import annotations
 
@@ -29,25 +29,25 @@ from acphold.journal.in_file import InFile
 from acphold.journal.stores import open_journal
 
 CATCH_UP_SECONDS = 1.0
-"""How long a search first makes searchable what is not yet, when there is some of that."""
+"""A search first spends at most this long on making everything searchable."""
 
 PAGE = 200
-"""Sessions asked of the journal at once."""
+"""Sessions read from the journal at once."""
 
 
 def path_of(journal: str | None) -> str:
-    """The file that `--journal` names, or the default one; JournalUnavailableError."""
+    """Return the file that `--journal` names, or the default one; JournalUnavailableError."""
     return stores.named(journal)
 
 
 def exists(journal: str | None) -> bool:
-    """Whether there may be a journal to read; of a database only who opens it knows."""
+    """Return False if there is no journal; of a database, only opening it tells."""
     return stores.exists(journal)
 
 
 @asynccontextmanager
 async def opened(journal: str | None) -> AsyncIterator[Journal]:
-    """The journal for the block; NoJournalError when there is none yet, and none is made."""
+    """Open the journal for the block; NoJournalError if there is none: none is created."""
 
     async def read_transcript(path: str, session_id: str) -> None:
         from acphold.imports import read_beside  # late: next to nobody needs one
@@ -65,7 +65,7 @@ async def opened(journal: str | None) -> AsyncIterator[Journal]:
 
 @asynccontextmanager
 async def opened_if_any(journal: str | None) -> AsyncIterator[Journal | None]:
-    """The same; None when there is none yet."""
+    """Open the journal as `opened` does; None if there is none yet."""
     async with AsyncExitStack() as stack:
         try:
             found = await stack.enter_async_context(opened(journal))
@@ -75,8 +75,8 @@ async def opened_if_any(journal: str | None) -> AsyncIterator[Journal | None]:
 
 
 def file_of(journal: Journal, wanted: str, instead: str) -> InFile:
-    """The file that it is in; UsageError for a store without one, which `wanted` is not for, and
-    what is done `instead`."""
+    """Return the file that the journal is in. UsageError if it is in none: it names the command
+    `wanted`, and what to do `instead`."""
     if journal.file is None:
         raise UsageError(f"{wanted} is for a journal in a file, and this one is in none: {instead}")
     return journal.file
@@ -85,7 +85,7 @@ def file_of(journal: Journal, wanted: str, instead: str) -> InFile:
 async def sessions(
     journal: Sessions, wanted: ListFilter, limit: int | None = None
 ) -> AsyncIterator[SessionRow]:
-    """The sessions that are wanted, newest first, `limit` of them at most."""
+    """Yield the wanted sessions, newest first, at most `limit`."""
     async for rows in pages(journal, wanted, limit):
         for row in rows:
             yield row
@@ -94,7 +94,7 @@ async def sessions(
 async def pages(
     journal: Sessions, wanted: ListFilter, limit: int | None = None
 ) -> AsyncIterator[list[SessionRow]]:
-    """These sessions, some of them at a time."""
+    """Yield the same sessions in pages."""
     after: ListKey | None = None
     left = limit
     while left is None or left > 0:
@@ -107,20 +107,20 @@ async def pages(
 
 
 async def rows_of(journal: Sessions, session_ids: Iterable[str]) -> AsyncIterator[SessionRow]:
-    """Those of these sessions that are in the journal."""
+    """Yield those of these sessions that are in the journal."""
     for session_id in session_ids:
         with suppress(UnknownSessionError):
             yield await journal.session(session_id)
 
 
 async def is_live(journal: Owners, session_id: str) -> bool:
-    """Whether a process that lives has the session."""
+    """Return True if a living process has the session."""
     return not isinstance(await journal.owner(session_id), Free)
 
 
 async def entries(journal: Readable, session_id: str, after: int = 0) -> AsyncIterator[Entry]:
-    """The entries of a session behind one but void ones, oldest first, a page in memory at a
-    time."""
+    """Yield the entries of a session above `after`, oldest first, without void ones; one page is in
+    memory at a time."""
     async for segment in history(journal, session_id, after):
         for entry in segment.entries():
             if entry.raw and entry.seq > after:
@@ -128,7 +128,7 @@ async def entries(journal: Readable, session_id: str, after: int = 0) -> AsyncIt
 
 
 async def whole(journal: Journal, row: SessionRow) -> SessionRow:
-    """The session, read if an import has only listed it; raises TranscriptError."""
+    """Return the session, reading it first if an import has only listed it; TranscriptError."""
     if not row.is_unread:
         return row
     await journal.complete(row.session_id)
@@ -136,13 +136,13 @@ async def whole(journal: Journal, row: SessionRow) -> SessionRow:
 
 
 UNREAD = ListFilter(archived="include", unread=True)
-"""What an import has listed and not read."""
+"""Sessions that an import has listed and not read."""
 
 
 async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
-    """What to say of sessions that an import has listed and not read; "" when there are none.
+    """Return a remark about sessions that an import has only listed; "" when there are none.
 
-    `otherwise` is what reads them, if it is not left to the person.
+    `otherwise` says who reads them, if it is not left to the person.
     """
     count = len(await journal.page(UNREAD, limit=sys.maxsize))
     if not count:
@@ -154,14 +154,14 @@ async def unread_remark(journal: Sessions, otherwise: str = "") -> str:
 
 
 async def searched(journal: Index, sought: Sought) -> list[SearchHit]:
-    """The hits, after a moment of catching up with what is not searchable yet."""
+    """Return the hits, after a moment of indexing what is not searchable yet."""
     await caught_up(journal, CATCH_UP_SECONDS)
     return await journal.search(sought)
 
 
 async def caught_up(journal: Index, seconds: float) -> int:
-    """How many sessions are not looked through, after so long of that; what is there can be read
-    also when nothing can be written just now."""
+    """Index for this long; return the number of sessions that still lag. A journal that cannot be
+    written right now can still be read."""
     lagging = await journal.catch_up(0)
     if lagging:
         with suppress(JournalUnavailableError):

@@ -1,8 +1,8 @@
-"""JSON with comments, edited where it stands: every other character of the text stays.
+"""JSON with comments, edited in place: every other character of the text stays.
 
-Editors keep such files: with `//` and `/* */`, commas behind a last member, and people's own
+Editors keep such files: with `//` and `/* */`, commas after the last member, and people's own
 order. So nothing is decoded and written again: the text is scanned for places, and pieces of it
-are replaced. Where a key stands twice, the last one counts, as it does for editors.
+are replaced. If a key occurs twice, the last one counts, as in editors.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 MAX_DEPTH: Final = 100
-"""Values in values; what people write has five."""
+"""Deepest nesting of values; people's files have five levels."""
 
 _BLANK = re.compile(r"(?:[ \t\r\n\ufeff]+|//[^\r\n]*|/\*.*?\*/)*", re.DOTALL)
 _REST_OF_LINE = re.compile(r"(?:[ \t]+|//[^\r\n]*|/\*[^\r\n]*?\*/)*")
@@ -23,11 +23,11 @@ _INDENT = re.compile(r"[ \t]*")
 
 
 class JsoncError(ValueError):
-    """The text is no JSON with comments, or has something else where an object is needed."""
+    """The text is not JSON with comments, or lacks an object where one is needed."""
 
 
 class Node(NamedTuple):
-    """A value and where it stands; `members` only of an object."""
+    """A value and its place; only an object has `members`."""
 
     start: int
     end: int
@@ -35,13 +35,13 @@ class Node(NamedTuple):
     members: tuple[Member, ...] | None = None
 
     def find(self, key: str) -> Member | None:
-        """The member that counts for `key`."""
+        """Return the member that counts for `key`."""
         found = [member for member in self.members or () if member.key == key]
         return found[-1] if found else None
 
 
 class Member(NamedTuple):
-    """A member of an object; `start` is where its key begins."""
+    """A member of an object; `start` is the beginning of its key."""
 
     key: str
     start: int
@@ -52,7 +52,7 @@ class Member(NamedTuple):
 
 
 def scan(text: str) -> Node | None:
-    """The value of a text; None when there is nothing but blanks and comments. JsoncError."""
+    """Return the value of a text; None if it has only blanks and comments. JsoncError."""
     scanner = _Scanner(text)
     start = scanner.blank(0)
     if start == len(text):
@@ -72,7 +72,7 @@ class _Scanner:
         return JsoncError(f"line {self._text.count(chr(10), 0, at) + 1}: {what}")
 
     def blank(self, at: int) -> int:
-        """Where the blanks and comments that begin here end."""
+        """Return the end of the blanks and comments that begin here."""
         match = _BLANK.match(self._text, at)
         assert match is not None
         return match.end()
@@ -125,7 +125,7 @@ class _Scanner:
         return Node(at, at_item + 1, items)
 
     def _next(self, end: int, closing: str) -> int:
-        """Where the next item begins, or the closing bracket stands."""
+        """Return the place of the next item, or of the closing bracket."""
         at = self.blank(end)
         match self._text[at : at + 1]:
             case ",":
@@ -139,9 +139,9 @@ class _Scanner:
 
 
 def put(text: str, path: Sequence[str], value: object, unit: str = "  ") -> str:
-    """The text with `value` at `path`, through objects that are made where they are missing.
+    """Return the text with `value` at `path`; missing objects on the way are created.
 
-    `unit` is one step of indentation, where the text does not show its own. It is the same text
+    `unit` is one step of indentation, used if the text does not show its own. The text is unchanged
     if the value is there already. Raises JsoncError.
     """
     layout = _Layout(text, unit)
@@ -162,7 +162,7 @@ def put(text: str, path: Sequence[str], value: object, unit: str = "  ") -> str:
 
 
 def remove(text: str, path: Sequence[str]) -> str:
-    """The text without the member at `path`; the same text if there is none. JsoncError."""
+    """Return the text without the member at `path`; unchanged if there is none. JsoncError."""
     parent = scan(text)
     for key in path[:-1]:
         member = parent.find(key) if parent is not None else None
@@ -171,11 +171,11 @@ def remove(text: str, path: Sequence[str]) -> str:
     if parent is None or member is None:
         return text
     text = _Layout(text, "").removed(parent, member)
-    return remove(text, path)  # it may stand twice
+    return remove(text, path)  # the key may occur twice
 
 
 def value_at(text: str, path: Sequence[str]) -> object:
-    """The value at `path`; None when there is none."""
+    """Return the value at `path`; None when there is none."""
     node = scan(text)
     for key in path:
         member = node.find(key) if node is not None else None
@@ -190,7 +190,7 @@ def _nested(path: Sequence[str], value: object) -> object:
 
 
 class _Layout:
-    """How a text is laid out, and the text with a piece of it changed."""
+    """The layout of a text; its methods return the text with a piece of it changed."""
 
     def __init__(self, text: str, unit: str) -> None:
         self._text = text
@@ -199,19 +199,19 @@ class _Layout:
         self._unit = own[1] if own else unit
 
     def begun(self, value: object) -> str:
-        """The text, which has comments at most, with its first value behind it."""
+        """Return the text, which has comments at most, with its first value after them."""
         before = self._text
         if before and before != "\ufeff" and not before.endswith("\n"):
             before += self._eol
         return f"{before}{self._rendered(value, '')}{self._eol}"
 
     def replaced(self, node: Node, value: object) -> str:
-        """With another value in the place of one."""
+        """Replace one value with another."""
         text, indent = self._text, self._indent_at(node.start)
         return f"{text[: node.start]}{self._rendered(value, indent)}{text[node.end :]}"
 
     def added(self, node: Node, key: str, value: object) -> str:
-        """With a further member at the end of an object."""
+        """Add a member at the end of an object."""
         text, base = self._text, self._indent_at(node.start)
         if not node.members:  # but it may hold comments
             inside = text[: node.end - 1].rstrip(" \t\r\n")
@@ -222,7 +222,7 @@ class _Layout:
             end = last.node.end
             return f"{text[:end]}, {_inline({key: value})[1:-1]}{text[end:]}"
         comma = self._comma_behind(last.node.end)
-        # The last member shows the indentation, unless it stands behind the brace.
+        # The last member shows the indentation, unless it is on the line of the brace.
         is_below = "\n" in text[node.start : last.start]
         indent = self._indent_at(last.start) if is_below else base + self._unit
         begin = last.node.end if comma is None else comma + 1
@@ -236,7 +236,7 @@ class _Layout:
         return f"{before}{self._eol}{member}{self._eol}{base}{text[line_end:]}"
 
     def removed(self, node: Node, member: Member) -> str:
-        """Without a member, its comma, and the line that is then empty."""
+        """Remove a member, its comma, and the line if that is then empty."""
         text, begin, end = self._text, member.start, member.node.end
         comma = self._comma_behind(end)
         if comma is not None and not text[end:comma].strip():
@@ -256,12 +256,12 @@ class _Layout:
         return text
 
     def _comma_behind(self, end: int) -> int | None:
-        """Where the comma behind a value stands."""
+        """Return the place of the comma after a value; None if there is none."""
         at = _matched_to(_BLANK, self._text, end)
         return at if self._text[at : at + 1] == "," else None
 
     def _indent_at(self, at: int) -> str:
-        """The blanks at the beginning of the line of a place."""
+        """Return the blanks at the beginning of the line of a place."""
         line = self._text.rfind("\n", 0, at) + 1
         return self._text[line : _matched_to(_INDENT, self._text, line)]
 
@@ -269,7 +269,7 @@ class _Layout:
         return f"{indent}{_inline(key)}: {self._rendered(value, indent)}"
 
     def _rendered(self, value: object, indent: str) -> str:
-        """A value, of which all but the first line is indented; lists stay on their line."""
+        """Render a value, with all but its first line indented; lists stay on one line."""
         if not isinstance(value, dict) or not value:
             return _inline(value)
         inner = indent + self._unit

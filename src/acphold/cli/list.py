@@ -54,17 +54,17 @@ if TYPE_CHECKING:
     from acphold.client.server_pages import FarSession
 
 TERMINAL_LIMIT = 30
-"""Sessions shown on a terminal that was not told how many: the newest are what is looked for."""
+"""Sessions shown on a terminal by default: people mostly look for the newest."""
 
 SHORT_ID = 6
-"""Characters of an id to begin with; more where that is not enough."""
+"""Characters of an id at first; more if that is not unique."""
 
 
 class Column(NamedTuple):
     """A column of the table; shown on terminals that are at least `from_width` wide.
 
-    `most` is the width to which its cells are cut there; what is left is the title's. Where a title
-    gets less than it wants, this column is cut further, to `least`.
+    Cells are cut to `most` columns there; the title gets the rest. If the title
+    gets less than it wants, this column is cut further, down to `least`.
     """
 
     heading: str
@@ -207,8 +207,8 @@ def list_sessions(
 
 
 class Wanted(msgspec.Struct, frozen=True):
-    """Which sessions: what the journal can tell apart, and of these the ones with all `words` that
-    were active `since` (ms since the epoch), and are live if `only_live`."""
+    """The wanted sessions: a filter of the journal, and of its sessions those with all `words`,
+    active `since` (ms since the epoch), and live if `only_live`."""
 
     filter: ListFilter
     words: tuple[str, ...] = ()
@@ -218,14 +218,14 @@ class Wanted(msgspec.Struct, frozen=True):
     async def pages(
         self, journal: Sessions, live: Live, limit: int | None
     ) -> AsyncIterator[list[SessionRow]]:
-        """Some at a time, newest first, `limit` at most."""
+        """Yield the sessions in pages, newest first, at most `limit`."""
         left = limit
         if self.only_live:
             rows = sorted([row async for row in rows_of(journal, live)], key=lambda row: row.key)
             if found := [row for row in rows if self.fits(row, live)][:limit]:
                 yield found
             return
-        # Of words nobody knows how many sessions have them.
+        # Nobody knows how many sessions match the words, so no limit is passed on.
         async for rows in pages(journal, self.filter, limit if self._is_all else None):
             found = [row for row in rows if self._is_all or self.fits(row, live)][:left]
             if found:
@@ -240,7 +240,7 @@ class Wanted(msgspec.Struct, frozen=True):
         return not (self.words or self.since)
 
     def fits(self, row: SessionRow, live: Container[str]) -> bool:
-        """Whether the list has this session; `live` has the ids of those that are."""
+        """Return True if the list has this session; `live` has the ids of live ones."""
         if self.only_live and row.session_id not in live:
             return False
         asked = replace(self.filter, include_unprompted=True) if self.only_live else self.filter
@@ -259,7 +259,7 @@ async def _follow(
     *,
     as_json: bool,
 ) -> None:
-    """Follow the list of a server, or of a journal here; `show` prints what there is."""
+    """Follow the list of a server, or of a journal here; `show` prints the list first."""
     from acphold.cli.followed_list import (  # late: most do not follow it
         AsJson,
         AsWords,
@@ -287,7 +287,7 @@ async def _print_json(location: str | None, wanted: Wanted, limit: int | None) -
 async def _print_far(
     there: FarServer, agent: str, wanted: Wanted, limit: int | None, *, as_json: bool
 ) -> None:
-    """The same of a server far away."""
+    """Print the list of a server far away."""
     from acphold.cli.remote import pages_of  # late: it brings HTTP
 
     found: list[FarSession] = []
@@ -325,7 +325,7 @@ async def _print_far(
 
 
 def far_short_id(session_id: str, among: Sequence[str]) -> str:
-    """As much of an id as tells it from these; the server has a whole journal of them."""
+    """Shorten an id so that it differs from these; the server's journal may have more sessions."""
     length = SHORT_ID
     while any(it != session_id and it.startswith(session_id[:length]) for it in among):
         length += 1
@@ -340,7 +340,7 @@ async def _print_table(location: str | None, wanted: Wanted, limit: int | None) 
         now = now_ms()
         is_unread = False
         days: list[str] = []
-        # One more than is shown tells whether there are more.
+        # Reading one more than is shown tells if there are more.
         async for rows in wanted.pages(journal, live, limit and limit + 1):
             short_ids = await journal.short_ids([row.session_id for row in rows], SHORT_ID)
             is_unread = is_unread or any(row.is_unread for row in rows)
@@ -370,7 +370,7 @@ async def _print_table(location: str | None, wanted: Wanted, limit: int | None) 
 
 
 class _Table:
-    """The lines of a list, by COLUMNS; of a hundred thousand each is kept in one piece."""
+    """The lines of a list, by COLUMNS; each is one string, because there may be 100,000."""
 
     def __init__(self) -> None:
         self.lines: list[str] = []
@@ -378,21 +378,21 @@ class _Table:
         self._has_state = False
 
     def add(self, cells: Sequence[str]) -> None:
-        """One more line."""
-        self.lines.append("\0".join(cells))  # which no cell has in it
+        """Add a line."""
+        self.lines.append("\0".join(cells))  # no cell contains it
         self._widths = [*map(max, self._widths, map(cell_width, cells))]
         self._has_state = self._has_state or bool(cells[_STATE])
 
     def rows(self) -> list[list[str]]:
-        """The cells of the lines."""
+        """Return the cells of the lines."""
         return [line.split("\0") for line in self.lines]
 
     def print(self) -> None:
-        """Headings and lines with every cell as wide as its column; states if there are any."""
+        """Print headings and lines, each cell as wide as its column; states if there are any."""
         shown = [n for n in range(len(COLUMNS)) if n != _STATE or self._has_state]
         for line in ("\0".join(column.heading for column in COLUMNS), *self.lines):
             row = line.split("\0")
-            if line.isascii():  # as most are: no cell has to be measured
+            if line.isascii():  # most are: no cell has to be measured
                 padded = [row[n].ljust(self._widths[n]) for n in shown]
             else:
                 padded = [row[n] + " " * (self._widths[n] - cell_width(row[n])) for n in shown]
@@ -403,14 +403,14 @@ _STATE = next(n for n, column in enumerate(COLUMNS) if column.heading == "STATE"
 
 
 async def short_id(journal: Sessions, session_id: str) -> str:
-    """The shortest beginning of an id, of SHORT_ID characters at least, that fits no other."""
+    """Return the shortest unique prefix of an id, at least SHORT_ID characters."""
     return (await journal.short_ids([session_id], SHORT_ID))[0]
 
 
 def cells(
     row: SessionRow, short: str, now: int, live: LiveSession | None = None, *, whole_folder: bool
 ) -> list[str]:
-    """The line of a session, by COLUMNS."""
+    """Return the line of a session, by COLUMNS."""
     state = "unread" if row.is_unread else ""
     if live is not None:
         state = live.state if live.clients < 2 else f"{live.state} ({live.clients})"
@@ -426,7 +426,7 @@ def cells(
 
 
 def with_states_if_any(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """Headings and rows, without the column of states when nothing is live."""
+    """Return headings and rows, without the column of states when nothing is live."""
     table = [[column.heading for column in COLUMNS], *map(list, rows)]
     place = table[0].index("STATE")
     if not any(row[place] for row in table[1:]):
@@ -435,7 +435,7 @@ def with_states_if_any(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def _print_coloured(rows: Sequence[Sequence[str]], days: Sequence[str]) -> None:
-    """The table, with the days above their sessions where they are of several."""
+    """Print the table, with days above their sessions if there are several days."""
     from rich.text import Text
 
     terminal = console()
@@ -453,7 +453,7 @@ def _print_coloured(rows: Sequence[Sequence[str]], days: Sequence[str]) -> None:
 
 
 def styled(cell: str, column: Column) -> Iterator[tuple[str, str]]:
-    """A cell in its style; one of a session that waits for a person shows without colours, too."""
+    """Yield a cell in its style; waiting sessions stand out without colours, too."""
     waits = column.heading == "STATE" and cell.startswith("waiting")
     text = cell.rstrip()
     yield text, "waits" if waits else column.style
@@ -461,7 +461,7 @@ def styled(cell: str, column: Column) -> Iterator[tuple[str, str]]:
 
 
 def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
-    """Headings and rows with the columns, and as much of each cell, as `width` has room for."""
+    """Return headings and rows with the columns that fit into `width`, cells cut to fit."""
     headings, *lines = with_states_if_any(rows)
     known = {column.heading: column for column in COLUMNS}
     shown = [place for place, name in enumerate(headings) if width >= known[name].from_width]
@@ -481,7 +481,7 @@ def fitted(rows: Sequence[Sequence[str]], width: int) -> list[list[str]]:
 
 
 def _narrowed(widths: Sequence[int], least: Sequence[int], excess: int) -> list[int]:
-    """The widths, `excess` columns less in all if that can be: the widest gives first."""
+    """Return the widths, `excess` columns less in all if possible: the widest gives first."""
     found = [*widths]
     for _ in range(excess):
         can = [place for place, width in enumerate(found) if width > least[place]]
@@ -492,7 +492,7 @@ def _narrowed(widths: Sequence[int], least: Sequence[int], excess: int) -> list[
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[list[str]]:
-    """The rows with every cell as wide as its column."""
+    """Return the rows with every cell as wide as its column."""
     widths = _widths(rows)
     return [
         [cell + " " * (width - cell_width(cell)) for cell, width in zip(row, widths, strict=True)]

@@ -1,4 +1,4 @@
-"""A session that is live in some acphold process, joined on the screen."""
+"""Joins, on the screen, a session that is live in some acphold process."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acphold.errors import ConnectionLostError
 
 
 class Left(NamedTuple):
-    """The session that a person has left for another one: `new`, or `resume` with words."""
+    """The session that a person left for another one: `new`, or `resume` with words."""
 
     session_id: str
     goes_to: tuple[str, str]
@@ -28,11 +28,11 @@ async def join(
     watch: bool = False,
     setup: SessionSetup = AS_IT_IS,
 ) -> tuple[int, Left | None]:
-    """Attach to a session; where it is not live, say what to do. The exit code, and what was left.
+    """Attach to a session, or say what to do if it is not live; returns the exit code, and Left.
 
-    `host` stands in the commands that are told: how the person came to this machine.
+    `host` is put into the commands that are printed: how the person came to this machine.
     """
-    from acphold.client import connect  # late: whoever only looks does not wait for it
+    from acphold.client import connect  # late: commands that only look do not wait for it
 
     goes = () if watch else ("new", "resume")
     seat = Seat(permission=None, reads_only=watch, leaving="detaches", goes=goes, journal=journal)

@@ -1,7 +1,7 @@
-"""The log of `wrap`, `run` and the process in the background: to stderr or a file.
+"""The log of `wrap`, `run` and the background process: to stderr or a file.
 
-Writing it never waits: an editor may not read our stderr. What went wrong in a process in the
-background is found again by the incident's id, which is all that the person there is told.
+Writing it never waits: an editor may not read our stderr. The person sees only an incident's id;
+it leads to the failure in the log of the background process.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ LOGS: Final = (".log", ".log.old")
 
 
 def start_log(level: str, file: str | None) -> str | None:
-    """Log to `file`, else to stderr; the file's path.
+    """Log to `file`, otherwise to stderr; return the file's path.
 
-    A file that cannot be written is told on stderr, which is logged to instead.
+    If the file cannot be written, stderr says so and gets the log.
     """
     logging.raiseExceptions = False  # a full disk under the log is no reason to print
     path = None if file is None else os.path.expanduser(file)
     handler: logging.Handler = _Stderr()
     if path is not None:
         try:
-            # Made here, because FileHandler would let others read it.
+            # Created here, because FileHandler would let others read it.
             # O_NONBLOCK: a pipe that nobody reads is refused, not waited for.
             flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
             os.close(os.open(path, flags, 0o600))
@@ -45,10 +45,10 @@ def start_log(level: str, file: str | None) -> str | None:
 
 
 def with_log(words: str, *, patiently: bool = False) -> str:
-    """The same; and where the traceback is, if they name an incident that a log here has.
+    """Return the words; if they name an incident that a log here has, add where its traceback is.
 
-    What an agent logs takes another way than its answer, and may come behind it: `patiently` it is
-    waited for, half a second at most.
+    An agent's log takes another way than its answer and may arrive after it: `patiently` it is
+    waited for, at most half a second.
     """
     if (incident := re.search(r"\bincident [0-9a-f]{8}\b", words)) is None:
         return words
@@ -56,7 +56,7 @@ def with_log(words: str, *, patiently: bool = False) -> str:
         time.sleep(seconds)
         try:
             logs = [it for it in os.scandir(state_folder()) if it.name.endswith(LOGS)]
-        except FileNotFoundError:  # no process in the background was ever started
+        except FileNotFoundError:  # no background process was ever started
             return words
         for log in logs:
             if incident[0] in _text(log.path):
@@ -73,7 +73,7 @@ def _text(path: str) -> str:
 
 
 class _LogLines(VisibleLines):
-    """Lines that name their session and turn, whoever wrote them."""
+    """Formats lines so that they name their session and turn, whoever wrote them."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line = super().formatMessage(record)
@@ -85,7 +85,7 @@ class _LogLines(VisibleLines):
 
 
 class _Stderr(logging.Handler):
-    """Logs to stderr, which editors keep with the agent's own; one that does not loses lines."""
+    """Logs to stderr, which editors keep with the agent's own; if nobody reads, lines are lost."""
 
     def __init__(self) -> None:
         super().__init__()

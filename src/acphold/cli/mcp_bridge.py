@@ -9,7 +9,7 @@ from acphold.mcp.bridge import run_bridge
 
 
 def parser() -> Parser:
-    """It takes no arguments."""
+    """Return the parser, which takes no arguments."""
     return Parser(mcp_bridge, "mcp-bridge", "")
 
 

@@ -1,4 +1,4 @@
-"""`acphold mcp`: an MCP server on stdio, with which agents recall earlier sessions."""
+"""`acphold mcp`: an MCP server on stdio, with which agents search past sessions."""
 
 from __future__ import annotations
 
@@ -62,18 +62,18 @@ async def _serve(journal: str, cwd: str | None) -> None:
 
 
 def recall_server(journal: str, cwd: str | None) -> McpServerStdio:
-    """This command as an entry of `mcpServers`, for the journal at this path or URL."""
+    """Return this command as an entry of `mcpServers`, for the journal at this path or URL."""
     bounds = () if cwd is None else ("--cwd", cwd)
     program, *words = own_command("mcp", "--journal", path_of(journal), *bounds)
     return McpServerStdio(name="acphold", command=program, args=tuple(words), env=())
 
 
 Answer = Callable[[Journal, Any, str | None], Awaitable[str]]
-"""What a tool does: the journal, its arguments, and the folder that bounds it."""
+"""Answers a call of a tool: takes the journal, the arguments, and the folder that bounds it."""
 
 
 class _Tool(NamedTuple):
-    """One tool: what is told of it, what it takes, and what it does."""
+    """One tool: its description, its arguments, and the function that answers."""
 
     description: str
     schema: dict[str, Any]
@@ -92,11 +92,11 @@ TOOLS = {
 
 
 def made_server(journal: str, cwd: str | None) -> Server[Any]:
-    """The server for the journal at a path, bounded to a folder."""
+    """Return the server for the journal at a path, bounded to a folder."""
     import mcp_types as types
     from mcp.server.lowlevel import Server
 
-    one_at_a_time = asyncio.Lock()  # each takes a connection to the journal
+    one_at_a_time = asyncio.Lock()  # each call opens a connection to the journal
 
     async def list_tools(*_: object) -> types.ListToolsResult:
         return types.ListToolsResult(
