@@ -1,4 +1,4 @@
-"""The tables of tokens and of shares; see `journal.access`."""
+"""The tables of tokens and shares; see `journal.access`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ COLUMNS = (
 
 
 def read(connection: sqlite3.Connection) -> list[AccessToken]:
-    """All of them, oldest first."""
+    """All tokens, oldest first."""
     rows = connection.execute(f"SELECT {COLUMNS} FROM access_tokens ORDER BY created_at, id")
     return [
         AccessToken(
@@ -44,7 +44,7 @@ def read(connection: sqlite3.Connection) -> list[AccessToken]:
 
 
 def keep(connection: sqlite3.Connection, token: AccessToken) -> None:
-    """Add one, or note its use or its end; what was revoked meanwhile stays so."""
+    """Add a token, or note its use or its end; a token revoked meanwhile stays revoked."""
     connection.execute(
         f"INSERT INTO access_tokens ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (id) DO UPDATE SET used_at = coalesce(excluded.used_at, used_at),"
@@ -65,13 +65,13 @@ def keep(connection: sqlite3.Connection, token: AccessToken) -> None:
 
 
 def shares(connection: sqlite3.Connection) -> list[Share]:
-    """All of them, by session and tenant."""
+    """All shares, ordered by session and tenant."""
     rows = connection.execute("SELECT session_id, tenant, prompts FROM shares ORDER BY 1, 2")
     return [Share(session_id, tenant, bool(prompts)) for session_id, tenant, prompts in rows]
 
 
 def keep_share(connection: sqlite3.Connection, share: Share) -> None:
-    """As `Access.keep_share`."""
+    """Like `Access.keep_share`."""
     added = connection.execute(
         "INSERT OR REPLACE INTO shares SELECT session_id, ?, ? FROM sessions WHERE session_id = ?",
         (share.tenant, share.prompts, share.session_id),
@@ -81,7 +81,7 @@ def keep_share(connection: sqlite3.Connection, share: Share) -> None:
 
 
 def end_share(connection: sqlite3.Connection, session_id: str, tenant: str) -> bool:
-    """As `Access.end_share`."""
+    """Like `Access.end_share`."""
     ended = connection.execute(
         "DELETE FROM shares WHERE session_id = ? AND tenant = ?", (session_id, tenant)
     )

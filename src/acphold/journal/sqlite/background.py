@@ -1,6 +1,6 @@
-"""The thread in which a journal does what takes its time: checkpoints, settling, searching.
+"""The thread for slow work on a journal: checkpoints, settling, searching.
 
-The thread of the event loop appends and reads pages, so that clients do not wait for the rest.
+The thread of the event loop appends and reads pages, so clients do not wait for the rest.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 CHECKPOINT_BYTES: Final = 4 << 20
-"""Growth of the write-ahead log after which it is copied into the journal file."""
+"""The write-ahead log is copied into the journal file after growing by this much."""
 
 PIECE_BYTES: Final = 512 << 10
-"""What a piece of work adds to the log, more or less."""
+"""Bytes that a piece of work adds to the log, roughly."""
 
 LOG_PAGES_AT_MOST: Final = 16_384
-"""Length of the write-ahead log (64 MiB) from which on writes rest now and then, so that it starts
+"""Above this length (64 MiB), writes pause now and then so that the write-ahead log can start
 over."""
 
 LOG_BYTES_KEPT: Final = 16 << 20
-"""Size of the log that is kept for the next writes when a burst is over."""
+"""The log is shortened to this after a burst; the next writes reuse it."""
 
 log = logging.getLogger(__name__)
 
 
 class Background:
-    """One thread with a connection of its own; both begin with the first piece of work.
+    """One thread with its own connection; both start with the first piece of work.
 
-    `file` gives the journal, opened if need be. Work that writes gives way to the connection that
-    the loop has.
+    `file` returns the journal file, opening it if needed. Work that writes gives way to the
+    connection of the loop.
     """
 
     def __init__(self, file: Callable[[], JournalFile], busy_seconds: float) -> None:
@@ -54,16 +54,17 @@ class Background:
         self._rest: Future[None] | None = None
 
     async def run(self, work: Callable[[Connection], T]) -> T:
-        """The result of `work`, which is given the connection in the thread; JournalError."""
+        """Run `work` in the thread, with the connection; return its result or raise
+        JournalError."""
         return await asyncio.wrap_future(self._submit(work))
 
     async def in_pieces(
         self, work: Callable[[Connection], Iterator[None]], seconds: float = inf
     ) -> None:
-        """Do all of some work, or what there is time for; in between, what else is asked for.
+        """Do all of the work, or as much as `seconds` allow; other requests are served in between.
 
-        The work is given the connection in the thread, and does a piece with each step; short ones
-        are done in a row.
+        `work` gets the connection in the thread, and does one piece with each step. Several short
+        pieces are done in a row.
         """
         deadline = time.monotonic() + seconds
         pieces: Iterator[None] | None = None
@@ -80,27 +81,28 @@ class Background:
 
     @property
     def rests(self) -> bool:
-        """Whether nothing should be written just now: see `rested`."""
+        """True while nothing should be written: see `rested`."""
         return self._rest is not None
 
     async def rested(self) -> None:
-        """Wait until all of a long log is copied, which is soon; the next write begins it anew."""
+        """Wait, briefly, until all of a long log is copied; the next write then starts the log
+        over."""
         if (rest := self._rest) is not None:
             await asyncio.shield(asyncio.wrap_future(rest))
 
     def has_grown(self, size: int) -> None:
-        """So many bytes more are in the log; when they are many, they are copied, soon."""
+        """Note that the log grew by `size` bytes; once it has grown enough, it is copied soon."""
         self._grown += size
         if self._grown > CHECKPOINT_BYTES:
             self._grown = 0
             self._submit(self._checkpoint).add_done_callback(_report)
 
     async def shorten_log(self) -> None:
-        """Give back to the disk what a burst has made of the log."""
+        """Return to the disk the room that a burst has made the log take."""
         await self.run(self._shorten)
 
     async def aclose(self) -> None:
-        """Finish what was submitted, then end the thread."""
+        """Finish the submitted work, then end the thread."""
         if self._executor is None:
             return
         try:
@@ -119,8 +121,8 @@ class Background:
 
     def _do(self, work: Callable[[Connection], T]) -> T:
         file = self._file()
-        # Before anything is read: SQLite would take the log of the journal that was here for that
-        # of the file that is here now.
+        # Before anything is read: if the file was replaced, SQLite would apply the log of the old
+        # file to the new one.
         file.verify()
         try:
             if self._connection is None:
@@ -134,7 +136,7 @@ class Background:
             try:
                 return work(self._connection)
             finally:
-                # Behind it: whether it failed or not, it has seen rows of this version or a newer.
+                # Afterwards, even if it failed: it may have seen rows of a newer version.
                 self._connection.refuse_newer()
         except FAULTS as error:
             raise failure(error, file.path) from error
@@ -148,12 +150,12 @@ class Background:
             self._connection = None
 
     def _checkpoint(self, connection: Connection) -> None:
-        """Copy the log into the file, beside whoever reads and writes.
+        """Copy the log into the file, while others read and write.
 
-        The log starts over with the first write that finds all of it copied. Under a flood none
-        does: so, when it has become long, this process writes nothing during another pass, which
-        is short. Not when somebody else reads in the log, and has kept it from being copied: the
-        writers would rest in vain.
+        The log starts over with the first write that finds all of it copied. Under constant writing
+        no write finds that. So once the log is long, this process writes nothing during another,
+        short pass. It skips that if another reader keeps the log from being copied: the pause would
+        be in vain.
         """
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages == copied and pages > LOG_PAGES_AT_MOST:
@@ -168,21 +170,21 @@ class Background:
             return
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
         if pages == copied:
-            # The file system takes its time to free so much; where somebody reads on in it, it
-            # stays as it is.
+            # Freeing so much takes the file system a while. If somebody still reads the log, it
+            # keeps its length.
             with self._writers_rest(connection), connection.at_once():
                 connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     @contextmanager
     def _writers_rest(self, connection: Connection) -> Iterator[None]:
-        """A block in which the loop's connection writes nothing, while the loop goes on."""
+        """Keep the loop's connection from writing during the block, while the loop goes on."""
         from concurrent.futures import Future
 
         rest: Future[None] = Future()
         self._rest = rest
         try:
             with connection.alone:
-                pass  # a write that had begun is over
+                pass  # wait for a write in progress
             yield
         finally:
             self._rest = None
@@ -190,6 +192,6 @@ class Background:
 
 
 def _report(done: Future[None]) -> None:
-    # Nothing is lost when a checkpoint fails: the log keeps what the file does not have yet.
+    # Nothing is lost if a checkpoint fails: the log keeps everything the file lacks.
     if not done.cancelled() and (error := done.exception()):
         log.warning("checkpoint of the journal failed: %s", error)

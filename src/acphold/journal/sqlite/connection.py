@@ -1,16 +1,17 @@
-"""A connection to the journal's file: its settings, its transactions, and how several take turns.
+"""A connection to the journal's file: its settings, its transactions, and how connections take
+turns.
 
-Of all connections to a file, in whatever process, one writes at a time; the others try again and
-again until it is done. What is live, such as an append while a client looks on, must not wait long
-for work that takes its time. So that work *gives way*: it is done in pieces, each of them a
-transaction of some milliseconds (`while_there_is_time`); it tries more seldom; and once it has had
-the lock for as long as a piece takes, it leaves it alone for a moment, in which all others get it.
+Of all connections to a file, in any process, one writes at a time; the others retry until it is
+done. Live work, such as an append while a client watches, must not wait long for slow work. So slow
+work *gives way*. It is done in pieces, each a transaction of some milliseconds
+(`while_there_is_time`). It retries less often. And once it has held the lock for as long as a piece
+takes, it leaves the lock alone for a moment, in which all others get it.
 
-A newer release may change what rows mean while this process has the file open. So whoever finds
-that others have written looks whether the file is still of a version that this release knows.
+A newer release may change the meaning of rows while this process has the file open. So after each
+write by others, a connection checks that the file still has a version that this release knows.
 
-Where nothing can be written, not even SQLite's log and its index, a file is read as *immutable*: as
-one that nobody writes. SQLite then looks neither for locks nor for changes, so we do.
+If nothing can be written, not even SQLite's log and its index, the file is opened as *immutable*:
+as a file that nobody writes. SQLite then checks neither for locks nor for changes, so we do.
 """
 
 # See docs/decisions.md, 12.
@@ -33,9 +34,9 @@ T = TypeVar("T")
 
 
 class Access(NamedTuple):
-    """How a file is opened, in words of SQLite's (sqlite.org, URI Filenames).
+    """How a file is opened, in SQLite's terms (sqlite.org, URI Filenames).
 
-    `appearance` is what an immutable one looked like then.
+    `appearance` is that of an immutable file when it was opened.
     """
 
     words: Literal["mode=rw", "mode=ro", "immutable=1"]
@@ -43,7 +44,7 @@ class Access(NamedTuple):
 
     @classmethod
     def immutable(cls, path: str) -> Access:
-        """That of a file which nobody writes."""
+        """Access to a file that nobody writes."""
         return cls("immutable=1", _appearance(path))
 
 
@@ -51,33 +52,33 @@ READ_WRITE: Final = Access("mode=rw")
 READ_ONLY: Final = Access("mode=ro")
 
 CACHE_KIB: Final = 2 * 1024
-"""What a connection keeps of the file in memory, at most."""
+"""Memory that a connection uses to cache the file, at most."""
 
 CROWD: Final = 32
 CROWD_CACHE_KIB: Final = 8 * 1024
-"""The same once more sessions than `CROWD` are written to together. Hundreds that stream write to a
-page each: with 2 MiB it was read again for each piece."""
+"""The same, once more than `CROWD` sessions are written together. Each of hundreds of streaming
+sessions writes to a page of its own: with 2 MiB these were read again for each piece."""
 
 PIECE_SECONDS: Final = 0.01
-"""How long a piece of work has the lock, beyond the one step that it is in."""
+"""Time for which a piece of work holds the lock, beyond the step it is in."""
 
 REST_SECONDS: Final = 0.005
-"""How long what gives way leaves the lock alone once it has had it for so long."""
+"""Time for which slow work leaves the lock alone after holding it for that long."""
 
 TRY_SECONDS: Final = 0.0005
-"""Between two tries to get the lock; several fit into a rest."""
+"""Pause between two attempts to get the lock; several fit into a rest."""
 
 SELDOM_SECONDS: Final = 0.005
-"""Between two tries of what gives way."""
+"""The same for work that gives way."""
 
 
 class Connection(sqlite3.Connection):
-    """See the module; `connect` makes one.
+    """A connection made by `connect`; see the module.
 
-    `alone` is held by whichever connection of this process writes: a thread that waits for it is
-    woken at once. `patience` is how many seconds to wait for other programs, in the thread: 0 in
-    that of the loop, where `store` waits. `writes_of_others`
-    is a number that was another one when somebody else had written, at the last look.
+    `alone` is held by the connection of this process that writes; a thread that waits for it wakes
+    at once. `patience` is how many seconds to block for other programs: 0 in the thread of the
+    loop, where `store` waits instead. `writes_of_others` is SQLite's counter of writes by others,
+    at the last check.
     """
 
     path: str
@@ -90,15 +91,15 @@ class Connection(sqlite3.Connection):
     _began = _ended = _held = 0.0
 
     def written_together(self, sessions: int) -> None:
-        """So many are written to in one transaction: keep more of the file in memory for many."""
+        """Use a larger cache if one transaction writes to this many sessions."""
         if sessions > CROWD and not self._keeps_more:
             self._keeps_more = True
             self.execute(f"PRAGMA cache_size = -{CROWD_CACHE_KIB}")
 
     def refuse_newer(self) -> None:
-        """Raise NewerJournalError when a newer release has brought the file to its own version.
+        """Raise NewerJournalError if a newer release has upgraded the file.
 
-        And JournalUnavailableError when a file is written that was taken for immutable.
+        Raises JournalUnavailableError if a file opened as immutable was written.
         """
         looked = self.access.appearance
         if looked is not None and looked != _appearance(self.path):
@@ -111,7 +112,7 @@ class Connection(sqlite3.Connection):
             self.writes_of_others = writes
 
     def look(self, question: Callable[[Connection], T]) -> T:
-        """The answer to a question, which writes nothing."""
+        """Return the answer to a question, which writes nothing."""
         deadline = time.monotonic() + self.patience
         while True:
             try:
@@ -119,13 +120,14 @@ class Connection(sqlite3.Connection):
             except sqlite3.Error as error:
                 self._wait(deadline, error)
             else:
-                self.refuse_newer()  # behind it: what was read then is of a version that we know
+                self.refuse_newer()  # afterwards: so the rows just read are of a version we know
                 return answer
 
     def write(self, statement: str, values: tuple[object, ...]) -> int:
-        """Execute a statement that is a transaction by itself; how many rows it wrote.
+        """Execute a statement that is a transaction by itself; return the number of rows written.
 
-        It writes nothing unless a lease stands, and a new version of the file ends all leases.
+        The version is not checked: the statement writes nothing unless a lease stands, and an
+        upgrade of the file ends all leases.
         """
         deadline = 0.0
         while True:
@@ -137,7 +139,7 @@ class Connection(sqlite3.Connection):
                 self._wait(deadline, error)
 
     def begin(self) -> None:
-        """Begin a transaction that writes, and hold `alone`; ReadOnlyJournalError."""
+        """Begin a write transaction, and hold `alone`; raises ReadOnlyJournalError."""
         if self.access is not READ_WRITE:  # SQLite would refuse the first statement that writes
             raise ReadOnlyJournalError(
                 f"the journal {self.path} can only be read; make the file and its folder writable"
@@ -162,7 +164,7 @@ class Connection(sqlite3.Connection):
                 self._wait(deadline, error)
 
     def end(self) -> None:
-        """Let go of `alone`; what was not committed is undone."""
+        """End the transaction and release `alone`; uncommitted changes are rolled back."""
         try:
             # A full disk ends the transaction by itself.
             if self.in_transaction:
@@ -176,7 +178,7 @@ class Connection(sqlite3.Connection):
 
     @contextmanager
     def at_once(self) -> Iterator[None]:
-        """A block with `alone` held in which no other program is waited for."""
+        """Hold `alone` during the block, and wait for no other program."""
         with self.alone:
             self.execute("PRAGMA busy_timeout = 0")
             try:
@@ -185,9 +187,10 @@ class Connection(sqlite3.Connection):
                 self._be_patient()
 
     def while_there_is_time(self, waiting: deque[T]) -> Iterator[T]:
-        """What waits, taken out one by one: as much as this transaction can do, the first at least.
+        """Take items out of `waiting` and yield them, at least one, while this transaction has
+        time.
 
-        Others wait for its end.
+        Others wait for the transaction to end.
         """
         while waiting:
             yield waiting.popleft()
@@ -203,16 +206,17 @@ class Connection(sqlite3.Connection):
         self._held = 0.0
 
     def _wait(self, deadline: float, error: sqlite3.Error) -> None:
-        """Wait a moment for another program; raises the error if it is another, or time is up."""
+        """Pause if another program holds the file; raise the error if it is another, or time is
+        up."""
         if not is_busy(error):
-            self.refuse_newer()  # which may be why
+            self.refuse_newer()  # a newer version may be the cause
             raise error
         if time.monotonic() > deadline:
             raise error
         time.sleep(SELDOM_SECONDS if self.gives_way else TRY_SECONDS)
 
     def _be_patient(self) -> None:
-        # For what is read between two transactions: SQLite itself waits there.
+        # For reads between transactions: there SQLite itself waits.
         self.execute(f"PRAGMA busy_timeout = {round(self.patience * 1000)}")
 
 
@@ -224,10 +228,10 @@ def connect(
     gives_way: bool = False,
     access: Access = READ_WRITE,
 ) -> Connection:
-    """A connection with our settings; the caller opens and closes transactions itself."""
+    """Open a connection with our settings; the caller begins and ends transactions."""
     named = path
     if access is not READ_WRITE:
-        from pathlib import Path  # rare, and an editor waits
+        from pathlib import Path  # late, for a quick start: rarely needed
 
         named = f"{Path(path).as_uri()}?{access.words}"
     connection = sqlite3.connect(
@@ -245,11 +249,11 @@ def connect(
     connection.access = access
     # NORMAL: a commit survives a killed process, not a power cut; FULL costs ten times as much.
     connection.execute("PRAGMA synchronous = NORMAL")
-    # A checkpoint behind a dirty disk takes 150 ms; the background connection makes them.
+    # A checkpoint on a busy disk takes 150 ms, so the background connection does them.
     connection.execute("PRAGMA wal_autocheckpoint = 0")
-    # To free a hundred megabytes of the log takes a commit 50 to 140 ms; see Background.
+    # A commit that frees a hundred megabytes of the log takes 50 to 140 ms; see Background.
     connection.execute("PRAGMA journal_size_limit = -1")
-    # What is deleted is overwritten: a deleted conversation is not left in pages that are free.
+    # Overwrite deleted content: otherwise deleted conversations stay readable in free pages.
     connection.execute("PRAGMA secure_delete = ON")
     connection.execute("PRAGMA temp_store = MEMORY")
     connection.execute(f"PRAGMA cache_size = -{CACHE_KIB}")
@@ -258,9 +262,9 @@ def connect(
 
 @contextmanager
 def writing(connection: Connection) -> Iterator[Connection]:
-    """A transaction that commits at the end of the block, or is rolled back by an exception.
+    """Run a transaction that commits at the end of the block; an exception rolls it back.
 
-    It is alone with `connection.alone`; whoever wants that for a long time has to give way.
+    It holds `connection.alone`, so long work has to give way.
     """
     connection.begin()
     try:
@@ -272,7 +276,7 @@ def writing(connection: Connection) -> Iterator[Connection]:
 
 @contextmanager
 def reading(connection: sqlite3.Connection) -> Iterator[None]:
-    """A block in which all that is read is of one moment."""
+    """All reads in the block see the file as of one moment."""
     connection.execute("BEGIN")
     try:
         yield
@@ -281,21 +285,21 @@ def reading(connection: sqlite3.Connection) -> Iterator[None]:
 
 
 def _appearance(path: str) -> tuple[int, ...]:
-    """What a write would change of a file that nobody has open."""
+    """Attributes of a file that any write to it would change."""
     try:
         found = os.stat(path)
-    except OSError:  # it is there no more
+    except OSError:  # it is gone
         return ()
     is_open = os.path.exists(f"{path}-shm")
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, is_open
 
 
 def is_busy(error: Exception) -> bool:
-    """Whether another program held the journal."""
+    """True if another program held the journal."""
     return primary_code(error) in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
 
 
 def primary_code(error: Exception) -> int:
-    """The primary result code of an error of SQLite's; 1 (SQLITE_ERROR) when there is none."""
+    """The primary result code of an error from SQLite; 1 (SQLITE_ERROR) if there is none."""
     # The low byte; the others say more about it. Source: sqlite.org, Result and Error Codes.
     return (getattr(error, "sqlite_errorcode", None) or sqlite3.SQLITE_ERROR) & 0xFF

@@ -1,4 +1,4 @@
-"""The table of deeds: what was done by whom; see `journal.access`."""
+"""The table of deeds: who did what; see `journal.access`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COLUMNS = "at, deed, name, token, session_id, address, transport"
 
 
 def read(connection: sqlite3.Connection, since: int, limit: int) -> list[Deed]:
-    """The last of them since then, oldest first."""
+    """The last `limit` deeds since `since`, oldest first."""
     rows = connection.execute(
         f"SELECT {COLUMNS} FROM deeds WHERE at >= ? ORDER BY at DESC, id DESC LIMIT ?",
         (since, limit),
@@ -31,7 +31,7 @@ def read(connection: sqlite3.Connection, since: int, limit: int) -> list[Deed]:
 
 
 def keep(connection: sqlite3.Connection, deeds: Sequence[Deed]) -> None:
-    """Add these, and forget what is beyond the bounds."""
+    """Add deeds, and forget those beyond the limits."""
     connection.executemany(
         f"INSERT INTO deeds ({COLUMNS}) VALUES (?, ?, ?, ?, ?, ?, ?)",
         [

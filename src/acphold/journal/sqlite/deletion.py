@@ -1,12 +1,12 @@
-"""What is deleted goes for good: out of the lists at once, out of the file piece by piece.
+"""Deletion for good: out of the lists at once, out of the file piece by piece.
 
-    listed ──delete──▶ deleted: not to be found any more; its rows are still there
+    listed ──delete──▶ deleted: cannot be found any more; its rows are still there
     deleted ──sweep──▶ gone: rows, words and log are overwritten, and nothing is left of it
 
-A sweep that a crash, a full disk or a reader of the log cuts short is gone on with by the next one.
+If a crash, a full disk or a reader of the log cuts a sweep short, the next one continues it.
 
-The functions take a connection that gives way, make transactions of their own, and may raise
-sqlite3 errors. Those that are iterators do one piece of their work for each step.
+The functions take a connection that gives way, make their own transactions, and may raise sqlite3
+errors. The iterators do one piece of their work for each step.
 """
 
 # See docs/decisions.md, 13.
@@ -24,15 +24,15 @@ from acphold.journal.sqlite import leases, search_index, segments
 from acphold.journal.sqlite.connection import Connection, writing
 
 PIECE_BYTES: Final = 512 << 10
-"""How much history is read at once to be removed (beyond one part)."""
+"""Bytes of history read at once for removal (beyond one part)."""
 
 PART_BYTES: Final = 64 << 10
-"""How much of it, of one session, is removed at once (beyond one segment)."""
+"""Bytes of history of one session removed at once (beyond one segment)."""
 
 EMPTYING_TRIES: Final = 10
 EMPTYING_WAIT_SECONDS: Final = 0.05
-"""How often, and with which pauses, a sweep tries to empty the log: readers of ours are done within
-milliseconds. What is left then goes when the next turn settles."""
+"""Attempts of a sweep to empty the log, and the pause between them: our own readers finish within
+milliseconds. If all fail, the log is emptied when the next turn settles."""
 
 _FIND: Final = """
     SELECT number, owner, updated_at FROM sessions LEFT JOIN leases ON leases.session = number
@@ -47,7 +47,7 @@ def delete(
     lives: leases.Lives,
     gone: list[str],
 ) -> Iterator[None]:
-    """As `Journal.delete`; in `gone` are the ids of the sessions that are deleted by then.
+    """Like `Journal.delete`; appends the ids of deleted sessions to `gone`.
 
     Raises LeaseLostError.
     """
@@ -80,7 +80,7 @@ def delete(
 
 
 def remove_rows(connection: sqlite3.Connection, number: int) -> None:
-    """Delete all that is kept of a session beside its entries, which the next sweep removes."""
+    """Delete all rows of a session except its entries, which the next sweep removes."""
     connection.execute(
         "INSERT OR IGNORE INTO deleted VALUES"
         " (?1, coalesce((SELECT tenant FROM sessions WHERE number = ?1), ''))",
@@ -95,20 +95,20 @@ def remove_rows(connection: sqlite3.Connection, number: int) -> None:
 
 
 def unswept(connection: sqlite3.Connection) -> int:
-    """How many deleted sessions still have something in the file or in the log."""
+    """The number of deleted sessions with remains in the file or in the log."""
     (count,) = connection.execute("SELECT count(*) FROM deleted").fetchone()
     return int(count)
 
 
 def sweep(connection: Connection) -> Iterator[None]:
-    """Remove what is left of deleted sessions, from the log too.
+    """Remove the remains of deleted sessions, also from the log.
 
-    When a reader keeps the log from being emptied, the next sweep tries again.
+    If a reader keeps the log from being emptied, the next sweep tries again.
     """
     tenants: dict[int, str] = dict(connection.execute("SELECT session, tenant FROM deleted"))
     deleted = deque(tenants)
     waiting = deleted.copy()
-    # What a volume of the index has is not taken out word by word if all of it goes.
+    # If all of a volume of the index goes, its words are not taken out one by one.
     doomed = search_index.volumes_of_these_alone(connection, deleted)
     taken_out = 0
     while parts := deque(_parts(connection, waiting, doomed)):
@@ -138,7 +138,8 @@ def sweep(connection: Connection) -> Iterator[None]:
 
 
 class _Part(NamedTuple):
-    """What is left of a session up to an entry, and what it says; None if that goes as a whole."""
+    """The rest of a session up to an entry, and its documents; None if these go with whole
+    volumes."""
 
     session: int
     through: int
@@ -146,7 +147,8 @@ class _Part(NamedTuple):
 
 
 def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Iterator[_Part]:
-    """The next parts of the sessions that wait; those of which none is left wait no longer."""
+    """Yield the next parts of the sessions in `waiting`; sessions with nothing left are taken out
+    of it."""
     left = PIECE_BYTES
     while waiting and left > 0:
         session, after = waiting[0], 0
@@ -169,10 +171,10 @@ def _parts(connection: Connection, waiting: deque[int], doomed: set[int]) -> Ite
 
 
 def _emptied_log(connection: Connection) -> bool:
-    """Copy the log into the file and leave nothing of it; False when somebody reads on in it.
+    """Copy the log into the file and empty it; False if somebody still reads it.
 
-    Whoever writes waits for neither: most of it is copied before, beside others, and a reader is
-    not waited for while they cannot write.
+    Writers wait for neither: most of the log is copied beforehand, while others work, and while
+    writers are held up no reader is waited for.
     """
     for _ in range(EMPTYING_TRIES):
         _, pages, copied = connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()

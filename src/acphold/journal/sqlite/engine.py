@@ -1,4 +1,4 @@
-"""The SQLite that this Python was built with: for `acphold doctor`."""
+"""The SQLite that this Python uses: for `acphold doctor`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def version() -> str:
 
 
 def has_search() -> bool:
-    """Whether it has the full-text search (FTS5) that a journal needs."""
+    """True if it has the full-text search (FTS5) that a journal needs."""
     with closing(sqlite3.connect(":memory:")) as connection:
         try:
             connection.execute("CREATE VIRTUAL TABLE words USING fts5 (text)")

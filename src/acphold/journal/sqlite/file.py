@@ -1,7 +1,8 @@
-"""The journal as a file: where it is made, how it is opened, and what its errors mean.
+"""The journal as a file: creating it, opening it, and explaining its errors.
 
-A file that is not a journal of this release is refused before SQLite may write to it. One that lies
-where nothing can be written is opened by who makes none, to be read.
+A file that is not a journal of this release is refused before SQLite may write to it. In a place
+where nothing can be written, a journal can still be opened for reading, unless the caller would
+create it.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ from acphold.journal.sqlite.file_system import network_type
 from acphold.journal.sqlite.migrations import migrate, refuse_newer, refuse_other
 
 APPLICATION_ID: Final = 0x61637068
-"""`acph`, at offset 68 of every journal; source: sqlite.org, Database File Format, 1.3."""
+"""`acph`, at offset 68 of every journal. Source: sqlite.org, Database File Format, 1.3."""
 
 _MAGIC: Final = b"SQLite format 3\0"
 _HEADER_BYTES: Final = 100
@@ -55,7 +56,7 @@ log = logging.getLogger(__name__)
 class JournalFile:
     """An open journal.
 
-    `was_open_to_others` tells whether anybody else could read it before it was opened now.
+    `was_open_to_others` is True if anybody else could read it before it was opened now.
     """
 
     def __init__(self, path: str, connection: Connection, *, was_open: bool) -> None:
@@ -68,12 +69,11 @@ class JournalFile:
 
     @classmethod
     def open(cls, path: str, *, create: bool, busy_seconds: float) -> JournalFile:
-        """The journal at `path`, made and migrated if need be.
+        """Open the journal at `path`, creating and migrating it if needed.
 
-        The file gets mode 0600, a folder that was missing 0700. Unless it is to be made where it
-        is missing, one in a folder that cannot be written to can be read. Raises JournalBusyError,
-        JournalUnavailableError, NotAJournalError and NewerJournalError; then the file is as it
-        was, but for its mode.
+        The file gets mode 0600, a missing folder 0700. With `create=False`, a journal in a folder
+        without write permission can be read. Raises JournalBusyError, JournalUnavailableError,
+        NotAJournalError and NewerJournalError; then only the file's mode may have changed.
         """
         with ExitStack() as undo:
             raw_bytes.hold(path)
@@ -94,7 +94,7 @@ class JournalFile:
                         log.error(
                             "the end of %s-wal is missing; what was written last is lost", path
                         )
-                        with suppress(sqlite3.Error):  # it is told again by who opens it next
+                        with suppress(sqlite3.Error):  # the next one to open it reports it again
                             connection.execute("DELETE FROM meta WHERE name = 'era'")
                             connection.execute(
                                 "INSERT OR REPLACE INTO meta VALUES ('log_cut_at', ?)",
@@ -102,7 +102,7 @@ class JournalFile:
                             )
                 else:
                     refuse_other(connection, path)
-                # From here on the connection itself tries again.
+                # From here on the connection itself retries.
                 connection.execute("PRAGMA busy_timeout = 0")
             except FAULTS as error:
                 raise failure(error, path) from error
@@ -112,8 +112,8 @@ class JournalFile:
     def verify(self) -> None:
         """Raise JournalUnavailableError unless this is still the file at its path.
 
-        SQLite goes on with a file that was deleted or replaced, and a second connection by the same
-        path would apply the log of the one to the other. A look takes 2 µs.
+        SQLite continues with a file that was deleted or replaced, and a second connection by the
+        same path would apply the log of one file to the other. The check takes 2 µs.
         """
         if _identity(self.path) != self._identity:
             raise JournalUnavailableError(
@@ -128,15 +128,15 @@ class JournalFile:
             )
 
     def is_overwritten(self) -> bool:
-        """Whether the file is another one now under the same number: a backup was copied over it.
+        """True if the file has other content under the same inode: a backup was copied over it.
 
-        A journal in use has write-ahead logging, and no backup of ours has. In an earlier copy of
-        the journal itself the counter of changes is lower, which only goes up. Source: sqlite.org,
+        A journal in use has write-ahead logging, and our backups do not. An earlier copy of the
+        journal itself has a lower change counter, which otherwise only goes up. Source: sqlite.org,
         Database File Format, 1.3.3 and 1.3.7.
         """
         if not self._has_log or _identity(self.path) != self._identity:
             return False
-        changes = self._changes  # before the file is read: another thread may see more of them
+        changes = self._changes  # before the file is read: another thread may raise it meanwhile
         try:
             header = raw_bytes.read(self.path, _HEADER_BYTES)
         except OSError:
@@ -150,18 +150,19 @@ class JournalFile:
         return False
 
     def stand_alone(self) -> None:
-        """Have it need no other file beside it; for who is alone with it."""
+        """Make the file complete without other files beside it; nobody else may have it open."""
         self.connection.execute("PRAGMA journal_mode = DELETE")
         self._has_log = False
 
     def close(self) -> None:
-        """Let go of the file, and leave alone what has taken its place.
+        """Close the file, and leave any file that has replaced it untouched.
 
-        Which SQLite sees to: it copies and removes no log of a file that was moved or deleted.
+        For a file that was moved or deleted SQLite takes care of this: it neither copies nor
+        removes the log then.
         """
         if self.is_overwritten():
-            # Who closes it last would copy the log into what is there now. So it stays open until
-            # the process ends, which closes nothing in SQLite's way.
+            # The last one to close it would copy the log into the new content. So it stays open
+            # until the process ends, which closes files without SQLite.
             _set_log_aside(self.path)
             abandon(self.connection)
             return
@@ -170,22 +171,23 @@ class JournalFile:
 
 
 def _changes(header: bytes) -> int:
-    """SQLite's counter of changes in a file with this header."""
+    """SQLite's change counter in this header of a file."""
     return int.from_bytes(header[24:28], "big")
 
 
 def _without_log(header: bytes) -> bool:
-    """Whether a file with this header is of no journal in use; an empty one is being written."""
+    """True if this header is not of a journal in use; an empty file is about to be written."""
     return header[18:20] != b"\2\2"
 
 
 def log_files(path: str) -> list[str]:
-    """The files of SQLite's beside a journal that are there: its log, and the index of that."""
+    """The files that SQLite keeps beside a journal and that exist: its log, and the index of the
+    log."""
     return [file for suffix in ("-wal", "-shm") if os.path.exists(file := f"{path}{suffix}")]
 
 
 def _set_log_aside(path: str) -> None:
-    """Take the log away from a file that it is not of; those who have it open keep it."""
+    """Rename a log that does not belong to the file; programs that have it open keep it."""
     for file in log_files(path):
         with suppress(OSError):
             os.replace(file, f"{file}-of-another-{time.time_ns()}")
@@ -193,8 +195,8 @@ def _set_log_aside(path: str) -> None:
 
 
 def abandon(connection: sqlite3.Connection) -> None:
-    """Never close it: see `JournalFile.close`."""
-    import ctypes  # rare, and an editor waits
+    """Keep the connection from ever being closed: see `JournalFile.close`."""
+    import ctypes  # late, for a quick start: rarely needed
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(connection))
 
@@ -211,7 +213,7 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _inspect(path: str, *, create: bool) -> bool:
-    """Whether the file is yet to become a journal; raises for what can never be one."""
+    """True if the file still has to be made a journal; raises if it never can be."""
     if (type_ := network_type(path)) is not None:
         raise JournalUnavailableError(
             f"the journal {path} lies on a network file system ({type_}), on which neither locks "
@@ -221,8 +223,8 @@ def _inspect(path: str, *, create: bool) -> bool:
     try:
         if create:
             os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
-            # SQLite gives the files it keeps beside this one the same mode. One that is there is
-            # not opened: see raw_bytes.
+            # SQLite gives the files beside this one the same mode. An existing file is not opened:
+            # see raw_bytes.
             try:
                 os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
             except FileExistsError:
@@ -264,13 +266,13 @@ def _inspect(path: str, *, create: bool) -> bool:
             f"Name another file ({NAMED_BY})"
         )
     refuse_newer(int.from_bytes(header[60:64], "big"), path)
-    # In this order: somebody may just begin one, and change the file.
+    # `logged` was read before the header: somebody may be starting a log and changing the file.
     if logged and (_without_log(header) or _changes(header) < changes):
-        # A backup was copied over a journal in use, or after a crash: SQLite would mix the two.
+        # A backup was copied over a journal in use, or after a crash: SQLite would mix them up.
         _set_log_aside(path)
         logged = False
     if not logged and not _has_log(path):
-        # One that is shorter than it says: SQLite would find out only after it wrote.
+        # A truncated file: SQLite would notice only after writing to it.
         page_bytes = int.from_bytes(header[16:18], "big")
         pages = int.from_bytes(header[28:32], "big")
         if pages * (page_bytes if page_bytes > 1 else 65536) > size:
@@ -293,10 +295,10 @@ def _refuse_left_log(path: str) -> None:
 
 
 def _access(path: str) -> Access:
-    """How a journal can be opened that is not to be made; JournalUnavailableError if in no way.
+    """How to open a journal that must not be created; raises JournalUnavailableError if impossible.
 
-    In a folder that cannot be written to, SQLite cannot make the index of its log. Whoever has the
-    journal open has both there already; if neither is there, nobody writes.
+    In a folder without write permission, SQLite cannot make the index of its log. If somebody has
+    the journal open, log and index exist already. If neither exists, nobody is writing.
     """
     if os.access(os.path.dirname(path), os.W_OK | os.X_OK, effective_ids=True):
         return READ_WRITE
@@ -312,9 +314,9 @@ def _access(path: str) -> Access:
 
 
 def _has_log(path: str) -> bool:
-    """Whether the file stands for itself only together with its log.
+    """True if the file is incomplete without its log.
 
-    That is the write-ahead log; or what a rewriting was to undo that was cut short.
+    That is the write-ahead log, or the rollback journal of an interrupted rewrite.
     """
     for suffix in ("-wal", "-journal"):
         with suppress(FileNotFoundError):
@@ -324,10 +326,10 @@ def _has_log(path: str) -> bool:
 
 
 def _made_private(path: str) -> bool:
-    """Take the journal away from all but its owner; whether it was open to others."""
+    """Remove the permissions of everybody but the owner; True if there were any."""
     was_open = False
     for file in (path, f"{path}-wal", f"{path}-shm"):
-        # Not ours to change, or not there.
+        # The file may not be ours to change, or not exist.
         with suppress(OSError):
             mode = stat.S_IMODE(os.stat(file).st_mode)
             if mode & 0o077:
@@ -341,8 +343,8 @@ def _claim(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN EXCLUSIVE")
     connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
     connection.execute("COMMIT")
-    # It can give room back in pieces if it is rewritten with this: at once, while there is nothing
-    # in it. Set before the mark, it would be written without it.
+    # This lets the file give room back in pieces, but only once it is rewritten: do it now, while
+    # it is empty. Setting it before the mark would write the file without the mark.
     connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
     connection.execute("VACUUM")
 
@@ -354,7 +356,7 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
             (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
             break
         except sqlite3.OperationalError as error:
-            # SQLite does not wait by itself while another process makes the same change.
+            # SQLite does not wait while another process makes the same change.
             if primary_code(error) != sqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                 raise
             time.sleep(_RETRY_SECONDS)
@@ -366,11 +368,12 @@ def _write_ahead(connection: sqlite3.Connection, path: str, busy_seconds: float)
 
 
 class _LogIndex(Struct, frozen=True):
-    """What the index of the write-ahead log says of it.
+    """The state of the write-ahead log, according to its index.
 
-    The index outlives a killed process, and has no more in it than was committed. `frames` are in
-    the log; of these `copied` are in the journal too. `file` tells one index from the next: who
-    closes a journal last copies all, and removes it. Source: sqlite.org, WAL-mode File Format, 2.
+    The index outlives a killed process, and lists only what was committed. The log has `frames`, of
+    which `copied` are in the journal too. `file` distinguishes one index from the next: the last
+    one to close a journal copies everything and removes the index. Source: sqlite.org, WAL-mode
+    File Format, 2.
     """
 
     file: tuple[int, int] | None
@@ -391,10 +394,10 @@ class _LogIndex(Struct, frozen=True):
         return cls(file, raw[32:40], frames, copied)
 
     def has_lost_to(self, found: _LogIndex | None) -> bool:
-        """Whether SQLite, once it has read the log, has found less in it than there was."""
+        """True if SQLite, after reading the log, found fewer frames than there were."""
         if found is None or found.file != self.file or self.copied >= self.frames:
             return False
-        # A log that was begun anew has other salts; one that cannot be read has none.
+        # A log that was started over has other salts; one that cannot be read has none.
         same = found.salts in (self.salts, bytes(8))
         return same and found.frames < self.frames
 
@@ -405,12 +408,12 @@ class _LogIndex(Struct, frozen=True):
 Fault: TypeAlias = sqlite3.Error | UnicodeError | msgspec.MsgspecError | DamagedRowError
 
 FAULTS: Final = (sqlite3.Error, UnicodeError, msgspec.MsgspecError, DamagedRowError)
-"""What the work on a journal fails with: SQLite; text that cannot be kept; and, of a damaged file,
-bytes that nobody has written like that."""
+"""Errors of work on a journal: from SQLite; for text that cannot be stored; and, from a damaged
+file, for bytes that nobody wrote."""
 
 
 def failure(error: Fault, path: str) -> JournalError:
-    """What an error means for a person: which file, what is wrong, what to do."""
+    """Turn an error into one for people: which file, what is wrong, what to do."""
     if isinstance(error, UnicodeEncodeError):
         return IllegibleNameError(f"{error.object!r} is not text that can be kept; correct it")
     if not isinstance(error, sqlite3.Error):
@@ -448,4 +451,4 @@ _ADVICE: Final = {
 
 
 _NO_TEXT: Final = "Could not decode to UTF-8"
-"""What Python's sqlite3 says of a text that is none; SQLite itself has no code for that."""
+"""The message of Python's sqlite3 for text that is not UTF-8; SQLite itself has no code for it."""

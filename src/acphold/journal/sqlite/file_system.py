@@ -1,7 +1,7 @@
-"""Whether a file lies where neither locks nor SQLite's log can be relied on: on a network.
+"""Detect files on network file systems, where neither locks nor SQLite's log are reliable.
 
-The index of SQLite's log is memory that processes share, which no other machine sees (sqlite.org,
-Write-Ahead Logging), and locks of a network file system hold on one machine, or nowhere.
+The index of SQLite's log is shared memory, which no other machine sees (sqlite.org, Write-Ahead
+Logging), and locks of a network file system hold on one machine, or nowhere.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from typing import Final
 
 MOUNTS: Final = "/proc/self/mountinfo"
-"""What is mounted where, on Linux: proc(5)."""
+"""The mounts on Linux: proc(5)."""
 
 NETWORK: Final = frozenset(
     (
@@ -19,14 +19,14 @@ NETWORK: Final = frozenset(
         *("fuse.ceph", "fuse.glusterfs", "fuse.rclone", "fuse.s3fs", "fuse.sshfs"),
     )
 )
-"""Types of file systems that lie on another machine. Not `9p`: sandboxes such as gVisor have their
-own disk by that."""
+"""Types of file systems on other machines. Not `9p`: sandboxes such as gVisor use it for their own
+disk."""
 
 
 def network_type(path: str) -> str | None:
     """The type of the file system on which `path` is or would be, if that is on a network.
 
-    None for any other, and where the system does not tell.
+    None for any other, and if the system does not tell.
     """
     try:
         while not os.path.lexists(path) and (above := os.path.dirname(path)) != path:
@@ -41,7 +41,7 @@ def network_type(path: str) -> str | None:
 
 
 def type_of(device: str, mounts: str) -> str | None:
-    """The type with which this device is mounted, if it is one of NETWORK."""
+    """The type with which this device is mounted, if it is in NETWORK."""
     for line in mounts.splitlines():
         place, separator, file_system = line.partition(" - ")
         fields = place.split(" ")

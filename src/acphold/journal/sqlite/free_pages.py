@@ -1,9 +1,9 @@
-"""Room in the file that nothing takes any more: for what comes, or given back to the disk.
+"""Free pages of the file: kept for later use, or returned to the disk.
 
-What is deleted leaves free pages. To give them back, the last pages of the file are moved into
-them, so that it ends earlier: in pieces, beside whoever reads and writes, and some of it after each
-turn. A file that an earlier release has made must be rewritten as a whole before it can do that,
-and nobody else may have it open then.
+Deletions leave free pages. To return them, the last pages of the file are moved into them, so that
+the file gets shorter: in pieces, while others read and write, and a little after each turn. A file
+made by an early release must be rewritten as a whole before it can do that, and nobody else may
+have it open then.
 
 Source: sqlite.org, PRAGMA auto_vacuum. The functions may raise sqlite3 errors.
 """
@@ -23,33 +23,33 @@ from acphold.journal.sqlite.connection import Connection, connect, is_busy, writ
 from acphold.journal.sqlite.file import FAULTS, failure
 
 INCREMENTAL: Final = 2
-"""What `PRAGMA auto_vacuum` says of a file that can give pages back in pieces."""
+"""The value of `PRAGMA auto_vacuum` for a file that can return pages in pieces."""
 
 SPARE_BYTES: Final = 16 << 20
-"""How much is left for what comes, unless all is asked for."""
+"""Free bytes kept for later use, unless everything is to be returned."""
 
 AFTER_A_TURN_BYTES: Final = 4 << 20
-"""How much is given back at a time that nobody waits for."""
+"""Bytes returned after a turn, when nobody waits."""
 
 PAGES_AT_ONCE: Final = 64
-"""Pages that are moved in one transaction: some milliseconds."""
+"""Pages moved in one transaction: some milliseconds."""
 
 
 def can_give_back(connection: sqlite3.Connection) -> bool:
-    """Whether this file can do it in pieces."""
+    """True if this file can return pages in pieces."""
     (way,) = connection.execute("PRAGMA auto_vacuum").fetchone()
     return bool(way == INCREMENTAL)
 
 
 def free_bytes(connection: sqlite3.Connection) -> int:
-    """How much of the file nothing takes."""
+    """The bytes of free pages in the file."""
     (pages,) = connection.execute("PRAGMA freelist_count").fetchone()
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     return int(pages) * int(page_size)
 
 
 def size(connection: sqlite3.Connection) -> int:
-    """How long the file is with all that is in the log."""
+    """The length of the file, including everything in the log."""
     (pages,) = connection.execute("PRAGMA page_count").fetchone()
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     return int(pages) * int(page_size)
@@ -61,9 +61,9 @@ def give_back(
     most: int | None = None,
     told: Callable[[int], None] = lambda _: None,
 ) -> Iterator[None]:
-    """Give back all but `spare` bytes, `most` of them if that is set, a piece with each step.
+    """Return all free bytes but `spare`, at most `most` of them if set, a piece with each step.
 
-    `told` is called with the bytes of each piece. The file is shorter once the log is copied into
+    `told` is called with the bytes of each piece. The file gets shorter once the log is copied into
     it.
     """
     if not can_give_back(connection):
@@ -83,21 +83,21 @@ def give_back(
 
 
 def give_back_some(connection: Connection) -> Iterator[None]:
-    """Give back a little of what is more than comes to be used soon."""
+    """Return a few of the free pages beyond the spare ones."""
     yield from give_back(connection, SPARE_BYTES, AFTER_A_TURN_BYTES)
 
 
 def rewritten(path: str) -> None:
-    """Rewrite a file as a whole, without what is free; from then on it gives back in pieces.
+    """Rewrite the whole file without free pages; from then on it can return pages in pieces.
 
-    It is the same file with the same content whatever happens meanwhile: a kill, a full disk.
-    Raises JournalBusyError, with nothing done, while anybody has it open, and JournalError.
+    A kill or a full disk in between leaves the file with its content. Raises JournalBusyError if
+    anybody has it open, with nothing changed, and JournalError.
     """
     try:
         with closing(connect(path, 0.0)) as connection:
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
             try:
-                # Only who is alone can leave write-ahead logging, and nobody enters it meanwhile.
+                # Leaving write-ahead logging takes exclusive access, and keeps others out.
                 connection.execute("PRAGMA journal_mode = DELETE")
                 connection.execute("BEGIN EXCLUSIVE")
                 connection.execute("COMMIT")
@@ -109,7 +109,7 @@ def rewritten(path: str) -> None:
                     "once while nobody has it open; close the editors that use it, end what runs "
                     "in the background with `acphold stop --all`, and try again"
                 ) from error
-            # What it is to be is written out first: it may be more than there is memory.
+            # The new content is first written to a temporary file: it may not fit into memory.
             connection.execute("PRAGMA temp_store = FILE")
             connection.execute("PRAGMA auto_vacuum = INCREMENTAL")
             connection.execute("VACUUM")

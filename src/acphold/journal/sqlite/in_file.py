@@ -1,4 +1,4 @@
-"""The journal's file as such: what `acphold.journal.in_file` asks of it."""
+"""The file of the journal: implements `acphold.journal.in_file`."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 
 
 SHORTENED_SECONDS: Final = 2.0
-"""How long it is tried to make the file shorter beside others: each reads and writes for
-milliseconds. After that the next one who copies the log does it."""
+"""Time spent trying to shorten the file while others read and write for milliseconds each. After
+that, the next copy of the log does it."""
 
 
 def _is_shortened(connection: Connection) -> bool:
-    """Copy the log into the file; True once the file is as long as what is in it."""
+    """Copy the log into the file; True once the file is no longer than its content."""
     connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
     return os.stat(connection.path).st_size <= free_pages.size(connection)
 
 
 class SqliteFile:
-    """See `InFile`. `opened` gives the file, opened if need be."""
+    """Implements `InFile`. `opened` returns the file, opening it if needed."""
 
     def __init__(
         self, path: str, opened: Callable[[], JournalFile], background: Background
@@ -74,7 +74,7 @@ class SqliteFile:
         given: list[int] = []
         await self._background.in_pieces(deletion.sweep)
         await self._background.in_pieces(lambda db: free_pages.give_back(db, told=given.append))
-        # The file gets shorter in a moment in which nobody writes, so it is tried several times.
+        # The file can only get shorter while nobody writes, so try several times.
         deadline = time.monotonic() + SHORTENED_SECONDS
         while not await self._background.run(_is_shortened) and time.monotonic() < deadline:  # noqa: ASYNC110  nothing tells
             await asyncio.sleep(SHORTENED_SECONDS / 50)

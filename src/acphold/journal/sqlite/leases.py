@@ -1,12 +1,12 @@
-"""Leases: which process may write to a session; and the processes that have some, the owners.
+"""Leases: which process may write to a session; and owners: the processes that hold leases.
 
     granted ──acquire by anybody──▶ granted to them, with a higher epoch
     granted ──release───────────▶ nobody's: it still counts until somebody acquires
     granted ──delete────────────▶ gone: nothing under it is written any more
 
-Epochs come from one counter of the journal, so none is given out twice: not even to a session
-that has the id of a deleted one. Who owns a session is told by `whose` alone. The functions run
-inside a transaction of the caller's and may raise sqlite3 errors.
+Epochs come from one counter of the journal, so none is granted twice, not even to a session that
+has the id of a deleted one. Only `whose` decides who owns a session. The functions run inside a
+transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
@@ -40,17 +40,18 @@ from acphold.journal.sqlite.session_rows import (
 )
 
 Lives = Callable[[str], bool]
-"""Whether the owner of this id lives."""
+"""True if the owner of this id lives."""
 
 RANDOM_BITS: Final = 20
-"""The lower bits of an epoch, which are no part of the count."""
+"""The lower bits of an epoch are random, not part of the count."""
 
 NOBODY = ""
 """The owner of a lease that was released."""
 
 
 def _clock_ms() -> int:
-    """Of the machine, from its start on: who shares a file shares it, and nobody sets it."""
+    """The clock of the machine since its start: all who share a file share it, and nobody sets
+    it."""
     return time.monotonic_ns() // 1_000_000
 
 
@@ -65,9 +66,9 @@ def register(
     *,
     retired: bool,
 ) -> list[str]:
-    """Note that this process is the owner `owner_id`; the ids of others that live no more.
+    """Note that this process is the owner `owner_id`; return the ids of dead owners.
 
-    They are forgotten here. What they owned is free.
+    Dead owners are removed, and their sessions are free.
     """
     known = connection.execute("SELECT id FROM owners WHERE id != ?", (owner_id,)).fetchall()
     dead = [id_ for (id_,) in known if not lives(id_)]
@@ -82,7 +83,8 @@ def register(
 def renew(
     connection: sqlite3.Connection, owner_id: str, addresses: Sequence[str], *, retired: bool
 ) -> bool:
-    """Note that the owner is there still, and where; False if nobody knows it any more."""
+    """Note that the owner is still alive, and its addresses; False if the owner is not
+    registered."""
     done = connection.execute(
         "UPDATE owners SET renewed_at = ?, addresses = ?, retired = ? WHERE id = ?",
         (_clock_ms(), _json(addresses), retired, owner_id),
@@ -95,7 +97,7 @@ def _json(addresses: Sequence[str]) -> str:
 
 
 def unregister(connection: sqlite3.Connection, owner_id: str) -> None:
-    """The owner ends: what it has is free."""
+    """Remove an owner that ends; its sessions are free."""
     connection.execute("DELETE FROM owners WHERE id = ?", (owner_id,))
 
 
@@ -114,7 +116,7 @@ def grant(
     if went_back(connection):
         renew_era(connection)
         connection.execute("INSERT OR REPLACE INTO meta VALUES ('went_back_at', ?)", (now_ms(),))
-    # The lower bits are random: in a file that goes back, no epoch is given out a second time.
+    # The lower bits are random, so that no epoch is granted twice even in a file that goes back.
     connection.execute(
         "UPDATE meta SET value = (((value >> 20) + 1) << 20) | (random() & 1048575)"
         " WHERE name = 'epoch'"
@@ -128,20 +130,20 @@ def grant(
 
 
 def went_back(connection: Connection) -> bool:
-    """True if the file is an earlier copy of what it has been, or of another course."""
+    """True if the file is an earlier copy of itself, or took another course since."""
     noted = file_notes.noted(connection.path, file_notes.EPOCH)
-    last = last_epoch(connection)  # in this order: others give out epochs, and note them then
+    last = last_epoch(connection)  # read after the note: others grant an epoch, then note it
     return noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
 
 
 def last_epoch(connection: sqlite3.Connection) -> int:
-    """The one that was given out last."""
+    """The epoch that was granted last."""
     (epoch,) = connection.execute("SELECT value FROM meta WHERE name = 'epoch'").fetchone()
     return int(epoch)
 
 
 def era(connection: Connection) -> str:
-    """The era of the journal, which begins anew where it may have gone back."""
+    """The era of the journal; begins a new one if the journal may have gone back."""
     here = f"{file_notes.boot()} {os.stat(connection.path).st_ino}"
     row = connection.execute("SELECT value FROM meta WHERE name = 'era'").fetchone()
     found, _, where = ("", "", "") if row is None else row[0].partition(" ")
@@ -152,7 +154,8 @@ def era(connection: Connection) -> str:
 
 
 def renew_era(connection: sqlite3.Connection) -> None:
-    """The journal has gone back, or this is a copy: no position that was told before holds."""
+    """End the era: the journal has gone back, or this is a copy. Positions given out before are
+    void."""
     connection.execute("DELETE FROM meta WHERE name = 'era'")
 
 
@@ -166,8 +169,8 @@ def acquire(
 ) -> Lease:
     """Take the session over; raises UnknownSessionError.
 
-    HeldElsewhereError when `seen` is given and not the epoch of the lease any more: somebody was
-    quicker.
+    Raises HeldElsewhereError if `seen` is given but is no longer the epoch of the lease: somebody
+    was quicker.
     """
     number = number_of(connection, session_id)
     if seen is not None:
@@ -182,7 +185,7 @@ def acquire(
 def whose(
     connection: sqlite3.Connection, session_id: str, own_id: str | None, lives: Lives
 ) -> Whose:
-    """Who owns a session, as seen by the owner `own_id`; raises UnknownSessionError."""
+    """The owner of a session, as seen by the owner `own_id`; raises UnknownSessionError."""
     row = connection.execute(
         "SELECT owner, coalesce(epoch, 0), yields OR retired, host, pid, addresses, renewed_at"
         " FROM sessions LEFT JOIN leases ON session = number LEFT JOIN owners ON id = owner"
@@ -206,7 +209,7 @@ def whose(
 
 
 def owners(connection: sqlite3.Connection, lives: Lives) -> list[Owner]:
-    """Those that live and have addresses."""
+    """The live owners with addresses."""
     rows = connection.execute(
         "SELECT id, host, pid, addresses FROM owners WHERE addresses <> '[]' ORDER BY id"
     ).fetchall()
@@ -218,7 +221,7 @@ def owners(connection: sqlite3.Connection, lives: Lives) -> list[Owner]:
 
 
 def release(connection: sqlite3.Connection, lease: Lease) -> bool:
-    """Make it nobody's; False when it is lost."""
+    """Release the session; False if the lease is lost."""
     done = connection.execute(
         "UPDATE leases SET owner = ? WHERE session = ? AND epoch = ?",
         (NOBODY, lease.number, lease.epoch),
@@ -235,8 +238,8 @@ def require(connection: sqlite3.Connection, lease: Lease) -> None:
 def all_lost(
     connection: sqlite3.Connection, held: Iterable[Lease], *, whole: bool = False
 ) -> list[LeaseLostError]:
-    """What is to be told of those that stand no more; with `whole`, of those too under which more
-    was written than is there."""
+    """The errors for leases that are lost. With `whole`, also for leases under which more was
+    written than the journal has."""
     return [
         lost(connection, lease)
         for lease in held
@@ -256,8 +259,8 @@ def _stands(connection: sqlite3.Connection, lease: Lease) -> bool:
 
 
 def lost(connection: sqlite3.Connection, lease: Lease) -> LeaseLostError:
-    """Who holds the session instead: another process, or nobody, for it was deleted; or what has
-    become of it in a journal that has gone back."""
+    """The error for a lost lease. Another process holds the session, or it was deleted, or the
+    journal has gone back and lost entries of it."""
     row = connection.execute(
         "SELECT number, (SELECT epoch FROM leases WHERE session = number) FROM sessions"
         " WHERE session_id = ?",

@@ -17,14 +17,14 @@ _INDEXES: Final = {
     (False, True): "listed_folder",
     (True, True): "listed_both",
 }
-"""The index to walk, by whether the filter names an agent and a folder."""
+"""The index to walk, by whether the filter names agents and a folder."""
 
 _SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
     "exclude": (False,),
     "include": (False, True),
     "only": (True,),
 }
-"""The values of `archived` in the rows of a list: a walk for each."""
+"""The values of `archived` in a list, each with a walk of its own."""
 
 
 def page(
@@ -32,8 +32,8 @@ def page(
 ) -> list[SessionRow]:
     """The next `limit` sessions after the position `after`.
 
-    One walk along one index for each agent, whatever the position and the filter: rows far down the
-    list cost no more than the first.
+    For each agent, one walk along one index, whatever the position and the filter: rows far down
+    the list cost no more than the first.
     """
     if len(filter.agents) > 1:
         each = (replace(filter, agents=(agent,)) for agent in dict.fromkeys(filter.agents))
@@ -49,7 +49,7 @@ def page(
 def _pages(
     connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, limit: int
 ) -> list[SessionRow]:
-    """The same for one agent at most, without what is shared with the tenant."""
+    """The same for at most one agent, without sessions shared with the tenant."""
     shelves = _SHELVES[filter.archived]
     if len(shelves) == 1 and not filter.include_unprompted and not filter.held:
         return _walk(connection, filter, after, limit, prompted=True, archived=shelves[0])
@@ -79,7 +79,7 @@ def _walk(
         index = "INDEXED BY listed_unread"
     conditions, values = _conditions(filter, after)
     rows = connection.execute(
-        # Named, because without statistics the planner may take another index and sort.
+        # The index is named: without statistics the planner may choose another one and sort.
         f"{SELECT_ROW} {index} WHERE prompted = ? AND archived = ?{conditions}"
         " ORDER BY updated_at DESC, session_id DESC LIMIT ?",
         (prompted, archived, *values, limit),
@@ -90,11 +90,11 @@ def _walk(
 def _held(
     connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, *, archived: bool
 ) -> list[SessionRow]:
-    """The sessions somebody has open though they were never prompted: few, so found by id."""
+    """Open sessions that were never prompted: few, so found by id."""
     conditions, values = _conditions(filter, after)
     marks = ", ".join("?" * len(filter.held))
     rows = connection.execute(
-        # The pluses keep SQLite from walking all that were never prompted.
+        # The pluses keep SQLite from walking all sessions that were never prompted.
         f"{SELECT_ROW} WHERE +prompted = 0 AND +archived = ? AND session_id IN ({marks})"
         f"{conditions}",
         (archived, *filter.held, *values),
@@ -105,7 +105,7 @@ def _held(
 def _shared(
     connection: sqlite3.Connection, filter: ListFilter, after: ListKey | None, limit: int
 ) -> list[SessionRow]:
-    """Those that others share with the tenant: few, so found by id."""
+    """Sessions that others share with the tenant: few, so found by id."""
     conditions, values = _conditions(replace(filter, tenant=None), after)
     shelves = ", ".join(str(int(archived)) for archived in _SHELVES[filter.archived])
     held = ", ".join("?" * len(filter.held))
@@ -132,7 +132,7 @@ def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[st
         conditions += " AND folder = ?"
         values.append(resolved_folder(filter.cwd))
     if filter.tenant is not None:
-        # That it is not empty is said beside it: else the index of those is none for SQLite.
+        # SQLite uses the partial index of tenants only if the query says it is not empty.
         conditions += " AND tenant = ? AND tenant <> ''" if filter.tenant else " AND tenant = ?"
         values.append(filter.tenant)
     if filter.unread:

@@ -1,7 +1,8 @@
-"""The journal's tables, as the numbered steps that lead from an empty file to this release.
+"""The journal's tables, as numbered steps that lead from an empty file to this release.
 
-A step is never edited once a file may have been through it, which a test sees to: what changes is a
-new step at the end. `PRAGMA user_version` is the number of steps a file has been through.
+A step is never edited once a file may have been through it, and a test makes sure of that: any
+change is a new step at the end. `PRAGMA user_version` is the number of steps a file has been
+through.
 """
 
 from __future__ import annotations
@@ -16,10 +17,10 @@ from acphold.journal import versions
 from acphold.journal.words_in_memory import TOKENIZER
 
 SEQ_BITS: Final = 32
-"""Bits of a segment's key that hold `last_seq`; the session's number stands above them."""
+"""Bits of a segment's key that hold `last_seq`; the bits above are the session's number."""
 
 SEQ_MASK: Final = (1 << SEQ_BITS) - 1
-"""Those bits."""
+"""A mask of these bits."""
 
 _TABLES: Final = (
     "CREATE TABLE meta (name TEXT PRIMARY KEY, value BLOB NOT NULL) WITHOUT ROWID",
@@ -88,12 +89,12 @@ _TABLES: Final = (
 _ORDER: Final = (
     # Hidden from the list until somebody asks for what is archived, or prompts it.
     "ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0",
-    # Whether a person gave the title: then no agent and no import replaces it.
+    # True if a person gave the title: then no agent and no import replaces it.
     "ALTER TABLE sessions ADD COLUMN renamed INTEGER NOT NULL DEFAULT 0",
     # Where the conversation came from, oldest first: an array of `Origin`.
     "ALTER TABLE sessions ADD COLUMN origins TEXT NOT NULL DEFAULT '[]'",
-    # `archived` stands behind what an older release asks for: one that runs beside this one can
-    # still use these, for its names and for the columns it knows.
+    # `archived` comes after the column that an older release filters by: a release that runs
+    # beside this one can still use these indexes, by their names and by the columns it knows.
     "DROP INDEX listed",
     "DROP INDEX listed_agent",
     "DROP INDEX listed_folder",
@@ -114,13 +115,13 @@ _SEARCH_BY_TIME: Final = (
     # numbers, which the index keeps for every word, take a byte and not three.
     "CREATE TABLE documents (number INTEGER PRIMARY KEY, entry INTEGER NOT NULL UNIQUE)",
     f"CREATE VIRTUAL TABLE words USING fts5 (messages, tools, diffs, content = '', {TOKENIZER})",
-    # How far the index has come in what is settled; a change of what it holds begins at 0 again.
+    # The last settled entry in the index; a change of the index's content starts again at 0.
     "ALTER TABLE sessions ADD COLUMN indexed_through INTEGER NOT NULL DEFAULT 0",
     "CREATE INDEX unindexed ON sessions (updated_at) WHERE indexed_through < settled_through",
 )
 
 _USAGE: Final = (
-    # What agents reported, as they did; `by_turn` where it is known to be of one turn alone.
+    # Reports of agents, unchanged; `by_turn` where a report is known to cover just one turn.
     """CREATE TABLE usage (
         session INTEGER NOT NULL,
         seq INTEGER NOT NULL,
@@ -136,7 +137,7 @@ _USAGE: Final = (
         total INTEGER,
         PRIMARY KEY (session, seq)
     ) WITHOUT ROWID""",
-    # All of it is read again for that.
+    # To find the reports of earlier turns, all sessions are indexed again.
     "INSERT INTO words (words) VALUES ('delete-all')",
     "DELETE FROM documents",
     "UPDATE sessions SET indexed_through = 0",
@@ -144,13 +145,13 @@ _USAGE: Final = (
 
 _PACKED: Final = (
     # How far the old rows of a session are packed: see packed_rows. An older release would
-    # take them for what was said, so it must not open the file any more.
+    # take packed bytes for text, so it must not open the file any more.
     "ALTER TABLE sessions ADD COLUMN packed_through INTEGER NOT NULL DEFAULT 0",
     "CREATE INDEX unpacked ON sessions (updated_at) WHERE packed_through < settled_through",
 )
 
 _UNREAD: Final = (
-    # Where the transcript of a session is that was listed and not read yet: see journal.unread.
+    # The place of the transcript of a session that is listed but not read yet: see unread.
     "ALTER TABLE sessions ADD COLUMN unread BLOB",
 )
 
@@ -160,9 +161,9 @@ _FOLLOWERS: Final = (
 )
 
 _OWNERS: Final = (
-    # The processes that own sessions; which of them live, the journal's file system knows: see
-    # journal.owner_files. `renewed_at` is of the machine's own clock, from its start on;
-    # what a `retired` one owns is to be had by whoever wants it.
+    # The processes that own sessions. Locks on files show which of them live: see owner_files.
+    # `renewed_at` is from the machine's clock since its start; anybody may take the sessions
+    # of a `retired` owner.
     """CREATE TABLE owners (
         id TEXT PRIMARY KEY,
         host TEXT NOT NULL,
@@ -171,7 +172,7 @@ _OWNERS: Final = (
         renewed_at INTEGER NOT NULL,
         retired INTEGER NOT NULL
     ) WITHOUT ROWID""",
-    # A lease is an owner's and has no end of its own; that of an older release is nobody's.
+    # A lease belongs to an owner and does not expire; leases of an older release are nobody's.
     """CREATE TABLE granted (
         session INTEGER PRIMARY KEY,
         owner TEXT NOT NULL,
@@ -186,7 +187,7 @@ _OWNERS: Final = (
 _VOLUMES: Final = (
     # The index is in volumes, tables words_1, words_2 …: see journal.sqlite.search_index. `size`
     # counts the characters that were put in, `newest` is the highest number of a document; an
-    # untidy one is to be merged.
+    # `untidy` volume has to be merged.
     "DROP TABLE words",
     "DROP TABLE documents",
     """CREATE TABLE volumes (
@@ -205,7 +206,7 @@ _VOLUMES: Final = (
 )
 
 _CHECKSUMS: Final = (
-    # The CRC-32 of each summary: a bit that the disk turned over may leave it readable, and wrong.
+    # The CRC-32 of each summary: after a bit flip on the disk it may still be readable, but wrong.
     "ALTER TABLE summaries ADD COLUMN checksum INTEGER",
     "UPDATE summaries SET checksum = crc32(summary)",
 )
@@ -225,13 +226,13 @@ _ACCESS_TOKENS: Final = (
 )
 
 _STARTS: Final = (
-    # The mark of how its agent was started last: see `SessionRow`.
+    # A mark of how its agent was last started: see `SessionRow`.
     "ALTER TABLE sessions ADD COLUMN start TEXT",
 )
 
 _TENANTS: Final = (
-    # Whose it is: see `SessionRow`. Of most journals no session is anybody's in particular, and
-    # those of a service with a thousand tenants are found without a look at all others.
+    # The tenant: see `SessionRow`. In most journals no session has one. The index finds the
+    # sessions of a tenant, of a thousand, without visiting all others.
     "ALTER TABLE sessions ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",
     "CREATE INDEX listed_tenant ON sessions (tenant, prompted, archived, updated_at, session_id)"
     " WHERE tenant <> ''",
@@ -243,10 +244,10 @@ _CHANGED_ROW: Final = (
 )
 
 _CHANGES: Final = (
-    # Whether a turn has ended that nobody has looked at: see `SessionRow`.
+    # True if a turn has ended that nobody has looked at: see `SessionRow`.
     "ALTER TABLE sessions ADD COLUMN unseen INTEGER NOT NULL DEFAULT 0",
-    # When the row of each session was changed last, or removed, in the order of these changes: who
-    # follows the list reads what is new in it, however long it is.
+    # The last change or removal of each session's row, numbered in order: a follower of the list
+    # reads only what is new, however long the list is.
     "CREATE TABLE changes (session_id TEXT PRIMARY KEY, revision INTEGER NOT NULL) WITHOUT ROWID",
     "CREATE UNIQUE INDEX changed ON changes (revision)",
     f"CREATE TRIGGER row_added AFTER INSERT ON sessions BEGIN {_CHANGED_ROW.format('new')}; END",
@@ -272,7 +273,7 @@ _DEEDS: Final = (
 )
 
 _SHARES: Final = (
-    # Whose sessions there are for who has a token; NULL for those of everybody.
+    # The tenant whose sessions the holder of a token sees; NULL for everybody's.
     "ALTER TABLE access_tokens ADD COLUMN tenant TEXT",
     """CREATE TABLE shares (
         session_id TEXT NOT NULL,
@@ -281,7 +282,7 @@ _SHARES: Final = (
         PRIMARY KEY (session_id, tenant)
     ) WITHOUT ROWID""",
     "CREATE INDEX shares_with ON shares (tenant, session_id)",
-    # For whom it is there is news to who follows the list.
+    # A new or ended share is a change for followers of the list.
     f"CREATE TRIGGER share_added AFTER INSERT ON shares BEGIN {_CHANGED_ROW.format('new')}; END",
     f"CREATE TRIGGER share_ended AFTER DELETE ON shares BEGIN {_CHANGED_ROW.format('old')}; END",
     "CREATE TRIGGER shared_row_removed BEFORE DELETE ON sessions BEGIN"
@@ -289,14 +290,14 @@ _SHARES: Final = (
 )
 
 _OWN_WORDS: Final = (
-    # What a tenant searches is found by a word for the tenant, see journal.sqlite.search_index. All
-    # is put into new volumes; the old ones take nothing more, and are dropped.
+    # A search of a tenant uses a word for the tenant, see journal.sqlite.search_index. Everything
+    # is indexed again in new volumes; the old ones are closed, and dropped.
     "DELETE FROM documents",
     "UPDATE volumes SET documents = 0, untidy = 1, size = max(size, 1 << 40)",
     "UPDATE sessions SET indexed_through = 0",
-    # By whose word the documents of a deleted session are taken out.
+    # The tenant whose word is needed to take out the documents of a deleted session.
     "ALTER TABLE deleted ADD COLUMN tenant TEXT NOT NULL DEFAULT ''",
-    # What an import has only listed.
+    # Sessions that an import has only listed.
     "CREATE INDEX listed_unread ON sessions (prompted, archived, updated_at, session_id)"
     " WHERE unread IS NOT NULL",
 )
@@ -304,7 +305,7 @@ _OWN_WORDS: Final = (
 _TOKENS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
 
 _USAGE_SLOTS: Final = (
-    # What was reported in each session in a quarter of an hour: see journal.usage_slots.
+    # The usage reported in each session per quarter of an hour: see journal.usage_slots.
     f"""CREATE TABLE usage_slots (
         session INTEGER NOT NULL,
         slot INTEGER NOT NULL,
@@ -320,9 +321,9 @@ _USAGE_SLOTS: Final = (
         cost REAL NOT NULL,
         PRIMARY KEY (session, slot, currency)
     ) WITHOUT ROWID""",
-    # Where something was told of the whole session, which is looked at by itself.
+    # Sessions with reports on the whole session, which are examined one by one.
     "CREATE INDEX usage_of_sessions ON usage (session) WHERE by_turn = 2",
-    # In two parts: `sum` fails where there is more than 64 bits hold, however absurd that is.
+    # In two parts: `sum` fails beyond 64 bits, however absurd such a number is.
     "INSERT INTO usage_slots SELECT session, at / 900000, count(total), sum(by_turn = 0), "
     + ", ".join(
         f"min((min(sum({name} >> 20), 953674316407) << 20) + sum({name} & 1048575),"
@@ -341,7 +342,7 @@ _USAGE_SLOTS: Final = (
 )
 
 _TENANTS_UNREAD: Final = (
-    # What an import has only listed for a tenant.
+    # Sessions that an import has only listed, for a tenant.
     "CREATE INDEX listed_tenant_unread"
     " ON sessions (tenant, prompted, archived, updated_at, session_id)"
     " WHERE tenant <> '' AND unread IS NOT NULL",
@@ -370,11 +371,11 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 )
 
 VERSION: Final = len(MIGRATIONS)
-"""The version of the journals that this release writes."""
+"""The version of journals that this release writes."""
 
 
 def migrate(connection: sqlite3.Connection, path: str) -> None:
-    """Bring the journal up to VERSION, each step in one transaction with its number.
+    """Bring the journal up to VERSION; each step is one transaction, which also sets its number.
 
     Raises NewerJournalError, and the sqlite3 errors of a locked, full or damaged file.
     """
@@ -384,7 +385,7 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
             # Another process may have taken this step while we waited for the lock.
             if _version(connection) == version:
                 take_step(connection, MIGRATIONS[version])
-                # Who has a lease by an older release must not write what it would write.
+                # An older release that holds a lease must not write its rows to the new tables.
                 connection.execute("UPDATE leases SET epoch = 0")
                 connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute("COMMIT")
@@ -397,19 +398,20 @@ def migrate(connection: sqlite3.Connection, path: str) -> None:
 
 
 def take_step(connection: sqlite3.Connection, statements: Iterable[str]) -> None:
-    """Execute a step, with the functions that SQLite does not have."""
+    """Execute a step, with functions that SQLite lacks."""
     connection.create_function("crc32", 1, crc32, deterministic=True)
     for statement in statements:
         connection.execute(statement)
 
 
 def refuse_newer(version: int, path: str) -> None:
-    """Raise NewerJournalError when a journal of this version is beyond this release."""
+    """Raise NewerJournalError if this version of a journal is newer than this release."""
     versions.refuse_newer(version, VERSION, path)
 
 
 def refuse_other(connection: sqlite3.Connection, path: str) -> None:
-    """Refuse a journal that is not of this version, where it cannot be brought up to it."""
+    """Raise ReadOnlyJournalError for an older version of a journal that cannot be written;
+    NewerJournalError for a newer one."""
     refuse_newer(version := _version(connection), path)
     if version < VERSION:
         raise ReadOnlyJournalError(
@@ -420,7 +422,7 @@ def refuse_other(connection: sqlite3.Connection, path: str) -> None:
 
 
 def refuse_newer_by_now(connection: sqlite3.Connection, path: str) -> None:
-    """Raise NewerJournalError when an open journal has been brought beyond this release."""
+    """Raise NewerJournalError if a newer release has upgraded an open journal."""
     versions.refuse_newer_by_now(_version(connection), VERSION, path)
 
 

@@ -13,15 +13,16 @@ from acphold.journal.sqlite import leases
 
 
 def copy_to(connection: sqlite3.Connection, path: str) -> int:
-    """Copy the journal to the file `path`, whole and checked, or not at all; its size in bytes.
+    """Copy the journal to the file `path`, whole and checked, or not at all; return its size in
+    bytes.
 
-    The copy is of one moment, whoever writes meanwhile, and nobody waits for it. It needs no
-    other file beside it, and only its owner can read it. Raises JournalUnavailableError when it
-    cannot be written, and sqlite3 errors of the journal itself.
+    The copy is of one moment, even while others write, and nobody waits for it. It needs no other
+    file beside it, and only its owner can read it. Raises JournalUnavailableError if it cannot be
+    written, and sqlite3 errors of the journal itself.
     """
     folder = os.path.dirname(path) or "."
     try:
-        # A folder, for SQLite makes files beside the one that it writes.
+        # A folder, because SQLite makes files beside the one that it writes.
         with TemporaryDirectory(dir=folder, prefix=".acphold-backup-") as made:
             temporary = os.path.join(made, "copy.db")
             os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -42,21 +43,21 @@ def copy_to(connection: sqlite3.Connection, path: str) -> int:
 
 
 class _WritingError(Exception):
-    """What SQLite could not do to the copy, whatever the journal is like."""
+    """SQLite failed to write the copy; the journal itself is not at fault."""
 
 
 def _copy(connection: sqlite3.Connection, path: str) -> None:
     with closing(sqlite3.connect(path, isolation_level=None)) as copied:
         try:
-            # In one step: with several, each write of somebody else would make it begin anew.
+            # In one step: with several, each write of another process would make it start over.
             connection.backup(copied)
         except sqlite3.Error as error:
-            # The journal is only read for it, and cannot fail like this.
+            # These errors come from the copy: the journal is only read.
             if getattr(error, "sqlite_errorcode", None) in _OF_WRITING:
                 raise _WritingError(str(error)) from error
             raise
         try:
-            # It stands for itself; who opens it as a journal gets a write-ahead log again.
+            # Complete without a log; opening it as a journal turns write-ahead logging on again.
             copied.execute("PRAGMA journal_mode = DELETE")
             found = [line for (line,) in copied.execute("PRAGMA quick_check(1)")]
         except sqlite3.Error as error:
@@ -65,7 +66,7 @@ def _copy(connection: sqlite3.Connection, path: str) -> None:
             raise JournalUnavailableError(
                 f"the copy is not whole ({found[0]}); `acphold doctor` looks at the journal itself"
             )
-        leases.renew_era(copied)  # what is told of the journal from now on is not in the copy
+        leases.renew_era(copied)  # positions that the journal gives out later are not in the copy
 
 
 _OF_WRITING: Final = {
@@ -77,7 +78,7 @@ _OF_WRITING: Final = {
 
 
 def write_out(path: str) -> None:
-    """Have the disk keep it, also if the power fails."""
+    """Flush a file or folder to the disk, so that it survives a power failure."""
     opened = os.open(path, os.O_RDONLY)
     try:
         os.fsync(opened)

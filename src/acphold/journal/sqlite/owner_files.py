@@ -1,12 +1,12 @@
-"""Whether the owner of sessions lives, for a journal that is a file: it holds another file locked.
+"""Locked files that show which owners live, for a journal that is a file.
 
-Beside the journal is a folder with a file for each owner, named by its id, which the owner keeps
-locked (flock(2)) for as long as it lives. The kernel lets go of the lock when the process ends,
+Beside the journal is a folder with a file for each owner, named by its id. The owner keeps its file
+locked (flock(2)) for as long as it lives. The kernel releases the lock when the process ends,
 however it ends. No clock, host name, process number or runtime folder counts, and a container with
 the same folder sees the same lock.
 
-A process that is forked from an owner without executing another program would hold the lock, too;
-programs that are executed do not get the descriptor.
+A process forked from an owner without executing another program would hold the lock, too; executed
+programs do not get the descriptor.
 """
 
 # See docs/decisions.md, 15.
@@ -21,16 +21,16 @@ from typing import Final
 from acphold.errors import JournalUnavailableError
 
 SUFFIX: Final = "-owners"
-"""What follows the name of a journal in the name of the folder."""
+"""The name of the folder is the name of the journal with this suffix."""
 
 TRIES: Final = 100
-"""How often a file is made anew that somebody asks about in the moment of its making."""
+"""Attempts to create a file that others keep locking or removing at that moment."""
 
 
 class OwnerFile:
-    """The file by which this process lives, under a new id; made and locked.
+    """The file that shows this process lives, created and locked under a new id.
 
-    Raises JournalUnavailableError where that cannot be.
+    Raises JournalUnavailableError if it cannot be made.
     """
 
     def __init__(self, journal: str) -> None:
@@ -39,13 +39,14 @@ class OwnerFile:
         self._descriptor = _made(self._path)
 
     def keep(self) -> None:
-        """Make it anew if somebody has removed it, or its folder; JournalUnavailableError."""
+        """Create the file again if somebody removed it or its folder; raises
+        JournalUnavailableError."""
         if not _is_at(self._descriptor, self._path):
             before, self._descriptor = self._descriptor, _made(self._path)
             os.close(before)
 
     def close(self) -> None:
-        """This owner is no more; nor is the folder, if it was the last one."""
+        """End this owner: remove the file, and the folder if it is empty."""
         remove(self._path)
         os.close(self._descriptor)
         with suppress(OSError):
@@ -53,10 +54,10 @@ class OwnerFile:
 
 
 def lives(journal: str, owner_id: str) -> bool:
-    """Whether the process lives that is an owner under this id; JournalUnavailableError."""
-    import fcntl  # an editor waits for what is imported above
+    """True if the owner under this id lives; raises JournalUnavailableError."""
+    import fcntl  # late, for a quick start
 
-    if not owner_id.isalnum():  # it is part of a path, and the journal may be anybody's
+    if not owner_id.isalnum():  # it becomes part of a path, and the journal may be a stranger's
         return False
     path = _path(journal, owner_id)
     try:
@@ -77,21 +78,21 @@ def lives(journal: str, owner_id: str) -> bool:
 
 
 def known(journal: str) -> list[str]:
-    """The ids of owners of which there is a file, whether they live or not."""
+    """The ids of all owners with a file, alive or not."""
     with suppress(OSError):
         return os.listdir(f"{journal}{SUFFIX}")
     return []
 
 
 def forget(journal: str, owner_id: str) -> None:
-    """Remove the file of an owner that lives no more."""
+    """Remove the file of a dead owner."""
     if owner_id.isalnum():
         remove(_path(journal, owner_id))
 
 
 def remove(path: str) -> None:
-    """Remove a file that others remove as well."""
-    with suppress(OSError):  # gone, or its folder is; left over it says that nobody lives
+    """Remove a file that others may be removing as well."""
+    with suppress(OSError):  # it or its folder is gone; a file left over is unlocked, so harmless
         os.unlink(path)
 
 
@@ -100,7 +101,7 @@ def _path(journal: str, owner_id: str) -> str:
 
 
 def _made(path: str) -> int:
-    """The file, made and locked: its descriptor."""
+    """Create and lock the file; return its descriptor."""
     import fcntl
 
     for _ in range(TRIES):
@@ -117,7 +118,7 @@ def _made(path: str) -> int:
             if _is_at(descriptor, path):
                 return descriptor
         except BlockingIOError:
-            time.sleep(0.001)  # somebody asks whether we live
+            time.sleep(0.001)  # somebody is just testing the lock
         except OSError as error:
             os.close(descriptor)
             raise _unavailable(path, error) from error

@@ -1,4 +1,4 @@
-"""The rows of old turns are packed in the file: see `journal.packing`.
+"""Packing the rows of old turns in the file: see `journal.packing`.
 
 The functions may raise sqlite3 errors.
 """
@@ -13,7 +13,8 @@ from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
 
 def newest_unpacked(connection: sqlite3.Connection, before: int) -> int | None:
-    """The session to go on with: the newest of those last active before (ms since the epoch)."""
+    """The next session to pack: the newest of those last active before `before` (ms since the
+    epoch)."""
     row = connection.execute(
         "SELECT number FROM sessions WHERE packed_through < settled_through AND updated_at < ?"
         " ORDER BY updated_at DESC LIMIT 1",
@@ -23,7 +24,7 @@ def newest_unpacked(connection: sqlite3.Connection, before: int) -> int | None:
 
 
 def unpacked_sessions(connection: sqlite3.Connection, before: int) -> int:
-    """How many sessions that were last active before have rows that are not packed."""
+    """The number of sessions last active before `before` with rows that are not packed."""
     (count,) = connection.execute(
         "SELECT count(*) FROM sessions WHERE packed_through < settled_through AND updated_at < ?",
         (before,),
@@ -32,9 +33,9 @@ def unpacked_sessions(connection: sqlite3.Connection, before: int) -> int:
 
 
 def pack_piece(connection: Connection, session: int, before: int | None = None) -> bool:
-    """Pack the next settled rows of a session, up to one that is not of a time before (ms).
+    """Pack the next settled rows of a session, up to the first from `before` or later (ms).
 
-    False when there was none.
+    False if there were none.
     """
     if (far := _how_far(connection, session)) is None:
         return False
@@ -47,7 +48,7 @@ def pack_piece(connection: Connection, session: int, before: int | None = None) 
     with writing(connection):
         # Another process may have been quicker, or the session was deleted.
         if _how_far(connection, session) == far:
-            # A row of another length was made void meanwhile.
+            # The length is compared because a row may have been emptied meanwhile.
             connection.executemany(
                 "UPDATE segments SET raw = ? WHERE key = ? AND length(raw) = ?", changed
             )
@@ -59,7 +60,7 @@ def pack_piece(connection: Connection, session: int, before: int | None = None) 
 
 
 def _how_far(connection: sqlite3.Connection, session: int) -> tuple[int, int] | None:
-    """How far a session is packed and settled; None when nothing is left."""
+    """How far a session is packed and settled; None if nothing is left to pack."""
     row = connection.execute(
         "SELECT packed_through, settled_through FROM sessions"
         " WHERE number = ? AND packed_through < settled_through",
@@ -71,7 +72,7 @@ def _how_far(connection: sqlite3.Connection, session: int) -> tuple[int, int] | 
 def _old_rows(
     connection: sqlite3.Connection, session: int, after: int, through: int, before: int | None
 ) -> list[tuple[int, bytes]]:
-    """Keys and raws of the next rows, up to the first that is not old."""
+    """The keys and contents of the next rows, up to the first that is not old."""
     rows = connection.execute(
         "SELECT key, at, raw FROM segments WHERE key BETWEEN ? AND ? ORDER BY key",
         (session << SEQ_BITS | after + 1, session << SEQ_BITS | through),
@@ -83,7 +84,7 @@ def _old_rows(
             break
         found.append((key, raw))
         size += len(raw)
-    # A statement left in the middle would keep the write-ahead log from starting over.
+    # An unfinished statement would keep the write-ahead log from starting over.
     rows.close()
     return found
 

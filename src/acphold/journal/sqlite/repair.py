@@ -1,9 +1,8 @@
-"""The repair of what the journal says about its sessions: counts, summaries, sums of usage, the
-search index.
+"""Repair of derived data of sessions: counts, summaries, sums of usage, the search index.
 
-All of that can be computed from the entries, and the reports of usage, which are never changed
-here. It is done session by session, while others use the journal: what was computed is written only
-if the session was not settled again meanwhile.
+All of it can be computed from the entries and the usage reports, which are never changed here.
+Repair goes session by session while others use the journal. A result is written only if the session
+was not settled again meanwhile.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from acphold.journal.sqlite.connection import Connection, reading, writing
 from acphold.journal.stored_history import read_all
 
 TRIES: Final = 5
-"""How often a session is counted that is settled meanwhile, as it is after every turn."""
+"""Attempts to count a session that is settled meanwhile, as happens after every turn."""
 
 _ORPHANS: Final = """
     SELECT DISTINCT number FROM (
@@ -38,9 +37,9 @@ _ORPHANS: Final = """
 
 
 def repair(connection: Connection) -> Repaired:
-    """Count every session anew, remove what is of none, and forget the search index.
+    """Count every session anew, remove rows without a session, and clear the search index.
 
-    The index has to be caught up with behind that.
+    Afterwards the index has to catch up.
     """
     known = "SELECT session FROM deleted"
     orphans = connection.execute(f"{_ORPHANS} AND number NOT IN ({known})").fetchall()
@@ -61,7 +60,7 @@ def repair(connection: Connection) -> Repaired:
 
 
 def _added_up(connection: Connection, number: int) -> bool:
-    """True if the sums of usage of a session were wrong; they are right now."""
+    """Correct the sums of usage of a session; True if they were wrong."""
     with reading(connection):
         if token_usage.has_right_sums(connection, number):
             return False
@@ -71,9 +70,9 @@ def _added_up(connection: Connection, number: int) -> bool:
 
 
 class _Kept(Struct, frozen=True):
-    """What the journal says of a session: how far it is settled, and what it is up to there.
+    """The stored data of a session: how far it is settled, and its count and state there.
 
-    `state` is None when it is not what was written.
+    `state` is None if it is not what was written.
     """
 
     through: int
@@ -82,7 +81,7 @@ class _Kept(Struct, frozen=True):
 
 
 def _recounted(connection: Connection, number: int) -> bool:
-    """Whether what was kept of a session was wrong; it is right now."""
+    """Correct the count and summary of a session; True if they were wrong."""
     for _ in range(TRIES):
         kept = _kept(connection, number)
         if kept is None or (right := _computed(connection, number, kept.through)) == kept:

@@ -1,8 +1,8 @@
-"""A backup put in the place of the journal, for `acphold restore`.
+"""Replace the journal with a backup, for `acphold restore`.
 
-SQLite keeps what was written last in a log beside the file, and would take the log of one file for
-that of another which has its name. So the backup is looked at and made ready elsewhere, and takes
-the place of the journal in one step, while nobody has that open and it has no log.
+SQLite keeps the latest writes in a log beside the file, and would apply the log of one file to
+another of the same name. So the backup is checked and prepared elsewhere. It replaces the journal
+in one step, while nobody has the journal open and it has no log.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ BUSY_SECONDS = 5.0
 
 
 def restored(path: str, backup: str) -> str | None:
-    """Put a copy of `backup` in the place of the journal at `path`; where the former is then.
+    """Replace the journal at `path` with a copy of `backup`; return the new path of the former
+    file.
 
-    Raises JournalBusyError, with nothing done, while anybody has it open, and JournalError.
+    Raises JournalBusyError if anybody has it open, with nothing changed, and JournalError.
     """
     if not os.path.isfile(backup):
         raise JournalUnavailableError(f"there is no file {backup}; name a backup")
@@ -56,7 +57,7 @@ def restored(path: str, backup: str) -> str | None:
 
 
 def _make_ready(path: str, backup: str) -> None:
-    """See that it is a whole journal, bring it to this version, begin a new era."""
+    """Check that it is a whole journal, migrate it, and begin a new era."""
     file = JournalFile.open(path, create=False, busy_seconds=BUSY_SECONDS)
     try:
         if damage := upkeep.damage(file.connection):
@@ -74,7 +75,8 @@ def _make_ready(path: str, backup: str) -> None:
 
 @contextmanager
 def _alone(path: str) -> Iterator[None]:
-    """A block in which nobody else has the journal open, and it has no log; JournalBusyError."""
+    """During the block nobody else has the journal open, and it has no log; raises
+    JournalBusyError."""
     if any(owner_files.lives(path, id_) for id_ in owner_files.known(path)):
         raise _busy(path)
     if not os.path.exists(path):
@@ -84,13 +86,13 @@ def _alone(path: str) -> Iterator[None]:
         try:
             connection = stack.enter_context(closing(connect(path, 0.0)))
             connection.execute("PRAGMA locking_mode = EXCLUSIVE")
-            # Only who is alone can leave write-ahead logging, and nobody enters it meanwhile.
+            # Leaving write-ahead logging takes exclusive access, and keeps others out.
             connection.execute("PRAGMA journal_mode = DELETE")
             connection.execute("BEGIN EXCLUSIVE")
         except sqlite3.Error as error:
             if is_busy(error):
                 raise _busy(path) from error
-            # It is damaged, which may be why it is replaced: its log goes aside with it.
+            # It is damaged, maybe the reason for restoring: its log is set aside with it.
         yield
 
 
@@ -102,11 +104,11 @@ def _busy(path: str) -> JournalBusyError:
 
 
 def _set_aside(path: str) -> str | None:
-    """Give the journal another name, with what is left beside it; None where there is none."""
+    """Give the journal another name, together with its other files; None if there is no journal."""
     if not os.path.exists(path):
         return None
     aside = f"{path}-before-{datetime.now():%Y-%m-%d-%H%M%S.%f}"
     for file in log_files(path):
         os.replace(file, f"{aside}{file.removeprefix(path)}")
-    os.link(path, aside)  # so that there is one under its name at all times
+    os.link(path, aside)  # a link, so that there is a journal under the name at all times
     return aside
