@@ -1,4 +1,4 @@
-"""The tables of tokens, of shares and of deeds; see `journal.access`."""
+"""The tables of tokens, shares and deeds; see `journal.access`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _DEED: Final = "at, deed, name, token, session_id, address, transport"
 
 
 def tokens(line: Line) -> list[AccessToken]:
-    """All of them, oldest first."""
+    """All tokens, oldest first."""
     rows = line.execute(f"SELECT {_TOKEN} FROM acphold.access_tokens ORDER BY created_at, id")
     found = []
     for row in rows.fetchall():
@@ -35,7 +35,7 @@ def tokens(line: Line) -> list[AccessToken]:
 
 
 def keep_token(line: Line, token: AccessToken) -> None:
-    """Add one, or note its use or its end; what was revoked meanwhile stays so."""
+    """Add a token, or note its use or its end; a token revoked meanwhile stays revoked."""
     line.execute(
         f"INSERT INTO acphold.access_tokens AS kept ({_TOKEN})"
         " VALUES (%s, %s, %s, %s, %s, %s, %s, %s, %s, %s) ON CONFLICT (id) DO UPDATE SET"
@@ -49,13 +49,13 @@ def keep_token(line: Line, token: AccessToken) -> None:
 
 
 def shares(line: Line) -> list[Share]:
-    """All of them, by session and tenant."""
+    """All shares, ordered by session and tenant."""
     rows = line.execute("SELECT session_id, tenant, prompts FROM acphold.shares ORDER BY 1, 2")
     return [Share(*row) for row in rows.fetchall()]
 
 
 def keep_share(line: Line, share: Share) -> None:
-    """As `Access.keep_share`."""
+    """Like `Access.keep_share`."""
     _tell(line, share.session_id)
     line.execute(
         "INSERT INTO acphold.shares (session_id, tenant, prompts) VALUES (%s, %s, %s)"
@@ -65,7 +65,7 @@ def keep_share(line: Line, share: Share) -> None:
 
 
 def end_share(line: Line, session_id: str, tenant: str) -> bool:
-    """As `Access.end_share`."""
+    """Like `Access.end_share`."""
     ended = line.execute(
         "DELETE FROM acphold.shares WHERE session_id = %s AND tenant = %s", (session_id, tenant)
     )
@@ -75,7 +75,8 @@ def end_share(line: Line, session_id: str, tenant: str) -> bool:
 
 
 def _tell(line: Line, session_id: str) -> None:
-    """For whom it is there is news to who follows the list; raises UnknownSessionError."""
+    """Mark the row of a session as changed, for followers of the list; raises
+    UnknownSessionError."""
     done = line.execute(
         f"UPDATE acphold.sessions SET {CHANGED} WHERE session_id = %s", (session_id,)
     )
@@ -84,7 +85,7 @@ def _tell(line: Line, session_id: str) -> None:
 
 
 def deeds(line: Line, since: int, limit: int) -> list[Deed]:
-    """The last of them since then, oldest first."""
+    """The last `limit` deeds since `since`, oldest first."""
     rows = line.execute(
         f"SELECT {_DEED} FROM acphold.deeds WHERE at >= %s ORDER BY at DESC, id DESC LIMIT %s",
         (since, limit),
@@ -93,7 +94,7 @@ def deeds(line: Line, since: int, limit: int) -> list[Deed]:
 
 
 def keep_deeds(line: Line, done: Sequence[Deed]) -> None:
-    """Add these, and forget what is beyond the bounds."""
+    """Add deeds, and forget those beyond the limits."""
     for it in done:
         line.execute(
             f"INSERT INTO acphold.deeds ({_DEED}) VALUES (%s, %s, %s, %s, %s, %s, %s)",

@@ -1,7 +1,7 @@
-"""Answers that are waited for to their end.
+"""Answers that are awaited to the end, even by a task that is cancelled.
 
-What was sent to a database is done there whether anybody waits or not, and who sent it has to know
-what became of it: who is cancelled meanwhile is so behind the answer.
+A database executes what it was sent whether anybody waits or not, and the sender has to know the
+result. So a cancellation takes effect only after the answer.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class Answer(Generic[T]):
-    """What one sends for, on the thread of the event loop, and another one gives there."""
+    """A value that is given later, on the thread of the event loop."""
 
     __slots__ = ("_given", "_loop", "_waiter")
 
@@ -23,13 +23,13 @@ class Answer(Generic[T]):
         self._waiter: asyncio.Future[None] | None = None
 
     def give(self, value: T) -> None:
-        """It is there."""
+        """Set the value, and wake the waiting task."""
         self._given = (value,)
         if (waiter := self._waiter) is not None and not waiter.done():
             waiter.set_result(None)
 
     async def wait(self) -> T:
-        """Wait for it."""
+        """Wait for the value and return it; a cancellation meanwhile takes effect afterwards."""
         was_cancelled = False
         while (given := self._given) is None:
             self._waiter = self._loop.create_future()
@@ -41,5 +41,5 @@ class Answer(Generic[T]):
             task = asyncio.current_task()
             assert task is not None
             task.uncancel()
-            task.cancel()  # with the next wait
+            task.cancel()  # raised at the task's next await
         return given[0]

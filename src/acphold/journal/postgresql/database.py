@@ -1,17 +1,18 @@
-"""Connections to the database, and what becomes of work when one is lost.
+"""Connections to the database, and retries of work when a connection is lost.
 
-What each update waits for, the loop itself sends and hears: see `pipelines`. All else is done in
-threads, so that the loop never waits; one that works has a connection for itself, the one that was
-used last of those that are free. What is short has threads of its own, so that it does not wait for
-what takes its time.
+The loop itself sends the questions that each update waits for: see `pipelines`. Everything else
+runs in threads, so that the loop never blocks. Each working thread has a connection to itself, the
+most recently used of the free ones. Short work has its own threads, so that it does not wait for
+slow work.
 
-A transaction that fails because the connection was lost, or because the server shuts down, starts
-up, is full of connections or cancels the query, is made again for PATIENCE_SECONDS. If the answer
-to its commit was lost, it may have been made: work that must not be made twice finds that out for
-itself (see `store`). Every wait has a bound: a connection on which nothing comes for BOUND_SECONDS
-is cut, as that of a server that was stopped would be waited for for ever.
+A transaction is retried for PATIENCE_SECONDS if the connection was lost, or if the server shuts
+down, starts up, has no connection left or cancels the query. If the answer to a commit was lost, it
+may have succeeded: work that must not be done twice checks that itself (see `store`). Every wait
+has a bound: a connection that stays silent for BOUND_SECONDS is cut, because a stopped server would
+never answer.
 
-Passwords, `sslmode` and the rest are libpq's: the URL, `PGPASSWORD`, `~/.pgpass`, a service file.
+Passwords, `sslmode` and the rest are up to libpq: the URL, `PGPASSWORD`, `~/.pgpass`, a service
+file.
 """
 
 from __future__ import annotations
@@ -46,54 +47,54 @@ from acphold.journal.postgresql.pipelines import Pipelines
 T = TypeVar("T")
 
 QUICK: Final = 3
-"""Threads for what is short."""
+"""Threads for short work."""
 
 SLOW: Final = 2
-"""Threads for what takes its time."""
+"""Threads for slow work."""
 
 PATIENCE_SECONDS: Final = 5.0
-"""How long work is tried again before whoever wants it is told."""
+"""Work is retried for this long before it fails."""
 
 BOUND_SECONDS: Final = 30.0
-"""How long one statement may take before its connection is cut; what takes its time has longer."""
+"""Short work may take this long before its connection is cut; slow work has longer."""
 
 SLOW_BOUND_SECONDS: Final = 600.0
 
 CONNECT_SECONDS: Final = 5
 
 AGAIN_SECONDS: Final = 0.05
-"""Between two tries."""
+"""Pause between two attempts."""
 
 _PASSING: Final = frozenset(
     {
         "40001",  # serialization failure
         "40P01",  # deadlock
         "53300",  # too many connections
-        "55P03",  # a lock was not to be had: somebody brings the journal to a newer version
+        "55P03",  # a lock is not available: somebody is upgrading the journal
         "57014",  # the query was cancelled
-        "57P01",  # an administrator shuts down
-        "57P02",  # another process has crashed
-        "57P03",  # it starts up, or recovers
-        "57P05",  # an idle connection is closed
+        "57P01",  # an administrator shuts the server down
+        "57P02",  # another process of the server has crashed
+        "57P03",  # the server is starting up, or recovering
+        "57P05",  # an idle connection was closed
         "25P03",  # a transaction was idle for too long
     }
 )
-"""Codes of what may be otherwise in a moment. Source: PostgreSQL, appendix A, Error Codes."""
+"""Codes of errors that may pass in a moment. Source: PostgreSQL, appendix A, Error Codes."""
 
 _PASSING_WORDS: Final = (
     *("starting up", "shutting down", "in recovery", "not yet accepting", "not accepting"),
     *("too many", "connection slots", "terminating"),
 )
-"""What is in the words of those of them that a server may say to who connects."""
+"""Words in the messages of such errors when they occur during connecting."""
 
 Fault = psycopg.Error | UnicodeError | DamagedRowError
 
 FAULTS: Final = (psycopg.Error, UnicodeError, DamagedRowError)
-"""What work on a journal fails with."""
+"""Errors of work on a journal."""
 
 
 class Database:
-    """The database at a URL, for one process; the journal in it is made or brought up to date."""
+    """The database at a URL, for one process; creates or upgrades the journal in it."""
 
     def __init__(self, url: str, *, create: bool) -> None:
         self.url = url
@@ -108,30 +109,31 @@ class Database:
         self._free: list[Line] = []
 
     async def run(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
-        """What comes of `work`, which is given a connection, in a thread; JournalError.
+        """Run `work` with a connection, in a thread; return its result or raise JournalError.
 
-        It is over when this is: who is cancelled meanwhile is so behind it.
+        Returns only when the work is over: a cancellation meanwhile takes effect afterwards.
         """
         lines = self._slow if slow else self._quick
         loop = asyncio.get_running_loop()
         answer: Answer[Future[T]] = Answer()
 
         def over(future: Future[T]) -> None:
-            with suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            with suppress(RuntimeError):  # the loop is closed: nobody waits any more
                 loop.call_soon_threadsafe(answer.give, future)
 
         lines.submit(work).add_done_callback(over)
         return (await answer.wait()).result()
 
     def connect(self) -> Line:
-        """A new connection, to a journal of this version."""
+        """Open a new connection, to a journal of this version."""
         given = conninfo_to_dict(self.url)
         more = {name: value for name, value in _DEFAULTS.items() if name not in given}
-        if "," in str(given.get("host", "")):  # of several, the one that takes writes
+        if "," in str(given.get("host", "")):  # choose the host that accepts writes
             more.setdefault("target_session_attrs", "read-write")
         line = psycopg.connect(self.url, autocommit=True, prepare_threshold=None, **more)
         try:
-            # A pooler does not tell the process that it will give us.
+            # Behind a pooler the announced process differs from the one that answers. Then nothing
+            # is prepared: the next statement may go to yet another one.
             row = line.execute("SELECT pg_backend_pid()").fetchone()
             if row is not None and row[0] == line.info.backend_pid:
                 line.prepare_threshold = 2
@@ -145,7 +147,7 @@ class Database:
         return line
 
     def take(self) -> Line:
-        """A connection for one thread, until it is put back."""
+        """Take a free connection, or open one; the thread has it until `put_back`."""
         while self._free:
             with suppress(IndexError):  # another thread was quicker
                 return self._free.pop()
@@ -154,14 +156,14 @@ class Database:
         return line
 
     def put_back(self, line: Line) -> None:
-        """It is free again, or closed."""
+        """Make the connection free again, or drop it if it is closed."""
         if line.closed:
             self._open.discard(line)
         else:
             self._free.append(line)
 
     async def aclose(self) -> None:
-        """Finish what was begun, and close all connections."""
+        """Finish the work in progress, and close all connections."""
         await self.pipelines.aclose()
         await asyncio.gather(self._quick.aclose(), self._slow.aclose())
         self._free.clear()
@@ -192,7 +194,7 @@ class _Threads:
         self._failed_at = -PATIENCE_SECONDS
 
     def submit(self, work: Callable[[Line], T]) -> Future[T]:
-        if self._is_closed:  # nobody would close a connection that is made now
+        if self._is_closed:  # nobody would close a connection that is opened now
             raise JournalUnavailableError(f"the journal in {self._database.name} is closed")
         if self._executor is None:
             self._executor = ThreadPoolExecutor(self._threads, "acphold journal")
@@ -200,7 +202,7 @@ class _Threads:
 
     def _do(self, work: Callable[[Line], T]) -> T:
         name = self._database.name
-        # Who has waited in vain a moment ago does not wait so long again.
+        # After a recent failure there is no second long wait.
         began = time.monotonic()
         patience = PATIENCE_SECONDS if began - self._failed_at > PATIENCE_SECONDS else 0.0
         while True:
@@ -213,7 +215,7 @@ class _Threads:
                 return done
             except FAULTS as error:
                 if line is not None and not line.closed:
-                    # Of a transaction that was broken off nothing is left, or nothing of the line.
+                    # Roll back an interrupted transaction; if that fails, the connection closes.
                     with suppress(psycopg.Error):
                         if line.info.transaction_status != pq.TransactionStatus.IDLE:
                             line.rollback()
@@ -235,7 +237,7 @@ class _Threads:
 
 
 class _Bound:
-    """A block in which a connection is cut when it takes too long."""
+    """Cuts the connection if the block takes too long."""
 
     def __init__(self, line: Line, seconds: float) -> None:
         self._line = line
@@ -256,7 +258,7 @@ class _Bound:
 
 
 class _Alarm:
-    """Something to be done at a time unless it is ended before: by one thread for all of them."""
+    """A callback for a point in time, unless it is ended before; one thread serves them all."""
 
     _waiting: Final[set[_Alarm]] = set()
     _changed: Final = threading.Condition()
@@ -296,14 +298,14 @@ class _Alarm:
 
 
 def shown(url: str) -> str:
-    """A URL as people may see it: without a password, and what else is between us and the server.
+    """The URL as people may see it: without password and options.
 
-    Raises JournalUnavailableError for one that libpq does not understand.
+    Raises JournalUnavailableError if libpq does not understand it.
     """
     try:
         parts = conninfo_to_dict(url)
     except psycopg.ProgrammingError as error:
-        # Its words have the URL in them.
+        # The message of libpq contains the URL, so it is not shown.
         raise JournalUnavailableError(
             "the URL of the journal is none that PostgreSQL understands; give "
             "postgresql://USER@HOST/DATABASE"
@@ -315,20 +317,20 @@ def shown(url: str) -> str:
 
 
 def is_passing(error: Fault) -> bool:
-    """Whether what failed may do in a moment: the connection was lost, or the server is busy."""
+    """True if a retry may succeed in a moment: the connection was lost, or the server is busy."""
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return False
     if (code := error.sqlstate) is not None:
         return code in _PASSING or code.startswith("08")
     if not isinstance(error, psycopg.OperationalError):
         return False
-    # Of what a server says to who connects, libpq gives no code.
+    # libpq gives no code for errors during connecting.
     told = str(error)
     return "FATAL:" not in told or any(words in told for words in _PASSING_WORDS)
 
 
 def failure(error: Fault, name: str) -> JournalError:
-    """What an error means for a person: which journal, what is wrong, what to do."""
+    """Turn an error into one for people: which journal, what is wrong, what to do."""
     if isinstance(error, UnicodeEncodeError):
         return IllegibleNameError(f"{error.object!r} is not text that can be kept; correct it")
     if isinstance(error, psycopg.DataError) and "NUL" in str(error):
@@ -346,7 +348,7 @@ def failure(error: Fault, name: str) -> JournalError:
     elif code in ("25006", "53100", "53200") or code.startswith("42501"):
         kind, advice = _ADVICE.get(code, (kind, advice))
     elif not code:
-        # Of what a server says to who connects, libpq gives no code.
+        # libpq gives no code for errors during connecting.
         advice = next(
             (what for words, what in _REFUSED.items() if words in str(error)),
             "start it, or see that it can be reached",
@@ -360,7 +362,7 @@ _REFUSED: Final = {
     "no pg_hba.conf entry": "let this role come from here, in the server's pg_hba.conf",
     "does not exist": "have it made there, or name another one (ACPHOLD_JOURNAL)",
 }
-"""What to do about words of a server that lets nobody in."""
+"""Advice for messages of a server that refuses a connection."""
 
 _ADVICE: Final[dict[str, tuple[type[JournalUnavailableError], str]]] = {
     "25006": (ReadOnlyJournalError, "name the server that takes writes"),

@@ -1,19 +1,20 @@
-"""Leases: which process may write to a session; and the processes that have some, the owners.
+"""Leases: which process may write to a session; and owners: the processes that hold leases.
 
     granted ──acquire by anybody──▶ granted to them, with a higher epoch
     granted ──release───────────▶ nobody's: it still counts until somebody acquires
     granted ──delete────────────▶ gone: nothing under it is written any more
 
-Epochs come from a sequence, so none is given out twice. Who owns a session is told by `whose`
-alone, and whether an owner lives by its connection of *presence*, which holds a lock for as long as
-the process lives: the server lets go of it when that ends, however it ends. Connections are lost by
-living owners, too, which make new ones when they tell next that they are there: so who has none
-that was heard not long ago is *gone*, and may come back. Where none can be held (behind a pooler),
-or where it was lost with all others because another server is asked, or this one was started again,
-an owner lives as long as it tells so, and is gone as soon as it is late with that. All by the clock
+Epochs come from a sequence, so none is granted twice. Only `whose` decides who owns a session.
+
+An owner shows that it lives by its connection of *presence*, which holds a lock for as long as the
+process lives: the server releases the lock when the process ends, however it ends. Living owners
+lose connections, too, and open new ones when they next report. So an owner without one, but heard
+from recently, is *gone*, and may come back. Some owners cannot hold such a connection (behind a
+pooler), or lost it with all others because another server answers or this one was restarted. Such
+an owner lives as long as it reports, and is gone as soon as it is late. All times are by the clock
 of the database.
 
-The functions run inside a transaction of the caller's and may raise psycopg errors.
+The functions run inside a transaction of the caller and may raise psycopg errors.
 """
 
 # See docs/decisions.md, 17.
@@ -52,10 +53,10 @@ NOBODY: Final = ""
 """The owner of a lease that was released."""
 
 FORGOTTEN_SECONDS: Final = 24 * 3600
-"""After how long without a word the row of an owner goes."""
+"""The row of an owner that has not reported for this long is removed."""
 
 CHANGED: Final = "changed = pg_current_xact_id()"
-"""What is written with everything that a list shows of a session."""
+"""Written with every change to a session that the list shows."""
 
 
 # -- owners -----------------------------------------------------------------------------------
@@ -64,9 +65,9 @@ CHANGED: Final = "changed = pg_current_xact_id()"
 def register(
     line: Line, owner_id: str, addresses: Sequence[str], presence: int | None, *, retired: bool
 ) -> None:
-    """Note that this process is the owner `owner_id`, that it is there still, and where.
+    """Note that this process is the owner `owner_id`, that it is alive, and its addresses.
 
-    `presence` is the key of the lock by which it lives, None where it holds none.
+    `presence` is the key of the lock that shows it lives; None if it holds none.
     """
     line.execute(
         "INSERT INTO acphold.owners"
@@ -88,7 +89,7 @@ def register(
 
 
 def forget_dead(line: Line) -> None:
-    """Remove the rows of owners that have told nothing for long."""
+    """Remove the rows of owners that have not reported for long."""
     line.execute(
         "DELETE FROM acphold.owners WHERE renewed_at < now() - make_interval(secs => %s)",
         (FORGOTTEN_SECONDS,),
@@ -96,7 +97,7 @@ def forget_dead(line: Line) -> None:
 
 
 def unregister(line: Line, owner_id: str) -> None:
-    """The owner ends: what it has is free."""
+    """Remove an owner that ends; its sessions are free."""
     line.execute("DELETE FROM acphold.owners WHERE id = %s", (owner_id,))
 
 
@@ -104,9 +105,9 @@ def unregister(line: Line, owner_id: str) -> None:
 
 
 def next_epoch(line: Line) -> int:
-    """An epoch that no lease has had; raises NewerJournalError."""
+    """Return an epoch that no lease has had; raises NewerJournalError."""
     refuse_newer_by_now(line)
-    # The lower bits are random: where a database goes back, none is given out a second time.
+    # The lower bits are random, so that no epoch is granted twice even if a database goes back.
     row = line.execute(
         "SELECT nextval('acphold.epochs') << 20 | floor(random() * 1048576)::bigint"
     ).fetchone()
@@ -125,8 +126,8 @@ def grant(
 ) -> Lease:
     """Give the session to an owner, whoever had it; raises UnknownSessionError.
 
-    HeldElsewhereError when `seen` is given and not the epoch of the lease any more: somebody was
-    quicker.
+    Raises HeldElsewhereError if `seen` is given but is no longer the epoch of the lease: somebody
+    was quicker.
     """
     done = line.execute(
         "UPDATE acphold.leases SET owner = %s, epoch = %s, yields = %s"
@@ -151,7 +152,7 @@ def grant(
     number, last_seq, at, era, is_here = row
     if not is_here:
         era = _new_era(line)
-    if last_seq is not None:  # its last owner may have died before it touched the row
+    if last_seq is not None:  # the last owner may have died before it updated the row
         line.execute(
             f"UPDATE acphold.sessions SET updated_at = %s, {CHANGED}"
             " WHERE session_id = %s AND updated_at < %s",
@@ -164,7 +165,7 @@ HERE: Final = (
     "convert_to(concat(extract(epoch FROM pg_postmaster_start_time()), ' ',"
     " pg_relation_filenode('acphold.leases')), 'UTF8')"
 )
-"""Where an era holds: see `acphold.journal.lineage`."""
+"""The place where an era holds: see `acphold.journal.lineage`."""
 
 _IS_HERE: Final = (
     f"coalesce((SELECT substr(value, 14) = {HERE} FROM acphold.meta WHERE name = 'era'), false)"
@@ -177,7 +178,7 @@ ERA: Final = (
 
 
 def _new_era(line: Line) -> str:
-    """Begin a new era, unless somebody else has just done so."""
+    """Begin a new era, unless somebody else has just done so; return the era."""
     line.execute(
         f"INSERT INTO acphold.meta VALUES ('era', convert_to(%s, 'UTF8') || {HERE})"
         " ON CONFLICT (name) DO UPDATE SET value = excluded.value"
@@ -190,19 +191,19 @@ def _new_era(line: Line) -> str:
 
 
 def server(line: Line) -> bytes:
-    """What tells the server that answers from all others."""
+    """An identity of the server that answers."""
     row = line.execute(f"SELECT {HERE}").fetchone()
     assert row is not None
     return bytes(row[0])
 
 
 def renew_era(line: Line) -> None:
-    """The journal has gone back: no position that was told before holds."""
+    """End the era: the journal has gone back, and positions given out before are void."""
     line.execute("DELETE FROM acphold.meta WHERE name = 'era'")
 
 
 _IS_PRESENT: Final = "presence IS NOT NULL AND present_at = pg_postmaster_start_time()"
-"""Whether the owner of a row lives by a lock."""
+"""True if the owner of a row lives by a lock."""
 
 _LIVES: Final = f"""
     CASE
@@ -216,13 +217,14 @@ _LIVES: Final = f"""
         ELSE true
     END
 """
-"""Whether the owner of a row lives. The key of a lock stands in two columns.
+"""True if the owner of a row lives. The key of a lock is split over two columns.
 
-Source: PostgreSQL, pg_locks."""
+Source: PostgreSQL, pg_locks.
+"""
 
 
 def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
-    """Who owns a session, as seen by the owner `own_id`; raises UnknownSessionError."""
+    """The owner of a session, as seen by the owner `own_id`; raises UnknownSessionError."""
     row = line.execute(
         f"SELECT owner, epoch, yields OR coalesce(retired, false), {_LIVES}, host, pid, addresses,"
         f" extract(epoch FROM now() - renewed_at)::float8, {_IS_PRESENT}"
@@ -247,17 +249,17 @@ def whose(line: Line, session_id: str, own_id: str | None) -> Whose:
 
 
 OURS: Final = "SELECT epoch, yields FROM acphold.leases WHERE session_id = %s AND owner = %s"
-"""What one owner asks of a session before each prompt: a row if it is theirs."""
+"""An owner's check of a session before each prompt: finds a row if the session is its own."""
 
 
 def ours(row: Sequence[bytes | None], *, retired: bool) -> Here:
-    """What the row of OURS says, in binary; `retired` is whether this owner is about to end."""
+    """Decode a row of OURS, in binary; `retired` is True if this owner is about to end."""
     epoch, yields = row
     return Here(int.from_bytes(epoch or b"", "big"), retired or yields == b"\1")
 
 
 def owners(line: Line) -> list[Owner]:
-    """Those that live and have addresses."""
+    """The live owners with addresses."""
     rows = line.execute(
         "SELECT id, host, pid, addresses FROM acphold.owners"
         f" WHERE addresses <> '[]' AND {_LIVES} ORDER BY id"
@@ -269,7 +271,7 @@ def owners(line: Line) -> list[Owner]:
 
 
 def held(line: Line, session_ids: Sequence[str]) -> set[str]:
-    """Those of these sessions that somebody owns who lives, or may come back."""
+    """The sessions among these whose owner lives, or may come back."""
     rows = line.execute(
         "SELECT session_id FROM acphold.leases JOIN acphold.owners ON id = owner"
         " WHERE session_id = ANY(%s)"
@@ -280,7 +282,7 @@ def held(line: Line, session_ids: Sequence[str]) -> set[str]:
 
 
 def release(line: Line, lease: Lease) -> None:
-    """Make it nobody's, unless it is lost."""
+    """Release the session, unless the lease is lost."""
     line.execute(
         "UPDATE acphold.leases SET owner = %s WHERE session_id = %s AND epoch = %s",
         (NOBODY, lease.session_id, lease.epoch),
@@ -288,7 +290,7 @@ def release(line: Line, lease: Lease) -> None:
 
 
 def require(line: Line, lease: Lease) -> None:
-    """Raise LeaseLostError unless the lease stands; it does until the transaction ends then."""
+    """Raise LeaseLostError unless the lease stands; it then stands until the transaction ends."""
     row = line.execute(
         "SELECT 1 FROM acphold.leases WHERE session_id = %s AND epoch = %s FOR SHARE",
         (lease.session_id, lease.epoch),
@@ -298,8 +300,8 @@ def require(line: Line, lease: Lease) -> None:
 
 
 def all_lost(line: Line, held: Iterable[Lease], *, whole: bool = False) -> list[LeaseLostError]:
-    """What is to be told of those that stand no more; with `whole`, of those too under which more
-    was written than is there."""
+    """The errors for leases that are lost. With `whole`, also for leases under which more was
+    written than the journal has."""
     wanted = [(lease, lease.next_seq - 1) for lease in held]
     if not wanted:
         return []
@@ -324,10 +326,10 @@ def all_lost(line: Line, held: Iterable[Lease], *, whole: bool = False) -> list[
 
 
 def lost(line: Line, lease: Lease) -> LeaseLostError:
-    """Who holds the session instead: another process, or nobody, for it was deleted; or what has
-    become of it in a database that has gone back.
+    """The error for a lost lease. Another process holds the session, or it was deleted, or the
+    database has gone back and lost entries of it.
 
-    Raises NewerJournalError where a newer release has ended all leases of this one.
+    Raises NewerJournalError if a newer release has ended all leases of this one.
     """
     refuse_newer_by_now(line)
     row = line.execute(

@@ -14,14 +14,14 @@ _SHELVES: Final[dict[Archived, tuple[bool, ...]]] = {
     "include": (False, True),
     "only": (True,),
 }
-"""The values of `archived` in the rows of a list: a walk for each."""
+"""The values of `archived` in a list, each with a walk of its own."""
 
 
 def page(line: Line, filter: ListFilter, after: ListKey | None, limit: int) -> list[SessionRow]:
     """The next `limit` sessions after the position `after`.
 
-    One walk along one index for each agent and each of the values that rows of the list may have,
-    so that rows far down cost no more than the first; what the walks find is put in order.
+    One walk along one index for each agent and each value of the indexed columns, so that rows far
+    down cost no more than the first; the results of the walks are merged.
     """
     limit = min(limit, 1 << 31)
     walks: list[str] = []
@@ -41,7 +41,7 @@ def page(line: Line, filter: ListFilter, after: ListKey | None, limit: int) -> l
             shelf = f"archived = %s{of_agent}"
             tenant = "" if filter.tenant is None else " AND tenant = %s"
             theirs = [] if filter.tenant is None else [filter.tenant]
-            if filter.tenant:  # that it is not empty is said beside it, for the index of those
+            if filter.tenant:  # the partial index of tenants needs the second condition
                 tenant += " AND tenant <> ''"
             walk(f"prompted AND {shelf}{tenant}", archived, *named, *theirs)
             if filter.include_unprompted:
@@ -51,7 +51,7 @@ def page(line: Line, filter: ListFilter, after: ListKey | None, limit: int) -> l
                     f"NOT prompted AND {shelf}{tenant} AND session_id = ANY(%s)",
                     *(archived, *named, *theirs, [*filter.held]),
                 )
-            if filter.tenant:  # what others share with them: few, so found by id
+            if filter.tenant:  # sessions that others share with them: few, so found by id
                 walk(
                     f"{shelf} AND tenant <> %s AND (prompted OR %s OR session_id = ANY(%s))"
                     " AND session_id IN (SELECT session_id FROM acphold.shares WHERE tenant = %s)",

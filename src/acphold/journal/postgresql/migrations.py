@@ -1,12 +1,12 @@
-"""The journal's tables, as the numbered steps that lead from an empty database to this release.
+"""The journal's tables, as numbered steps that lead from an empty database to this release.
 
-A step is never edited once a database may have been through it: what changes is a new step at the
-end. All stands in a schema of its own, `acphold`, and every statement names it: then nothing has to
-be set in a connection, and none has to be kept for anybody (PgBouncer hands them round).
+A step is never edited once a database may have been through it: any change is a new step at the
+end. Everything is in a schema of its own, `acphold`, and every statement names it: so no connection
+needs settings, and PgBouncer may hand connections round.
 
-The key of whatever belongs to a session begins with its id, so that the sessions can be spread over
-several databases. What belongs to none is little: `meta`, `owners`, `links`, `access_tokens`,
-`deeds`.
+The key of everything that belongs to a session begins with the session's id, so that the sessions
+can be spread over several databases. Few tables belong to no session: `meta`, `owners`, `links`,
+`access_tokens`, `deeds`.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ Line: TypeAlias = "Connection[tuple[Any, ...]]"
 """A connection to the database."""
 
 LOCK: Final = 0x61637068
-"""The advisory lock of whoever brings a journal to a newer version."""
+"""The advisory lock held while upgrading a journal."""
 
 LOCK_SECONDS: Final = 5.0
-"""How long that waits for another one who does, and for those who use a table that is changed."""
+"""Time to wait for another upgrade, and for users of a table that is changed."""
 
 _TABLES: Final = (
     "CREATE TABLE acphold.meta (name text PRIMARY KEY, value bytea NOT NULL)",
-    # Each lease that is granted has a number of its own, whatever session it is of: so it can never
-    # be taken for one of another session that had the same id. A sequence is no row to wait for.
+    # Each lease gets a number of its own, across all sessions: so it can never be confused with
+    # that of another session that had the same id. Nobody waits for a sequence, as for a row.
     "CREATE SEQUENCE acphold.epochs",
-    # `number` is the epoch in which it was made. `folder` is the one name of `cwd`, to be compared.
-    # `changed` is the transaction that changed what a list shows of it.
+    # `number` is the epoch in which it was made. `folder` is the canonical path of `cwd`.
+    # `changed` is the last transaction that changed anything the list shows.
     """CREATE TABLE acphold.sessions (
         session_id text COLLATE "C" PRIMARY KEY,
         number bigint NOT NULL,
@@ -75,14 +75,14 @@ _TABLES: Final = (
     " WHERE indexed_through < settled_through",
     "CREATE INDEX unpacked ON acphold.sessions (updated_at) WHERE packed_through < settled_through",
     "CREATE INDEX changed ON acphold.sessions (changed)",
-    # Those that were deleted, for whoever follows the list.
+    # Deleted sessions, for followers of the list.
     """CREATE TABLE acphold.gone (
         session_id text COLLATE "C" NOT NULL,
         changed xid8 NOT NULL DEFAULT pg_current_xact_id(),
         PRIMARY KEY (session_id, changed)
     )""",
     "CREATE INDEX gone_changed ON acphold.gone (changed)",
-    # Apart from the sessions: who appends locks it, and is not to wait for a change of the row.
+    # Apart from the sessions: an append locks it, and should not wait for a change of the row.
     """CREATE TABLE acphold.leases (
         session_id text COLLATE "C" PRIMARY KEY,
         owner text NOT NULL,
@@ -98,7 +98,7 @@ _TABLES: Final = (
         raw bytea NOT NULL,
         PRIMARY KEY (session_id, last_seq)
     )""",
-    # What is worth packing we pack, once it is old.
+    # No compression by the server: we pack rows ourselves, mostly once they are old.
     "ALTER TABLE acphold.segments ALTER COLUMN raw SET STORAGE EXTERNAL",
     """CREATE TABLE acphold.summaries (
         session_id text COLLATE "C" PRIMARY KEY,
@@ -140,8 +140,8 @@ _TABLES: Final = (
         total bigint,
         PRIMARY KEY (session_id, seq)
     )""",
-    # `presence` is the key of the lock that its connection of presence holds in the server that was
-    # started at `present_at`, NULL where it has none: see `leases`.
+    # `presence` is the key of the lock that the owner's connection of presence holds in the server
+    # started at `present_at`; NULL if it has none: see `leases`.
     """CREATE TABLE acphold.owners (
         id text PRIMARY KEY,
         host text NOT NULL,
@@ -186,16 +186,16 @@ _TABLES: Final = (
 )
 
 _SIZES: Final = (
-    # How many words a document has, however often: the best of them are found by it.
+    # The length of a document in words, counting repeats: needed for ranking.
     "ALTER TABLE acphold.documents ADD COLUMN size integer NOT NULL DEFAULT 0",
     "UPDATE acphold.documents SET size ="
     " (SELECT coalesce(sum(cardinality(positions)), 0) FROM unnest(words))",
 )
 
 _TENANTS: Final = (
-    # What a tenant searches is theirs: the documents of others are not looked at.
+    # A tenant's search skips the documents of others.
     "ALTER TABLE acphold.documents ADD COLUMN tenant text NOT NULL DEFAULT ''",
-    # Without the index of words, which would be written anew row by row.
+    # The index of words is dropped first, as it would be rewritten row by row.
     """DO $$ BEGIN
         IF EXISTS (SELECT FROM acphold.sessions WHERE tenant <> '') THEN
             DROP INDEX acphold.documents_words;
@@ -205,7 +205,7 @@ _TENANTS: Final = (
         END IF;
     END $$""",
     "CREATE INDEX documents_tenant ON acphold.documents (tenant, at, number) WHERE tenant <> ''",
-    # What an import has only listed.
+    # Sessions that an import has only listed.
     "CREATE INDEX listed_unread ON acphold.sessions (prompted, archived, updated_at, session_id)"
     " WHERE unread IS NOT NULL",
 )
@@ -213,7 +213,7 @@ _TENANTS: Final = (
 _TOKENS: Final = ("input", "output", "thought", "cached_read", "cached_write", "total")
 
 _USAGE_SLOTS: Final = (
-    # What was reported in each session in a quarter of an hour: see journal.usage_slots.
+    # The usage reported in each session per quarter of an hour: see journal.usage_slots.
     f"""CREATE TABLE acphold.usage_slots (
         session_id text COLLATE "C" NOT NULL,
         slot bigint NOT NULL,
@@ -229,13 +229,13 @@ _USAGE_SLOTS: Final = (
         cost double precision NOT NULL,
         PRIMARY KEY (session_id, slot, currency)
     )""",
-    # Where something was told of the whole session, which is looked at by itself.
+    # Sessions with reports on the whole session, which are examined one by one.
     "CREATE INDEX usage_of_sessions ON acphold.usage (session_id) WHERE by_turn = 2",
     "INSERT INTO acphold.usage_slots SELECT session_id, at / 900000, count(total),"
     " count(*) FILTER (WHERE by_turn = 0), "
     + ", ".join(f"CASE WHEN sum({name}) > 1e18 THEN 1e18 ELSE sum({name}) END" for name in _TOKENS)
     + " FROM acphold.usage WHERE at >= 0 GROUP BY 1, 2",
-    # As numbers of any size, since a sum of floats may be too large for one.
+    # As numeric values, because a sum of floats may overflow.
     """INSERT INTO acphold.usage_costs SELECT session_id, at / 900000, currency,
             least(sum((CASE WHEN cost >= before THEN cost - before ELSE cost END)::numeric), 1e300)
         FROM (
@@ -244,12 +244,12 @@ _USAGE_SLOTS: Final = (
             ) AS before
             FROM acphold.usage WHERE cost IS NOT NULL
         ) AS told WHERE at >= 0 GROUP BY 1, 2, 3""",
-    # Else the first question is planned as if there were nothing in them.
+    # Otherwise the first query is planned as if they were empty.
     "ANALYZE acphold.usage_slots, acphold.usage_costs",
 )
 
 _TENANTS_UNREAD: Final = (
-    # What an import has only listed for a tenant.
+    # Sessions that an import has only listed, for a tenant.
     "CREATE INDEX listed_tenant_unread"
     " ON acphold.sessions (tenant, prompted, archived, updated_at, session_id)"
     " WHERE tenant <> '' AND unread IS NOT NULL",
@@ -264,12 +264,12 @@ MIGRATIONS: Final[tuple[tuple[str, ...], ...]] = (
 )
 
 VERSION: Final = len(MIGRATIONS)
-"""The version of the journals that this release writes."""
+"""The version of journals that this release writes."""
 
 
 def version(line: Line) -> int | None:
     """The version of the journal in the database; None if there is none."""
-    # Not by its name alone: what a connection remembers of names is as old as its transaction.
+    # Not by resolving the name: a connection caches names for the length of its transaction.
     table = line.execute(
         "SELECT 1 FROM pg_class JOIN pg_namespace ON pg_namespace.oid = relnamespace"
         " WHERE nspname = 'acphold' AND relname = 'meta'"
@@ -281,10 +281,10 @@ def version(line: Line) -> int | None:
 
 
 def migrate(line: Line, name: str, *, create: bool) -> None:
-    """Bring the journal to VERSION, each step in one transaction with its number.
+    """Bring the journal to VERSION; each step is one transaction, which also sets its number.
 
-    Raises NewerJournalError, NoJournalError where there is none and none is to be made, and
-    JournalUnavailableError where this role may not do it.
+    Raises NewerJournalError, NoJournalError if there is none and `create` is not set, and
+    JournalUnavailableError if this role lacks the rights.
     """
     found = version(line)
     if found is None and not create:
@@ -293,7 +293,7 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
         try:
             with line.transaction():
                 line.execute(f"SET LOCAL lock_timeout = '{int(LOCK_SECONDS * 1000)}ms'")
-                # Of the transaction, as one of the connection would be lost behind PgBouncer.
+                # A lock of the transaction: one of the connection would be lost behind PgBouncer.
                 line.execute("SELECT pg_advisory_xact_lock(%s)", (LOCK,))
                 found = version(line)
                 if found is not None and found >= VERSION:
@@ -307,7 +307,7 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
                         "INSERT INTO acphold.meta VALUES ('cursor_secret', %s), ('version', '0')",
                         (secrets.token_bytes(32),),
                     )
-                # Who has a lease by an older release must not write what it would write.
+                # An older release that holds a lease must not write its rows to the new tables.
                 line.execute("UPDATE acphold.leases SET epoch = 0")
                 found = (found or 0) + 1
                 line.execute(
@@ -324,5 +324,5 @@ def migrate(line: Line, name: str, *, create: bool) -> None:
 
 
 def refuse_newer_by_now(line: Line) -> None:
-    """Raise NewerJournalError when an open journal has been brought beyond this release."""
+    """Raise NewerJournalError if a newer release has upgraded an open journal."""
     versions.refuse_newer_by_now(version(line) or 0, VERSION, f"in {line.info.dbname}")

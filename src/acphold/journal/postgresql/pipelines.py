@@ -1,13 +1,13 @@
-"""Connections on which the event loop itself asks: for what each update and each prompt waits for.
+"""Connections used by the event loop itself, for the questions that every update and prompt waits
+for.
 
-To wake a thread, and to be woken by it, takes longer than the server needs for an append. So a
-question of one statement, which is a transaction by itself, is written to a connection from where
-the loop runs, behind those that are on their way there already (libpq's pipeline mode); what is
-answered is read when it has come. Many such questions need few connections, and a commit of one
-does not wait until another one is told.
+Waking a thread, and being woken by it, takes longer than the server needs for an append. So a
+question of one statement, which is a transaction by itself, is written to a connection directly
+from the loop, behind those already on their way (libpq's pipeline mode); answers are read when they
+arrive. Many such questions need few connections, and no commit waits for the answer to another.
 
-Nothing is tried again here, and no error is read. Whose question has no answer, whatever the
-reason, asks it in a thread (see `database`), where all of that is known. It may have been done.
+Nothing is retried here, and no error is read. A question without an answer, whatever the reason, is
+asked again in a thread (see `database`), which handles all of that. It may have been executed.
 """
 
 # See docs/decisions.md, 14.
@@ -30,31 +30,31 @@ from acphold.journal.postgresql.answers import Answer
 from acphold.journal.postgresql.migrations import Line
 
 Value: TypeAlias = "str | bytes | int | bool | None"
-"""What can stand in a question; a number as the `bigint` of a column."""
+"""A parameter of a question; an int is sent as `bigint`."""
 
 Rows: TypeAlias = "list[list[bytes | None]]"
-"""Rows in the binary form of the server."""
+"""Rows in the binary format of the server."""
 
 CONNECTIONS: Final = 8
-"""At most, for one process."""
+"""Connections of one process, at most."""
 
 TOGETHER: Final = 4
-"""Questions on their way on each connection, from which on there is another one."""
+"""With this many questions pending on each connection, another one is opened."""
 
 PREPARED: Final = 64
-"""Statements that a connection remembers; there are a dozen of them."""
+"""Statements that a connection keeps prepared; there are about a dozen."""
 
 BOUND_SECONDS: Final = 10.0
-"""How long one question may wait before its connection is given up."""
+"""A question may wait this long before its connection is given up."""
 
 UNREACHED_SECONDS: Final = 1.0
-"""After a vain try to connect, nothing is asked for so long."""
+"""After a failed attempt to connect, there is no new one for this long."""
 
 _OK: Final = (pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK)
 
 
 class Pipelines:
-    """The connections of one process; `connect` makes one, in a thread."""
+    """The connections of one process; `connect` opens one, in a thread."""
 
     def __init__(self, connect: Callable[[], Line]) -> None:
         self._connect = connect
@@ -66,13 +66,13 @@ class Pipelines:
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is a connection."""
+        """True if there is a connection."""
         return bool(self._open) and self._open[0].loop is asyncio.get_running_loop()
 
     def begin(self) -> None:
-        """Begin to connect, for what is going to be asked."""
+        """Start connecting, ahead of the first question."""
         loop = asyncio.get_running_loop()
-        # A journal may be used by one event loop after the other.
+        # A journal may be used by several event loops, one after the other.
         for line in [line for line in self._open if line.loop is not loop]:
             line.close()
         if self._opening is not None and self._opening.get_loop() is not loop:
@@ -81,15 +81,15 @@ class Pipelines:
             self._connect_more()
 
     async def ready(self) -> None:
-        """Wait until there is a connection, or none can be had."""
+        """Wait until there is a connection, or connecting has failed."""
         self.begin()
         if not self._open and (opening := self._opening) is not None:
             await asyncio.wait([opening])
 
     def ask(self, statement: str, values: Sequence[Value]) -> Answer[Rows | None]:
-        """Send a statement, with `%s` for each of the values; None when there is no answer.
+        """Send a statement, with `%s` for each of the values; the answer is None if there is none.
 
-        No answer, too, where there is no connection: see `ready`.
+        Without a connection there is no answer either: see `ready`.
         """
         answer: Answer[Rows | None] = Answer()
         if not self.is_ready:
@@ -102,7 +102,7 @@ class Pipelines:
         return answer
 
     async def aclose(self) -> None:
-        """Close all connections, when what was asked on them is answered; make no more."""
+        """Close each connection once its questions are answered; open no more."""
         self._is_closed = True
         if (opening := self._opening) is not None:
             await asyncio.wait([opening])
@@ -112,7 +112,7 @@ class Pipelines:
             line.close()
 
     def _connect_more(self) -> None:
-        """Begin to connect once more, unless that was in vain a moment ago."""
+        """Start connecting once more, unless that has just failed."""
         if self._is_closed:
             return
         if self._opening is None and monotonic() - self._vain_at >= UNREACHED_SECONDS:
@@ -123,14 +123,14 @@ class Pipelines:
     def _opened(self, opening: asyncio.Future[Line]) -> None:
         self._opening = None
         if opening.cancelled() or opening.exception() is not None:
-            # Whoever asks in a thread is told why.
+            # The reason is reported when the question is asked again in a thread.
             self._vain_at = monotonic()
         else:
             self._open.append(_Pipeline(opening.result(), self._bound, self._open.remove))
 
 
 class _Asked:
-    """One question: how it was sent, and what has come of it."""
+    """A question on its way, and the rows that have arrived for it."""
 
     __slots__ = ("answer", "at", "failed", "rows", "statement")
 
@@ -143,7 +143,7 @@ class _Asked:
 
 
 class _Pipeline:
-    """One connection, of the loop that runs now."""
+    """One connection, for the running loop."""
 
     def __init__(self, line: Line, bound: float, closed: Callable[[_Pipeline], None]) -> None:
         self.loop = asyncio.get_running_loop()
@@ -155,7 +155,7 @@ class _Pipeline:
         self._asked: deque[_Asked] = deque()
         self._is_watched = False
         self._is_full = False
-        # Behind a pooler nothing is prepared: see `Database.connect`.
+        # Nothing is prepared behind a pooler: see `Database.connect`.
         self._prepares = line.prepare_threshold is not None
         self._names: dict[str, bytes] = {}
         self._named = 0
@@ -164,15 +164,15 @@ class _Pipeline:
         self.loop.add_reader(self._socket, self._read)
 
     def waiting(self) -> int:
-        """How many questions have no answer yet."""
+        """The number of questions without an answer."""
         return len(self._asked)
 
     def last_answer(self) -> Answer[Rows | None]:
-        """That of the last question."""
+        """The answer to the last question."""
         return self._asked[-1].answer
 
     def ask(self, statement: str, values: Sequence[Value], answer: Answer[Rows | None]) -> None:
-        """Send a question; its answer comes behind those of all before it."""
+        """Send a question; its answer comes after those of all questions before it."""
         try:
             sent = [_BINARY[type(value)](value) for value in values]
             formats = [1] * len(sent)
@@ -198,7 +198,7 @@ class _Pipeline:
             self.loop.call_later(self._bound, self._watch)
 
     def close(self) -> None:
-        """Close the connection: what has no answer has none."""
+        """Close the connection; pending questions get no answer."""
         if self._line is None:
             return
         self._closed(self)
@@ -211,7 +211,7 @@ class _Pipeline:
             self._asked.popleft().answer.give(None)
 
     def _write(self) -> None:
-        """Write as much as the server takes now, and the rest when it takes more."""
+        """Write as much as the server accepts now, and the rest when it accepts more."""
         is_full = bool(self._pq.flush())
         if is_full != self._is_full:
             self._is_full = is_full
@@ -227,13 +227,14 @@ class _Pipeline:
             self.close()
 
     def _read(self) -> None:
-        """Read what has come: of each question some results, the last of which is a mark."""
+        """Read the results that have arrived: several for each question, the last being a sync
+        mark."""
         with suppress(psycopg.Error):
             self._pq.consume_input()
             was_none = False
             while self._asked and not self._pq.is_busy():
                 result = self._pq.get_result()
-                if result is None:  # the end of a statement; a second one: of what has come
+                if result is None:  # the end of a statement; twice in a row: nothing more for now
                     if was_none:
                         break
                     was_none = True
@@ -242,7 +243,7 @@ class _Pipeline:
                 asked = self._asked[0]
                 if result.status == pq.ExecStatus.PIPELINE_SYNC:
                     self._asked.popleft()
-                    if asked.failed:  # perhaps as it is not prepared
+                    if asked.failed:  # maybe because the server has it not prepared
                         self._names.pop(asked.statement, None)
                     asked.answer.give(None if asked.failed else asked.rows)
                 elif result.status not in _OK:
@@ -256,7 +257,7 @@ class _Pipeline:
         self.close()
 
     def _watch(self) -> None:
-        """Close it when the oldest question has waited for too long."""
+        """Close the connection if the oldest question has waited too long."""
         self._is_watched = False
         if not self._asked:
             return
@@ -270,7 +271,7 @@ class _Pipeline:
 
 @lru_cache(PREPARED)
 def _numbered(statement: str) -> bytes:
-    """A statement with `$1` and so on for its values, as the server has it."""
+    """The statement with `$1` and so on for its values, as the server expects it."""
     first, *others = statement.split("%s")
     return "".join([first, *(f"${n}{part}" for n, part in enumerate(others, 1))]).encode()
 
@@ -282,4 +283,4 @@ _BINARY: Final[dict[type, Callable[[Any], bytes | None]]] = {
     int: lambda value: value.to_bytes(8, "big", signed=True),
     str: str.encode,
 }
-"""Each value as the server reads it in binary form."""
+"""Encoders of values in the binary format of the server."""

@@ -1,4 +1,4 @@
-"""A connection by which others see that this process lives: it holds a lock until it ends."""
+"""A connection that shows others that this process lives: it holds a lock until it ends."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from acphold.journal.postgresql.migrations import Line
 
 
 class Presence:
-    """The connection of one owner; made anew by `kept` when it was lost."""
+    """The connection of one owner; `kept` opens it again after a loss."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -23,9 +23,11 @@ class Presence:
         self._changing = threading.Lock()
 
     def kept(self) -> int | None:
-        """See that it is there, in a thread; the key of the lock, None where none can be held.
+        """Make sure that the connection exists; return the key of its lock, None if it cannot have
+        one.
 
-        Behind a pooler it would be that of whoever gets the connection next.
+        Call it in a thread. Behind a pooler the lock would belong to whoever gets the connection
+        next.
         """
         with self._changing:
             if self._line is not None:
@@ -43,7 +45,7 @@ class Presence:
             return self._key
 
     def close(self) -> None:
-        """Let go: this owner is no more."""
+        """Release the lock: this owner has ended."""
         with self._changing:
             if self._line is not None:
                 self._line.close()

@@ -1,7 +1,7 @@
-"""Which of the documents that have what is sought are the best: by the formula of FTS5's `bm25()`.
+"""Ranking of matching documents, by the formula of FTS5's `bm25()`.
 
-PostgreSQL's `ts_rank` does not know how rare a word is, nor how long other documents are, and would
-put the same hits in another order than a journal in a file does.
+PostgreSQL's `ts_rank` ignores how rare a word is and how long other documents are. It would order
+the same hits differently from a journal in a file.
 
 Source: sqlite.org, FTS5, "The bm25() function"; `fts5_aux.c` has its constants.
 """
@@ -18,19 +18,19 @@ from acphold.journal.postgresql.migrations import Line
 from acphold.journal.postgresql.words import MOST_PLACES, WEIGHTS, Phrase
 
 RANKED_AT_MOST: Final = 10_000
-"""Of how many documents that fit, the newest, the best are taken: of each all words are read."""
+"""The best are chosen from this many matching documents, the newest: all words of each are read."""
 
 SAMPLE: Final = 20_000
-"""Of how many documents it is found out how long they are and how rare a phrase is; of a journal
-that has no more of them, of all."""
+"""Documents sampled for the average length and for how rare a phrase is; in a smaller journal,
+all."""
 
 _SATURATION: Final = 1.2
 _LENGTH: Final = 0.75
 _LEAST: Final = 1e-6
 
 _OWNERS: Final = 1
-"""The word for a document's session, which FTS5 counts as a part of its length; a tenant's document
-has one more, which is left out here."""
+"""The word for a document's session, which FTS5 counts as part of the length. The word for a
+tenant, which some documents have, is not counted here."""
 
 Row = tuple[Any, ...]
 
@@ -44,9 +44,12 @@ def best(
     documents: str,
     values: dict[str, Any],
 ) -> list[Row]:
-    """These columns of the best of what the statement `fitting` finds, `limit` of `values` at most;
-    it has them behind `at`, `number`, `size` and `words`. `documents` are those that are searched:
-    a table, or a statement that stands for one."""
+    """Return `columns` of the best documents found by the statement `fitting`, `limit` of `values`
+    at most.
+
+    `fitting` selects them after `at`, `number`, `size` and `words`. `documents` is what is
+    searched: a table, or a subquery in its place.
+    """
     words = f"ts_filter(words, '{{{WEIGHTS[part].lower()}}}')" if part is not None else "words"
     counts = ", ".join(_counted(place, phrase, words) for place, phrase in enumerate(phrases))
     found = line.execute(
@@ -70,7 +73,7 @@ def best(
 
 
 def _counted(place: int, phrase: Phrase, words: str) -> str:
-    """How often a phrase stands in a document, as SQL."""
+    """SQL for the number of times a phrase occurs in a document."""
     last = len(phrase.words) - 1
     if not last and not phrase.is_prefix:
         rank = f"ts_rank('{{1, 1, 1, 1}}', {words}, %(phrase_{place})s::tsquery)"
@@ -98,11 +101,12 @@ _RANKS: Final = [
         accumulate(1 / count**2 / (pi**2 / 6) for count in range(1, MOST_PLACES + 1)), 1
     )
 ]
-"""What `ts_rank` gives at least for one word that stands in a document once, twice and so on, where
-all places weigh the same: it adds up 1, 1/4, 1/9 … of a constant. To have the places themselves
-takes ten times as long.
+"""Lower bounds of `ts_rank` for one word that occurs once, twice and so on, if all places weigh the
+same: it adds up 1, 1/4, 1/9 … of a constant. Counting the places themselves takes ten times as
+long.
 
-Source: PostgreSQL, tsrank.c, calc_rank_or."""
+Source: PostgreSQL, tsrank.c, calc_rank_or.
+"""
 
 
 def _named(phrases: Sequence[Phrase]) -> Iterator[tuple[str, str]]:
@@ -120,13 +124,13 @@ def _measured(
     documents: str,
     values: dict[str, Any],
 ) -> tuple[float, list[float]]:
-    """How many words a document has, and how rare each of the phrases is.
+    """The average number of words in a document, and the rarity of each phrase.
 
-    A journal that has more than SAMPLE documents has as many as the database thinks.
+    If there are more than SAMPLE documents, their number is the database's estimate.
     """
     fits = "".join(
         f", count(*) FILTER (WHERE words @@ %(phrase_{place})s::tsquery)"
-        for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone moves no document
+        for place in range(len(phrases) if len(phrases) > 1 else 0)  # one alone changes no order
     )
     row = line.execute(
         "SELECT count(*), avg(size)::float8, (SELECT reltuples FROM pg_class"

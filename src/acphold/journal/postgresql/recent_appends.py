@@ -1,10 +1,10 @@
-"""What this process has appended last: written again where the database has gone back.
+"""The latest appends of this process, to write again if the database has gone back.
 
-A standby that takes over may lack what was told to be written, unless its server waits for it
-(`synchronous_commit`). An append is made only behind the entry before it (see `segments.HELD`), and
-so the owner of a session finds that out: with its next append, or when it tells that it is there
-and another server answers. It writes again what it still has here; what it has not is lost, and
-positions behind that do not hold any more (`acphold.journal.lineage`).
+A standby that takes over may lack acknowledged writes, unless its server waits for it
+(`synchronous_commit`). An append requires the entry before it (see `segments.HELD`), so the owner
+of a session notices: with its next append, or when it reports to another server. It writes again
+the entries that it still has here. Other entries are lost, and positions behind them are void
+(`acphold.journal.lineage`).
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from acphold.journal.postgresql.migrations import Line
 log = logging.getLogger(__name__)
 
 KEPT_BYTES: Final = 16 << 20
-"""Of all sessions, the newest; a standby lags by less, or an administrator knows of it."""
+"""Bytes kept over all sessions, the newest; a standby lags by less, or its administrator knows."""
 
 _BYTES_OF_ONE: Final = 300
-"""What it takes to remember one, beside what was said."""
+"""Bytes needed to remember one append, beside its content."""
 
 
 class RecentAppends:
-    """See the module. `note` is called in the thread of the loop, the others in one of work."""
+    """See the module. Call `note` in the thread of the loop, the others in a worker thread."""
 
     def __init__(self) -> None:
         self._kept: deque[tuple[str, Sequence[Segment], RowChange | None, int]] = deque()
@@ -38,7 +38,7 @@ class RecentAppends:
         self._server: bytes | None = None
 
     def note(self, lease: Lease, made: Sequence[Segment], change: RowChange | None) -> None:
-        """It has just been appended."""
+        """Remember segments that were just appended."""
         size = _BYTES_OF_ONE + sum(len(one.raw) for one in made)
         self._kept.append((lease.session_id, made, change, size))
         self._bytes += size
@@ -46,9 +46,9 @@ class RecentAppends:
             self._bytes -= self._kept.popleft()[3]
 
     def write_again(self, line: Line, lease: Lease, lost: LeaseLostError) -> bool:
-        """Write what a database lacks that has gone back; whether it is whole now.
+        """Write the entries that a database lacks after going back; True if it is whole now.
 
-        Where it is not, the era of the journal ends.
+        If it is not, the era of the journal ends.
         """
         if not isinstance(lost, HistoryLostError):
             return False
@@ -75,7 +75,10 @@ class RecentAppends:
         return False
 
     def look(self, line: Line, held: Iterable[Lease]) -> list[LeaseLostError]:
-        """Which of these leases are lost; behind another server, also whether all is there."""
+        """Return the lost leases, after writing missing entries again where possible.
+
+        If another server answers than last time, also checks that no entries are missing.
+        """
         wanted = [*held]
         server, was = leases.server(line), self._server
         lost = leases.all_lost(line, wanted, whole=server != was)

@@ -1,10 +1,10 @@
-"""The full-text index, and a search in it: what is settled is put in, a piece at a time.
+"""The full-text index and the search: settled entries are indexed, a piece at a time.
 
-Each session has a number up to which it is in the index, `indexed_through`. It lags behind what is
-settled: for moments after a turn, for longer after a large import.
+Each session has a number up to which it is indexed, `indexed_through`. It lags behind the settled
+entries: for moments after a turn, for longer after a large import.
 
-The functions may raise psycopg errors. Those that are iterators make transactions of their own, and
-do one piece of their work for each step.
+The functions may raise psycopg errors. The iterators make transactions of their own, and do one
+piece of their work for each step.
 """
 
 from __future__ import annotations
@@ -28,22 +28,22 @@ from acphold.journal.words_in_memory import Tokenizer, fitting
 from acphold.journal.words_in_memory import query as fts5_query
 
 PIECE_BYTES: Final = 256 << 10
-"""How much history is put in at once (beyond one segment)."""
+"""Bytes of history indexed at once (beyond one segment)."""
 
 TAILED_AT_MOST: Final = 20
-"""The newest sessions of which the ends are looked at, if they are not settled."""
+"""The number of newest sessions whose unsettled ends are searched."""
 
 TAIL_BYTES: Final = 256 << 10
-"""How much of the end of one session is looked at."""
+"""Bytes searched at the end of one session."""
 
 
 # -- putting in -------------------------------------------------------------------------------
 
 
 def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator[None]:
-    """Put in what the index lacks of a session; or of all of them, the newest first.
+    """Index the missing entries of a session, or of all sessions, the newest first.
 
-    None that was last active before `since` (ms since the epoch).
+    Skips sessions last active before `since` (ms since the epoch).
     """
     with closing(Tokenizer()) as tokenizer:
         while row := line.execute(
@@ -57,7 +57,7 @@ def index(line: Line, session_id: str | None = None, since: int = 0) -> Iterator
 
 
 def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled: int) -> None:
-    """Put the next piece of a session in."""
+    """Index the next piece of a session."""
     found = segments.Of(line, session_id).read(after, PIECE_BYTES, settled)
     through = found[-1].last_seq if found else settled
     said = [
@@ -70,7 +70,7 @@ def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled:
     latest = 0
     found_words = vectors(tokenizer, [words for _, words in said])
     for (entry, _), (vector, size) in zip(said, found_words, strict=True):
-        latest = max(latest, entry.at)  # in the order of the session, whatever the clock did
+        latest = max(latest, entry.at)  # keeps the order of the session if the clock was set back
         if vector:
             rows.append((entry.seq, latest, vector, size))
     usage = token_reports.reports(found)
@@ -80,7 +80,7 @@ def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled:
             " WHERE session_id = %s AND indexed_through = %s RETURNING tenant",
             (through, session_id, after),
         )
-        if row := cursor.fetchone():  # else another process was quicker, or it was deleted
+        if row := cursor.fetchone():  # otherwise another process was quicker, or it was deleted
             cursor.executemany(
                 "INSERT INTO acphold.documents (session_id, tenant, seq, at, words, size)"
                 " VALUES (%s, %s, %s, %s, %s::tsvector, %s) ON CONFLICT DO NOTHING",
@@ -90,7 +90,7 @@ def _put(line: Line, tokenizer: Tokenizer, session_id: str, after: int, settled:
 
 
 def lagging(line: Line, cwd: str | None = None) -> int:
-    """How many sessions, of a folder or all, the index lacks a part of."""
+    """The number of sessions, in a folder or in all, that are not fully indexed."""
     folder = None if cwd is None else resolved_folder(cwd)
     row = line.execute(
         "SELECT count(*) FROM acphold.sessions WHERE indexed_through < settled_through"
@@ -106,15 +106,15 @@ _SHARED: Final = """
     SELECT session_id FROM acphold.shares JOIN acphold.sessions USING (session_id)
     WHERE shares.tenant = %(tenant)s AND sessions.tenant <> %(tenant)s
 """
-"""The sessions of others that are shared with a tenant."""
+"""Sessions that others share with a tenant."""
 
 _THEIRS: Final = "tenant = %(tenant)s AND tenant <> ''"
-"""That a row is a tenant's own; that it is not empty is said beside it, for the index of those."""
+"""True for a tenant's own rows; their partial index needs the second condition."""
 
 _NOBODYS: Final = "tenant = ''"
 
 _FOUND_IN: Final = "session_id, agent, cwd, title, archived, seq"
-"""What is told of each that is found."""
+"""The columns read for each entry found."""
 
 _FOUND: Final = """
     FROM {documents} JOIN acphold.sessions USING (session_id)
@@ -124,8 +124,8 @@ _FOUND: Final = """
 _NEWEST_FIRST: Final = "ORDER BY documents.at DESC, documents.number DESC"
 
 WALKED: Final = 20_000
-"""The newest documents, that are walked through one by one: what is not rare is found there at
-once. Of what is rarer than that, an index has all in no time."""
+"""The newest documents, which are checked one by one: common words are found there at once. For
+rarer words, an index is fast."""
 
 _WALK: Final = f"""
     SELECT session_id, seq, at, number, size, words FROM acphold.documents
@@ -139,8 +139,8 @@ _OF_THE_NEWEST: Final = f"""
     WHERE words @@ %(query)s::tsquery {{asked}} {_NEWEST_FIRST} LIMIT %(limit)s
 """
 
-# In an order that no index has: nobody knows how rare a word is that is in no document, or in few,
-# and a walk through all documents, until there are enough that have it, would seem short.
+# `+ 0` makes an order that no index has. The planner cannot know how rare a word is that is in few
+# documents or none, and would walk through all documents by time, expecting to be done soon.
 _OF_ALL: Final = f"""
     SELECT {_FOUND_IN} {_FOUND}
     ORDER BY documents.at + 0 DESC, documents.number DESC LIMIT %(limit)s
@@ -167,8 +167,8 @@ _TAILED: Final = f"""
 
 
 def _which(values: dict[str, Any]) -> list[str]:
-    """The rows that are there for a tenant, by one condition or another, none of which finds what
-    another one finds; each of them has an index."""
+    """Conditions for the rows that a tenant can see. Their results do not overlap, and each has an
+    index."""
     if values["tenant"] is None:
         return ["true"]
     own = _THEIRS if values["tenant"] else _NOBODYS
@@ -176,12 +176,12 @@ def _which(values: dict[str, Any]) -> list[str]:
 
 
 def _either(walk: str, which: list[str], **more: str) -> str:
-    """The rows of all these walks."""
+    """The union of one walk for each condition."""
     return " UNION ALL ".join(f"({walk.format(which=one, **more)})" for one in which)
 
 
 def _documents(which: list[str]) -> str:
-    """What stands for the documents in a statement that finds them by their words."""
+    """The table of documents, or a subquery in its place, for a search by words."""
     if which == ["true"]:
         return "acphold.documents"
     every = "SELECT session_id, seq, at, number, size, words FROM acphold.documents WHERE {which}"
@@ -189,7 +189,7 @@ def _documents(which: list[str]) -> str:
 
 
 def search(line: Line, sought: Sought) -> list[SearchHit]:
-    """The entries that have all that is sought, the newest or the best first."""
+    """Return the entries that match, the newest or the best first."""
     found = terms(sought.words)
     if not found:
         return []
@@ -251,13 +251,13 @@ def search(line: Line, sought: Sought) -> list[SearchHit]:
     fresh = [hit(*candidates[place], patterns, sought.part) for place in fit[: sought.limit]]
     if not fresh:
         return indexed
-    if sought.rank:  # what is not in the index has no rank there, but is the freshest
+    if sought.rank:  # entries not in the index yet have no rank, but are the newest
         return [*fresh, *indexed][: sought.limit]
     return sorted([*fresh, *indexed], key=lambda one: -one.at)[: sought.limit]
 
 
 def _entry(line: Line, session_id: str, seq: int) -> Entry | None:
-    """An entry; None when it is there no more."""
+    """An entry; None if it is gone."""
     for segment in segments.Of(line, session_id).read(seq - 1, 1):
         for entry in segment.entries():
             if entry.seq == seq:

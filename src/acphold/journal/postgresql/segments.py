@@ -1,6 +1,6 @@
-"""The table of segments: rows are put in, read from a position on, and taken out.
+"""The table of segments: inserting rows, reading from a position, and deleting.
 
-The functions run inside a transaction of the caller's, or are one by themselves, and may raise
+The functions run inside a transaction of the caller, or are one by themselves, and may raise
 psycopg errors.
 """
 
@@ -25,13 +25,12 @@ NOW_MS: Final = "(extract(epoch FROM now()) * 1000)::bigint"
 _ROWS_AT_ONCE: Final = 2048
 
 LONG_BYTES: Final = 2000
-"""Of a longer value the server makes rows of their own elsewhere, which it writes one by one, so it
-is packed before it is sent: what 50 pieces of a message come to takes a fifth then, in its log,
-too."""
+"""Longer values are packed before they are sent: the server would write them elsewhere, cut into
+rows of their own. Packed, 50 pieces of a message take a fifth, in the server's log, too."""
 
 TOO_LONG_BYTES: Final = 32 << 10
-"""One that is longer is sent as it is, and packed once it is old: to pack this one takes the event
-loop 0.1 ms."""
+"""Longer values are sent unpacked, and packed once they are old: packing one of this size takes the
+event loop 0.1 ms."""
 
 _SIZE: Final = """
     CASE
@@ -40,9 +39,10 @@ _SIZE: Final = """
         ELSE octet_length(raw)
     END::bigint
 """
-"""How many bytes a row says; a packed one of up to 64 KiB has that in its header.
+"""The unpacked bytes of a row; a packed one of up to 64 KiB has them in its header.
 
-Source: RFC 8878, 3.1.1.1."""
+Source: RFC 8878, 3.1.1.1.
+"""
 
 _READ: Final = f"""
     SELECT {COLUMNS} FROM (
@@ -55,7 +55,7 @@ _READ: Final = f"""
         ) AS next_ones
     ) AS counted WHERE before < %(limit)s ORDER BY last_seq
 """
-"""The next rows until there are so many bytes, without a look at what comes behind."""
+"""The next rows up to a number of bytes, without visiting the rows after them."""
 
 _NO_CHUNKS: Final = "AND NOT (kind = '{}' AND position('\\x0a'::bytea IN raw) = 0 AND ({}))".format(
     UPDATE,
@@ -64,7 +64,7 @@ _NO_CHUNKS: Final = "AND NOT (kind = '{}' AND position('\\x0a'::bytea IN raw) = 
         for start in CHUNK_STARTS
     ),
 )
-"""Without rows that hold one chunk."""
+"""Leaves out rows that hold a single chunk."""
 
 
 class Of:
@@ -111,7 +111,7 @@ class Of:
         return [of_row(*row) for row in reversed(rows)]
 
     def size(self, after: int) -> int:
-        """Bytes of the segments that end above `after`."""
+        """The bytes of the segments that end above `after`."""
         row = self._line.execute(
             f"SELECT coalesce(sum({_SIZE}), 0) FROM acphold.segments"
             " WHERE session_id = %s AND last_seq > %s",
@@ -120,7 +120,7 @@ class Of:
         return 0 if row is None else int(row[0])
 
     def is_alone(self, seq: int) -> bool:
-        """Whether an entry has a row of its own, and stands for no other number."""
+        """True if an entry has a row to itself, and stands for no other number."""
         row = self._line.execute(
             "SELECT first_seq FROM acphold.segments WHERE session_id = %s AND last_seq = %s",
             (self._session_id, seq),
@@ -147,7 +147,7 @@ class Of:
         )
 
     def empty(self, seq: int) -> None:
-        """Leave nothing of an entry but its number."""
+        """Remove the content of an entry, keeping its number."""
         row = self._line.execute(
             "SELECT last_seq, first_seq, raw FROM acphold.segments"
             " WHERE session_id = %s AND last_seq >= %s ORDER BY last_seq LIMIT 1",
@@ -157,7 +157,7 @@ class Of:
         assert row is not None
         last_seq, first_seq, raw = row
         raws = plain(raw).split(b"\n")
-        # A raw that stands for more numbers than one is alone in its row.
+        # A merged entry, which stands for several numbers, is alone in its row.
         raws[seq - first_seq if len(raws) > 1 else 0] = b""
         self._line.execute(
             "UPDATE acphold.segments SET raw = %s WHERE session_id = %s AND last_seq = %s",
@@ -166,7 +166,7 @@ class Of:
 
 
 def of_row(last: int, first: int, at: int, kind: str, raw: bytes) -> Segment:
-    """The segment that stands in the COLUMNS of a row."""
+    """The segment in the COLUMNS of a row."""
     return Segment(first, last, kind, at, plain(raw))
 
 
@@ -174,7 +174,7 @@ def of_row(last: int, first: int, at: int, kind: str, raw: bytes) -> Segment:
 
 
 def made(lease: Lease, runs: Iterable[Run]) -> list[Segment]:
-    """The segments of what is appended, without a time."""
+    """The segments of an append, without a time."""
     found: list[Segment] = []
     seq = lease.next_seq
     for kind, raws in runs:
@@ -189,16 +189,16 @@ HELD: Final = (
     "SELECT FROM acphold.segments WHERE session_id = leases.session_id AND last_seq = %s))"
     " FOR SHARE)"
 )
-"""The lease, if it stands, locked until the transaction is over: whoever takes it over waits for
-that, and whoever appends after them finds that it does not stand. It does not either where the
-entry before is not there: the database has gone back. The primary key of the segments is the second
-wall."""
+"""Selects the lease if it stands, and locks it until the transaction ends: a process that takes it
+over waits for that, and later appends under it find that it is lost. It also selects nothing if the
+entry before is missing, because the database has gone back. The primary key of the segments is the
+second line of defence."""
 
 
 @cache
 def appending(number: int, assignments: str = "") -> str:
-    """The statement that writes so many segments at once, behind those that are there if the lease
-    stands, and with it the row of the session; it is a transaction by itself."""
+    """The statement that appends this many segments if the lease stands, and updates the session's
+    row with them; it is a transaction by itself."""
     row = f"(%s::bigint, %s::bigint, {NOW_MS}, %s::text, %s::bytea)"
     changed = (
         f", changed AS (UPDATE acphold.sessions SET {assignments}"
@@ -215,8 +215,8 @@ def appending(number: int, assignments: str = "") -> str:
 def appended(
     lease: Lease, segments: Sequence[Segment], assignments: str, values: Sequence[Any]
 ) -> tuple[str, list[Any]]:
-    """What writes new segments, with its values: the row that comes has the time (ms since the
-    epoch), and there is none if the lease is lost."""
+    """The statement that appends new segments, with its values. It returns the time (ms since the
+    epoch), or no row if the lease is lost."""
     before = segments[0].first_seq - 1
     parameters: list[Any] = [lease.session_id, lease.epoch, before, before]
     if assignments:
@@ -229,7 +229,8 @@ def appended(
 
 
 def is_written(line: Line, lease: Lease, segments: Sequence[Segment]) -> int | None:
-    """When these very segments were written under this lease; None if they were not."""
+    """The time at which exactly these segments were written under this lease; None if they were
+    not."""
     rows = line.execute(
         f"SELECT {COLUMNS} FROM acphold.segments WHERE session_id = %s AND last_seq >= %s"
         " AND EXISTS (SELECT FROM acphold.leases WHERE session_id = %s AND epoch = %s)"

@@ -1,6 +1,6 @@
-"""The tables of sessions and of links to the agents' own ids: the SQL, and what a row means.
+"""The tables of sessions and of links to the agents' own ids.
 
-The functions run inside a transaction of the caller's, or are one by themselves, and may raise
+The functions run inside a transaction of the caller, or are one by themselves, and may raise
 psycopg errors.
 """
 
@@ -33,10 +33,11 @@ from acphold.journal.postgresql.leases import CHANGED, ERA, HERE
 from acphold.journal.postgresql.migrations import Line
 
 UNSETTLED_BYTES: Final = 1 << 20
-"""How much of a turn that is not settled is counted for the list, at most."""
+"""Bytes of an unsettled turn that are counted for the list, at most."""
 
 _BEHIND_A_TURN: Final = 64
-"""Segments that may stand behind the end of a turn: a title, usage, what opening it brought."""
+"""Segments that may follow the end of a turn: a title, usage, and updates from opening the
+session."""
 
 _LAST_SEQ: Final = (
     "(SELECT last_seq FROM acphold.segments WHERE segments.session_id = sessions.session_id"
@@ -60,7 +61,7 @@ _decode_shared = msgspec.json.Decoder(dict[str, bool]).decode
 
 
 def session_row(line: Line, row: Sequence[Any], *, counted: bool = True) -> SessionRow:
-    """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
+    """Decode a row of SELECT_ROW; `counted` is as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
     prompted, last, settled, archived, renamed, origins, followers, known = row[8:16]
     unread, start, tenant, unseen, shared, number, era = row[16:]
@@ -92,7 +93,7 @@ def session_row(line: Line, row: Sequence[Any], *, counted: bool = True) -> Sess
 
 
 def find(line: Line, session_id: str, *, counted: bool) -> SessionRow:
-    """As `Journal.session`."""
+    """Like `Journal.session`."""
     row = line.execute(f"{SELECT_ROW} WHERE session_id = %s", (session_id,)).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
@@ -100,11 +101,11 @@ def find(line: Line, session_id: str, *, counted: bool) -> SessionRow:
 
 
 MATCHES: Final = 100
-"""Sessions that are counted when a prefix fits several; a list asks for many short prefixes."""
+"""Sessions that are counted if a prefix fits several; a list looks up many short prefixes."""
 
 
 def resolve(line: Line, prefix: str, cwd: str | None = None) -> SessionRow:
-    """As `Journal.resolve`; UnknownSessionError, AmbiguousIdError."""
+    """Like `Journal.resolve`; raises UnknownSessionError and AmbiguousIdError."""
     folder = None if cwd is None else resolved_folder(cwd)
     # A range, not LIKE: blind to wildcards, and a walk along the index.
     found = line.execute(
@@ -115,14 +116,14 @@ def resolve(line: Line, prefix: str, cwd: str | None = None) -> SessionRow:
     matches = tuple(match for (match,) in found)
     if not matches:
         raise UnknownSessionError(prefix, f"no session id begins with {prefix!r}")
-    if len(matches) > 1 and matches[0] != prefix:  # the whole id is the first in its order
+    if len(matches) > 1 and matches[0] != prefix:  # an exact match sorts first
         raise AmbiguousIdError(prefix, matches[:MATCHES], more=len(matches) > MATCHES)
     return find(line, matches[0], counted=True)
 
 
 def short_ids(line: Line, session_ids: Sequence[str], least: int) -> list[str]:
-    """As `Journal.short_ids`."""
-    # Of all ids, one of those beside it in the alphabet has most in common with it.
+    """Like `Journal.short_ids`."""
+    # The id with the longest common prefix is one of the two neighbours in sort order.
     rows = line.execute(
         "SELECT it, (SELECT max(session_id) FROM acphold.sessions"
         ' WHERE session_id < it COLLATE "C"), (SELECT min(session_id) FROM acphold.sessions'
@@ -151,7 +152,7 @@ def settled_through(line: Line, session_id: str) -> int:
 
 
 def create(line: Line, new: NewSession, number: int) -> None:
-    """Insert a session, which nobody owns; raises SessionExistsError."""
+    """Insert a session without an owner; raises SessionExistsError."""
     done = line.execute(
         "INSERT INTO acphold.sessions (session_id, number, agent, cwd, folder,"
         " additional_directories, title, created_at, updated_at, renamed, origins, tenant)"
@@ -170,8 +171,7 @@ def create(line: Line, new: NewSession, number: int) -> None:
 
 
 def enlist(line: Line, listed: Listed) -> None:
-    """Make the row of a session that an import has listed; not of one that is known, or was
-    deleted."""
+    """Add the row of a session that an import has listed, unless it is known or was deleted."""
     agent, downstream_id = listed.new.agent, listed.downstream_id
     if linked(line, agent, [downstream_id]):
         return
@@ -190,12 +190,12 @@ def enlist(line: Line, listed: Listed) -> None:
 
 
 def title(text: str) -> str:
-    """A title that can be kept."""
+    """Return the title without characters that cannot be stored."""
     return storable(text).replace("\0", "\ufffd")
 
 
 def assignments(change: RowChange | None) -> tuple[str, list[Any]]:
-    """What is set in `change`, in SQL; the title only where no person gave one."""
+    """The values set in `change`, as SQL assignments; a title only if no person gave one."""
     columns = {
         name: value
         for name, value in (asdict(change) if change is not None else {}).items()
@@ -227,7 +227,7 @@ _ASSIGNMENTS: Final = {"title": "title = CASE WHEN renamed THEN title ELSE %s EN
 
 
 def change_row(line: Line, session_id: str, change: RowChange) -> None:
-    """Write what is set in `change`; raises UnknownSessionError."""
+    """Write the values set in `change`; raises UnknownSessionError."""
     parts, values = assignments(change)
     if parts:
         done = line.execute(
@@ -247,11 +247,11 @@ def _json(value: object) -> str:
 
 
 def changes(line: Line, after: int | None, limit: int) -> RowChanges:
-    """As `Journal.changes`.
+    """Like `Journal.changes`.
 
-    The change is the number of its transaction, below a mark of the server: one that has taken the
-    place of another gives the same numbers again. Of those that are told, all that began before
-    them are over: what commits later, and is numbered lower, would else be passed over.
+    A change is numbered by its transaction, plus a mark of the server in the high bits: a server
+    that replaces another repeats the numbers. Only changes below the oldest open transaction are
+    returned. Otherwise a transaction with a lower number that commits later would be missed.
     """
     row = line.execute(
         "SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint,"
@@ -275,7 +275,7 @@ def changes(line: Line, after: int | None, limit: int) -> RowChanges:
         (str(after), str(after), str(oldest), limit + 1),
     ).fetchall()
     is_more = len(rows) > limit
-    if is_more:  # without a part of a transaction
+    if is_more:  # leave out a transaction of which only a part fits
         last = rows[limit][1]
         whole = [row for row in rows if row[1] < last]
         rows = whole or rows
@@ -293,7 +293,7 @@ def changes(line: Line, after: int | None, limit: int) -> RowChanges:
 
 
 _NUMBER_BITS: Final = 64
-"""Of the number of a transaction."""
+"""Bits of a transaction's number."""
 
 
 _LAST_OF_TURNS: Final = """
@@ -309,14 +309,14 @@ _LAST_OF_TURNS: Final = """
 
 
 def outcomes(line: Line, session_ids: Iterable[str]) -> dict[str, bytes | None]:
-    """As `Journal.outcomes`."""
+    """Like `Journal.outcomes`."""
     found: dict[str, bytes | None] = {}
     rows = line.execute(_LAST_OF_TURNS, (_BEHIND_A_TURN, PROMPT, TURN_END, [*session_ids]))
     for session_id, settled, prompted, kind, raw in rows.fetchall():
         if kind == TURN_END:
             found[session_id] = packing.plain(raw)
         elif prompted and segments.Of(line, session_id).read(settled, 1):
-            found[session_id] = None  # what is settled is over, though nobody said how
+            found[session_id] = None  # unsettled, so not over; a settled turn is over in any case
     return found
 
 
@@ -324,7 +324,7 @@ def outcomes(line: Line, session_ids: Iterable[str]) -> dict[str, bytes | None]:
 
 
 def unsettled(line: Line, session_id: str, settled: int) -> int:
-    """The messages behind `settled`: of a turn that runs, or that a crash has cut off."""
+    """The number of messages after `settled`: of a running turn, or of one that a crash cut off."""
     rows = segments.Of(line, session_id)
     before = settlement.context(rows.read_back(settled, settlement.CONTEXT_SEGMENTS))
     entries = (entry for one in rows.read(settled, UNSETTLED_BYTES) for entry in one.entries())
@@ -343,11 +343,11 @@ _WITHOUT_SESSION: Final = """
     AND NOT EXISTS (SELECT FROM acphold.sessions WHERE sessions.session_id = ids.session_id)
     LIMIT 20
 """
-"""From one session to the next: a step for each, however many entries it has."""
+"""Jumps from one session to the next: one step each, however many entries it has."""
 
 
 def without_session(line: Line) -> list[str]:
-    """Ids under which there are entries, and no session; some of them."""
+    """Some of the ids that have entries but no session."""
     return [session_id for (session_id,) in line.execute(_WITHOUT_SESSION).fetchall()]
 
 
@@ -355,7 +355,7 @@ def without_session(line: Line) -> list[str]:
 
 
 def link(line: Line, agent: str, downstream_id: str, session_id: str | None) -> None:
-    """Make `downstream_id` the newest id of a session; None: a tombstone."""
+    """Make `downstream_id` the newest id of a session; None makes a tombstone."""
     line.execute(
         "INSERT INTO acphold.links (agent, downstream_id, session_id) VALUES (%s, %s, %s)"
         " ON CONFLICT (agent, downstream_id) DO UPDATE"
@@ -365,7 +365,7 @@ def link(line: Line, agent: str, downstream_id: str, session_id: str | None) -> 
 
 
 def last_entries(line: Line, agent: str, ids: Iterable[str]) -> dict[str, Entry | None]:
-    """The last entry of each session behind these ids of the agent's; None of an empty one."""
+    """The last entry of each session behind these ids of the agent; None if it is empty."""
     found: dict[str, Entry | None] = {}
     rows = line.execute(
         f"SELECT downstream_id, {segments.COLUMNS} FROM acphold.links LEFT JOIN LATERAL ("
@@ -381,7 +381,7 @@ def last_entries(line: Line, agent: str, ids: Iterable[str]) -> dict[str, Entry 
 
 
 def linked(line: Line, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
-    """The sessions behind those of `ids` that have a row; None for a tombstone."""
+    """Map the known ids to their sessions; None for a tombstone."""
     rows = line.execute(
         "SELECT downstream_id, session_id FROM acphold.links"
         " WHERE agent = %s AND downstream_id = ANY(%s)",
@@ -391,7 +391,7 @@ def linked(line: Line, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
 
 
 def links_of(line: Line, session_id: str | None) -> list[tuple[str, str]]:
-    """As `Journal.links_of`."""
+    """Like `Journal.links_of`."""
     which = "IS NULL" if session_id is None else "= %(id)s"
     return line.execute(
         f"SELECT agent, downstream_id FROM acphold.links WHERE session_id {which} ORDER BY number",
@@ -400,7 +400,7 @@ def links_of(line: Line, session_id: str | None) -> list[tuple[str, str]]:
 
 
 def went_on(line: Line, agent: str, times: Mapping[str, int]) -> None:
-    """As `Journal.went_on`."""
+    """Like `Journal.went_on`."""
     line.execute(
         f"UPDATE acphold.sessions SET updated_at = later.at, {CHANGED}"
         " FROM (SELECT session_id, max(used.at) AS at FROM acphold.links"
@@ -424,20 +424,20 @@ OF_A_SESSION: Final = (
     "shares",
     "sessions",
 )
-"""The tables of which the rows go with a session."""
+"""The tables whose rows are deleted with a session."""
 
 
 DELETED_AT_ONCE: Final = 50
-"""Sessions that are deleted in one transaction: who opens one of them waits for its end."""
+"""Sessions deleted in one transaction: anybody who opens one of them waits for it."""
 
 
 def lock(line: Line, session_ids: Sequence[str], idle_since: int | None) -> list[str]:
-    """Keep others from changing sessions until the transaction ends; those that there are.
+    """Lock sessions against changes until the transaction ends; return those that exist.
 
-    With `idle_since`, only those that were last active by then.
+    With `idle_since`, only those last active by then.
     """
-    # In the order of who appends: the leases, then the rows; each in one order, so that two who
-    # delete do not wait for each other.
+    # First the leases, then the rows, as appends do; both sorted by id. So two deletions cannot
+    # deadlock.
     asked = {"ids": [*session_ids], "since": idle_since}
     line.execute(
         "SELECT FROM acphold.leases WHERE session_id = ANY(%(ids)s) ORDER BY session_id FOR UPDATE",
@@ -453,7 +453,7 @@ def lock(line: Line, session_ids: Sequence[str], idle_since: int | None) -> list
 
 
 def delete(line: Line, session_ids: Sequence[str], *, as_if_never: bool) -> None:
-    """Delete all that is kept of sessions; their links stay as tombstones unless `as_if_never`."""
+    """Delete all rows of sessions; their links stay as tombstones unless `as_if_never`."""
     its = ([*session_ids],)
     if as_if_never:
         line.execute("DELETE FROM acphold.links WHERE session_id = ANY(%s)", its)

@@ -1,8 +1,8 @@
-"""The journal in a PostgreSQL database: the seams, and what holds for all of them.
+"""The journal in a PostgreSQL database: the seams of `Journal`, and the rules they share.
 
-No transaction that somebody waits for while a turn runs touches two sessions, so that they can be
-spread over several databases; and none keeps anything in a connection, so that a pooler may hand
-them round. What several sessions append together are several transactions on their way at once.
+A transaction that somebody waits for during a turn never touches two sessions, so that they can be
+spread over several databases. None keeps state in a connection, so that a pooler may hand it round.
+When several sessions append together, these are several transactions on their way at once.
 """
 
 # See docs/decisions.md, 14.
@@ -65,14 +65,14 @@ log = logging.getLogger(__name__)
 
 
 class PostgresqlJournal:
-    """A `Journal` in a database. Opened by its first use, and never waited for by the loop."""
+    """A `Journal` in a database. It is opened at its first use, and never blocks the loop."""
 
     file: InFile | None = None
 
     def __init__(
         self, url: str, *, create: bool = True, read_transcript: ReadTranscript | None = None
     ) -> None:
-        """Raises JournalUnavailableError for what is no URL of a database."""
+        """Raises JournalUnavailableError if `url` is not the URL of a database."""
         self._database = Database(url, create=create)
         self._transcripts = Transcripts(url, self.session, read_transcript)
         self._cursor_secret: bytes | None = None
@@ -92,7 +92,7 @@ class PostgresqlJournal:
             )
         return self._cursor_secret
 
-    # -- who may come ---------------------------------------------------------------------
+    # -- access ---------------------------------------------------------------------------
 
     async def access_tokens(self) -> list[AccessToken]:
         return await self._look(access.tokens)
@@ -127,7 +127,7 @@ class PostgresqlJournal:
             try:
                 session_rows.create(line, new, epoch)
             except SessionExistsError:
-                # Unless it is ours: the answer to the first try was lost.
+                # It may be ours: created by the first attempt, whose answer was lost.
                 if not is_again or _owner(line, new.session_id) != owner_id:
                     raise
             is_again = True
@@ -163,7 +163,7 @@ class PostgresqlJournal:
         return await self._look(lambda line: leases.whose(line, session_id, self._owner_id))
 
     async def _registered(self) -> str:
-        """The id of this owner, which others know from now on."""
+        """Return the id of this owner, registering it first if needed."""
         async with self._registering:
             if self._owner_id is None:
                 owner_id = os.urandom(12).hex()
@@ -218,8 +218,8 @@ class PostgresqlJournal:
     async def append_all(self, appends: Sequence[Append]) -> list[list[Segment] | LeaseLostError]:
         """Append to each of these sessions in a transaction of its own.
 
-        All are sent before an answer is waited for. Of what has none it is looked up in a thread
-        whether it was written: what was is found by its numbers, and the rest is sent again.
+        All are sent before any answer is awaited. For appends without an answer, a thread checks by
+        their numbers whether they were written, and sends the others again.
         """
         began = perf_counter()
         made = [segments.made(append.lease, append.runs) for append in appends]
@@ -253,8 +253,8 @@ class PostgresqlJournal:
                         if row is not None:
                             at = int(row[0])
                     except UniqueViolation:
-                        # An entry that was written, and of which nobody heard: an append failed,
-                        # for its answer did not come in time. Or others have come behind.
+                        # The numbers are taken: by this very append, which was still on its way
+                        # when its answer was given up; or by others.
                         at = segments.is_written(line, lease, its)
                 told[place] = LeaseLostError(lease.session_id) if at is None else at
 
@@ -264,7 +264,8 @@ class PostgresqlJournal:
         except JournalError as error:
             if not told:
                 raise
-            # What is known stands. Of the rest nobody knows: who goes on there looks first.
+            # Known results stand. The others are unknown, so they count as lost leases: whoever
+            # continues these sessions reads them first.
             log.warning("appends to some sessions may have failed: %s", error)
             for place in left:
                 told.setdefault(place, LeaseLostError(appends[place].lease.session_id))
@@ -310,10 +311,10 @@ class PostgresqlJournal:
         while await self._piece(lambda line: upkeep.settle_piece(line, lease, through, apart)):
             pass
         compacted()
-        from acphold.journal.postgresql import search  # late: it takes a moment
+        from acphold.journal.postgresql import search  # late: the import takes a moment
 
         await self._in_pieces(lambda line: search.index(line, lease.session_id))
-        # One piece of what lags behind: by and by all of it is caught up with.
+        # Index one piece of other sessions that lag: turn by turn, all of them catch up.
         await self._in_pieces(search.index, 0)
         await self._piece(
             lambda line: upkeep.pack_piece(
@@ -400,7 +401,7 @@ class PostgresqlJournal:
         return await self._look(lambda line: list_page.page(line, filter, after, limit))
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
-        from acphold.journal.postgresql import search  # an editor waits for what is imported above
+        from acphold.journal.postgresql import search  # late, for a quick start
 
         asked = Sought(sought) if isinstance(sought, str) else sought
         return await self._steadily(lambda line: search.search(line, asked), slow=True)
@@ -418,7 +419,7 @@ class PostgresqlJournal:
         )
 
     async def catch_up(self, seconds: float, *, cwd: str | None = None, since: int = 0) -> int:
-        from acphold.journal.postgresql import search  # an editor waits for what is imported above
+        from acphold.journal.postgresql import search  # late, for a quick start
 
         if seconds > 0:
             await self._in_pieces(lambda line: search.index(line, since=since), seconds)
@@ -437,7 +438,7 @@ class PostgresqlJournal:
         return await self._look(upkeep.unpacked_sessions)
 
     async def without_session(self) -> list[str]:
-        """Ids under which there are entries, and no session; some of them."""
+        """Some of the ids that have entries but no session."""
         return await self._steadily(session_rows.without_session, slow=True)
 
     async def count(self) -> int:
@@ -471,7 +472,7 @@ class PostgresqlJournal:
             lease, lambda line: session_rows.link(line, agent, downstream_id, session_id)
         )
 
-    # -- a person's wishes ----------------------------------------------------------------
+    # -- changing and deleting ------------------------------------------------------------
 
     async def change(self, session: Lease | str, change: RowChange) -> None:
         if isinstance(session, Lease):
@@ -517,7 +518,7 @@ class PostgresqlJournal:
             self._owner_id = None
             try:
                 await self._look(lambda line: leases.unregister(line, owner_id))
-            except JournalError as exc:  # who asks finds that its connection has ended
+            except JournalError as exc:  # harmless: others see that our connection has ended
                 log.info("the journal still names this process: %s", exc)
         await asyncio.to_thread(self._presence.close)
         await self._database.aclose()
@@ -525,11 +526,11 @@ class PostgresqlJournal:
     # -- inside ---------------------------------------------------------------------------
 
     async def _look(self, question: Callable[[Line], T]) -> T:
-        """What comes of statements that need not be of one moment, or of one that writes."""
+        """Run a question of one statement, or whose statements need not see the same moment."""
         return await self._database.run(question)
 
     async def _steadily(self, question: Callable[[Line], T], *, slow: bool = False) -> T:
-        """The answer to a question whose statements see the journal as of one moment."""
+        """Run a question whose statements all see the journal as of one moment."""
 
         def asked(line: Line) -> T:
             with line.transaction():
@@ -539,17 +540,18 @@ class PostgresqlJournal:
         return await self._database.run(asked, slow=slow)
 
     async def _slowly(self, work: Callable[[Line], T]) -> T:
-        """What comes of work that takes its time, with transactions of its own."""
+        """Run slow work, which makes its own transactions."""
         return await self._database.run(work, slow=True)
 
     async def _piece(self, work: Callable[[Line], T]) -> T:
-        """The same, for one of many: who is cancelled goes behind it, and begins no other."""
+        """The same, for one of many pieces: a cancellation takes effect after it, before the
+        next."""
         done = await self._slowly(work)
         await asyncio.sleep(0)
         return done
 
     async def _write(self, work: Callable[[Line], T], *, slow: bool = False) -> T:
-        """What comes of some work in a transaction: all or nothing."""
+        """Run `work` in a transaction, all or nothing; return its result."""
 
         def written(line: Line) -> T:
             with line.transaction():
@@ -558,7 +560,7 @@ class PostgresqlJournal:
         return await self._database.run(written, slow=slow)
 
     async def _under(self, lease: Lease, work: Callable[[Line], T]) -> T:
-        """The same; it fails unless the lease stands."""
+        """The same; raises LeaseLostError unless the lease stands."""
 
         def under_lease(line: Line) -> T:
             leases.require(line, lease)
@@ -569,7 +571,8 @@ class PostgresqlJournal:
     async def _in_pieces(
         self, work: Callable[[Line], Iterator[None]], seconds: float = float("inf")
     ) -> None:
-        """Do all of some work, or what there is time for; in between, what else is asked for."""
+        """Do all of the work, or as much as `seconds` allow; other requests are served in
+        between."""
         deadline = time.monotonic() + seconds
 
         def piece(line: Line) -> bool:
@@ -580,7 +583,7 @@ class PostgresqlJournal:
 
 
 def _one(line: Line, statement: str) -> Any:
-    """The one value that a statement gives."""
+    """The single value that a statement returns."""
     row = line.execute(statement).fetchone()
     assert row is not None
     return row[0]

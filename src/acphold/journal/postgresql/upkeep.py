@@ -1,6 +1,6 @@
-"""The work on a journal after turns and beside them: settling, taking in, packing.
+"""Work on a journal after turns and between them: settling, taking in, packing.
 
-What takes time is computed outside of the transactions, so that these are short. The functions make
+Slow computation happens outside of the transactions, so that these are short. The functions make
 transactions of their own, and may raise psycopg errors.
 """
 
@@ -31,7 +31,7 @@ _COUNTS: Final = ", ".join(token_reports.COUNTS)
 
 
 def settled_state(line: Line, session_id: str) -> Settled:
-    """What is kept of a session."""
+    """The settled state of a session."""
     row = line.execute(
         "SELECT summary FROM acphold.summaries WHERE session_id = %s", (session_id,)
     ).fetchone()
@@ -42,9 +42,9 @@ def settled_state(line: Line, session_id: str) -> Settled:
 
 
 def settle_piece(line: Line, lease: Lease, through: int, apart: Collection[int] = ()) -> bool:
-    """Settle the next entries up to `through`; whether there may be more, False without a lease.
+    """Settle the next entries up to `through`; True if there may be more, False without a lease.
 
-    None of those in `apart` is put together with what is behind it.
+    No entry in `apart` is merged with later ones.
     """
     settled = _settled_under(line, lease)
     if settled is None or settled >= through:
@@ -70,10 +70,11 @@ def take_in(
     instead: bool = False,
     release: bool = False,
 ) -> int:
-    """Append entries to a session that is settled to its end, settled; the number of the last.
+    """Append entries, already settled, to a session that is settled to its end; return the last
+    number.
 
-    With `instead` they take the place of its last entry, if that is alone in its row; with
-    `release` the lease is given back. Raises LeaseLostError.
+    With `instead`, they replace its last entry if that has a row to itself; with `release`, the
+    lease is released. Raises LeaseLostError.
     """
     session_id, rows = lease.session_id, segments.Of(line, lease.session_id)
     last = lease.next_seq - 1
@@ -86,7 +87,7 @@ def take_in(
     with line.transaction():
         leases.require(line, lease)
         if found and _last_seq(line, session_id) == through and _settled(line, session_id):
-            return through  # the answer was lost
+            return through  # written before, and only the answer was lost
         if instead:  # as if it had never been there
             line.execute(
                 "DELETE FROM acphold.segments WHERE session_id = %s AND last_seq = %s",
@@ -110,7 +111,7 @@ def take_in(
 
 
 def now(line: Line) -> int:
-    """The time, by the clock of the database."""
+    """The time by the clock of the database, in ms since the epoch."""
     row = line.execute(f"SELECT {segments.NOW_MS}").fetchone()
     assert row is not None
     return int(row[0])
@@ -129,7 +130,7 @@ def _settled(line: Line, session_id: str) -> bool:
 
 
 def _before(line: Line, lease: Lease, settled: int) -> SessionState:
-    """The state at `settled`, as far as it counts for what comes behind it."""
+    """The state at `settled`, as far as it matters for the entries that follow."""
     rows = segments.Of(line, lease.session_id)
     return settlement.going_on(
         settled_state(line, lease.session_id).summary,
@@ -138,7 +139,7 @@ def _before(line: Line, lease: Lease, settled: int) -> SessionState:
 
 
 def _write(line: Line, session_id: str, piece: Piece) -> None:
-    """Write what becomes of a run of segments."""
+    """Write the result of settling a run of segments."""
     rows = segments.Of(line, session_id)
     if piece.gone:
         rows.remove(piece.gone)
@@ -168,7 +169,7 @@ def _write(line: Line, session_id: str, piece: Piece) -> None:
 
 
 def _settled_under(line: Line, lease: Lease, *, locked: bool = False) -> int | None:
-    """How far the session is settled; None when the lease is lost."""
+    """How far the session is settled; None if the lease is lost."""
     row = line.execute(
         "SELECT settled_through FROM acphold.leases JOIN acphold.sessions USING (session_id)"
         f" WHERE session_id = %s AND epoch = %s{' FOR SHARE OF leases' if locked else ''}",
@@ -178,10 +179,10 @@ def _settled_under(line: Line, lease: Lease, *, locked: bool = False) -> int | N
 
 
 def keep_usage(line: Line, session_id: str, found: Sequence[token_reports.Report]) -> None:
-    """Write the rows of reports, with the sums of their slots; those that are there already stay.
+    """Write the rows of new reports, and update the sums of their slots.
 
-    Reports are in the order of the session. The row of the session is locked: what others write of
-    it comes before, or behind.
+    `found` is in the order of the session. The row of the session must be locked, so that others
+    write its reports before or afterwards.
     """
     if not found:
         return
@@ -218,7 +219,7 @@ def keep_usage(line: Line, session_id: str, found: Sequence[token_reports.Report
             for (cost,) in line.execute(_PAID, (session_id, currency, last))
         }
         _add(line, session_id, slots(found, paid))
-    elif written:  # what was older was put in behind
+    elif written:  # older reports were added later: compute all sums anew
         for table in ("usage_slots", "usage_costs"):
             line.execute(f"DELETE FROM acphold.{table} WHERE session_id = %s", (session_id,))
         _add(line, session_id, slots(usage.reports_of(line, session_id), {}))
@@ -250,9 +251,9 @@ _INSERT_COSTS: Final = insert_costs("acphold.usage_costs", "session_id", "%s")
 
 
 def pack_piece(line: Line, session_id: str, before: int | None) -> bool:
-    """Pack the next settled rows of a session, up to one that is not of a time before (ms).
+    """Pack the next settled rows of a session, up to the first from `before` or later (ms).
 
-    False when there was none.
+    False if there were none.
     """
     if (far := _how_far(line, session_id)) is None:
         return False
@@ -274,7 +275,7 @@ def pack_piece(line: Line, session_id: str, before: int | None) -> bool:
     with line.transaction(), line.cursor() as cursor:
         # Another process may have been quicker, or the session was deleted.
         if _how_far(line, session_id, locked=True) == far:
-            # What was made void meanwhile stays so.
+            # The length is compared because a row may have been emptied meanwhile.
             cursor.executemany(
                 "UPDATE acphold.segments SET raw = %s"
                 " WHERE session_id = %s AND last_seq = %s AND octet_length(raw) = %s",
@@ -292,7 +293,7 @@ def pack_piece(line: Line, session_id: str, before: int | None) -> bool:
 
 
 def newest_unpacked(line: Line) -> str | None:
-    """The session to go on with: the newest of those with which nobody went on for a day."""
+    """The next session to pack: the newest of those that nobody has continued for a day."""
     row = line.execute(
         f"SELECT session_id {_UNPACKED} ORDER BY updated_at DESC LIMIT 1", (packing.OLD_MS,)
     ).fetchone()
@@ -300,7 +301,7 @@ def newest_unpacked(line: Line) -> str | None:
 
 
 def unpacked_sessions(line: Line) -> int:
-    """How many sessions with which nobody went on for a day have rows that are not packed."""
+    """The number of sessions that nobody has continued for a day, with rows that are not packed."""
     row = line.execute(f"SELECT count(*) {_UNPACKED}", (packing.OLD_MS,)).fetchone()
     return 0 if row is None else int(row[0])
 
@@ -312,7 +313,7 @@ _UNPACKED: Final = (
 
 
 def _how_far(line: Line, session_id: str, *, locked: bool = False) -> tuple[int, int] | None:
-    """How far a session is packed and settled; None when nothing is left."""
+    """How far a session is packed and settled; None if nothing is left to pack."""
     row = line.execute(
         "SELECT packed_through, settled_through FROM acphold.sessions"
         f" WHERE session_id = %s AND packed_through < settled_through{' FOR UPDATE' * locked}",

@@ -1,9 +1,9 @@
-"""What agents reported of tokens and cost, added up.
+"""Adding up the reported tokens and cost.
 
-Of most sessions the database adds up what is kept by slots: see `usage_slots`. Those that need more
-thought are looked at one by one: see `_ODD`.
+For most sessions the database adds up the sums kept by slots: see `usage_slots`. Sessions that need
+a closer look are examined one by one: see `_ODD`.
 
-The functions run inside a transaction of the caller's and may raise psycopg errors.
+The functions run inside a transaction of the caller and may raise psycopg errors.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _WANTED: Final = """
     prompted AND unread IS NULL AND updated_at >= %(since)s
     AND (%(folder)s::text IS NULL OR folder = %(folder)s)
 """
-"""Of one that an import has only listed nobody knows yet what was reported in it."""
+"""Leaves out sessions that an import has only listed: their usage is not known yet."""
 
 _LAST: Final = """
     coalesce((
@@ -55,8 +55,8 @@ _ODD: Final = f"""
             WHERE its.session_id = sessions.session_id AND slot = %(partial)s
         ))
 """
-"""Sessions that several agents held, or in which something was told of the whole session, or in the
-slot of which but a part counts, or that have something that is not settled."""
+"""Sessions to examine one by one: several agents held them, or they have a report on the whole
+session, or `since` falls inside one of their slots, or they have unsettled entries."""
 
 _SESSIONS: Final = f"""
     SELECT session_id, agent, cwd, title, updated_at, origins, settled_through,
@@ -101,8 +101,8 @@ _SUMS: Final = f"""
         FROM used GROUP BY session_id, who
     ) AS whole
 """
-"""A row for each group; and one without a name of all, with those who reported by request. A
-session may be in several days."""
+"""A row for each group; and one without a name for the total, with the agents that reported by
+request. A session may be in several days."""
 
 _COSTS: Final = f"""
     WITH {_PLAIN}
@@ -119,11 +119,12 @@ _SLOTS: Final = f"""
     SELECT slot FROM acphold.usage_slots WHERE slot >= %(first)s
     UNION SELECT updated_at / {SLOT_MS} FROM acphold.sessions WHERE {_WANTED}
 """
-"""Those in which anything was reported, also in sessions that are not asked for: to leave these out
-takes longer than a few days of which nothing is found."""
+"""Slots with any report, even in sessions that are not asked for: excluding these takes longer than
+adding up a few empty days."""
 
 _MEMORY: Final = "SET LOCAL work_mem = '32MB'"
-"""With PostgreSQL's own 4 MB it writes the sums of 20,000 sessions to disk, and reads them back."""
+"""With PostgreSQL's default of 4 MB it writes the sums of 20,000 sessions to disk, and reads them
+back."""
 
 _DAY: Final = f"width_bucket(coalesce(slot * {SLOT_MS}, updated_at), %(midnights)s::bigint[])"
 """The place of a day among those that begin at these midnights, from 1 on."""
@@ -132,9 +133,9 @@ _DAY: Final = f"width_bucket(coalesce(slot * {SLOT_MS}, updated_at), %(midnights
 def sums(
     line: Line, by: Grouping, agents: tuple[str, ...], cwd: str | None, since: int
 ) -> UsageSums:
-    """As `Journal.usage`."""
+    """Like `Journal.usage`."""
     with line.transaction():
-        line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # all of one moment
+        line.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")  # one moment for all
         line.execute(_MEMORY)
         odd = [*sessions(line, cwd, since, which=_ODD)]
         values: dict[str, Any] = {
@@ -177,8 +178,7 @@ def _sum(name: str, sessions: int, not_reported: int | None, *counts: int | None
 
 
 def _days(line: Line, values: dict[str, Any]) -> list[date]:
-    """The days, as this process counts them, of which there is something; the midnights at which
-    they begin are then in `values`."""
+    """The days with any usage, as this process counts them; puts their midnights into `values`."""
     found = line.execute(_SLOTS, values).fetchall()
     days = sorted({datetime.fromtimestamp(slot * SLOT_MS / 1000).date() for (slot,) in found})
     values["midnights"] = [int(datetime.combine(day, time()).timestamp() * 1000) for day in days]
@@ -188,7 +188,8 @@ def _days(line: Line, values: dict[str, Any]) -> list[date]:
 def sessions(
     line: Line, cwd: str | None, since: int, *, which: str = "true"
 ) -> Iterator[SessionUsage]:
-    """What was reported since then in each session that was active since; the newest first."""
+    """The usage reported since `since` in each session that was active since; newest sessions
+    first."""
     folder = None if cwd is None else resolved_folder(cwd)
     values = {
         "since": since,
@@ -203,7 +204,7 @@ def sessions(
         told = {name: [*its] for name, its in groupby(found, key=itemgetter(0))}
         for session_id, agent, cwd_, title, updated_at, origins, settled, is_open in some:
             its = [_report(*row[1:]) for row in told.get(session_id, [])]
-            if is_open:  # the turn is over since just now, runs, or was cut off
+            if is_open:  # a turn is running, has just ended, or was cut off
                 its += reports(tail(segments.Of(line, session_id), settled, TAIL_BYTES))
             held_by = holders(session_id, agent, origins)
             since_then = tuple(report for report in came(its, held_by) if report.at >= since)
@@ -211,7 +212,7 @@ def sessions(
 
 
 def reports_of(line: Line, session_id: str) -> Iterator[Report]:
-    """What was reported in one session, in its order."""
+    """The reports of one session, in its order."""
     return (_report(*row) for _, *row in line.execute(_ROWS, ([session_id],)).fetchall())
 
 

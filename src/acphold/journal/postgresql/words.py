@@ -1,10 +1,10 @@
-"""Words as FTS5 sees them, for PostgreSQL: what is found is the same in both.
+"""Words as FTS5 sees them, for PostgreSQL: a search finds the same in both.
 
-PostgreSQL's own parser takes `a.b` for a host and `x-y` for a compound. So texts are cut up by the
-tokenizer of SQLite, and given to it as a `tsvector`: words with their places. The three parts of a
-document have a weight each, and stand so far apart that no phrase goes from one to the next.
+PostgreSQL's own parser takes `a.b` for a host and `x-y` for a compound. So texts are split by
+SQLite's tokenizer, and passed to PostgreSQL as a `tsvector`: words with their places. The three
+parts of a document have a weight each, and are so far apart that no phrase spans two of them.
 
-PostgreSQL knows places up to 16,383: a phrase that stands behind that in one entry is not found.
+PostgreSQL counts places up to 16,383: a phrase beyond that in an entry is not found.
 """
 
 from __future__ import annotations
@@ -20,16 +20,16 @@ WEIGHTS: Final = {"messages": "A", "tools": "B", "diffs": "C"}
 """The weight of each part. Source: PostgreSQL, Text Search Types."""
 
 _GAP: Final = 100
-"""Places between two parts: longer than a phrase that somebody types."""
+"""Places between two parts: more than the words of a phrase that somebody types."""
 
 MOST_PLACES: Final = 255
-"""Of one word in a document that PostgreSQL keeps."""
+"""Places of one word in a document that PostgreSQL keeps."""
 
 _LAST_PLACE: Final = 16_383
 
 
 def vectors(tokenizer: Tokenizer, said: Sequence[Document]) -> list[tuple[str, int]]:
-    """Each document as the text of a `tsvector`, and how many words it has."""
+    """The text of a `tsvector` for each document, and its number of words."""
     parts = [getattr(document, part) for document in said for part in WEIGHTS]
     words = iter(tokenizer.words([indexable(text) for text in parts]))
     return [_vector(zip(WEIGHTS.values(), words, strict=False)) for _ in said]
@@ -50,13 +50,13 @@ def _vector(parts: Iterable[tuple[str, list[str]]]) -> tuple[str, int]:
 
 
 class Phrase(NamedTuple):
-    """Words in a row, the last of which may be the beginning of one."""
+    """Consecutive words; with `is_prefix`, the last one is only the beginning of a word."""
 
     words: tuple[str, ...]
     is_prefix: bool = False
 
     def query(self, part: str | None) -> str:
-        """The text of a `tsquery` for it in a part of documents, or in all of them."""
+        """The text of a `tsquery` for the phrase, in one part of the documents or in all."""
         marks = [WEIGHTS[part] if part is not None else ""] * len(self.words)
         if self.is_prefix:
             marks[-1] += "*"
@@ -65,8 +65,8 @@ class Phrase(NamedTuple):
 
 
 def phrases(tokenizer: Tokenizer, terms: Iterable[Term]) -> list[list[Phrase]]:
-    """Each term in the ways in which texts may have it: as it is written, and its parts in a row
-    where it is in `camelCase`. No way at all is one that nothing can fit."""
+    """The ways in which texts may have each term: as written, and for `camelCase` its parts in a
+    row. A term without any way matches nothing."""
     found: list[list[Phrase]] = []
     for term in terms:
         ways = [with_spaces(term.text)]

@@ -1,6 +1,6 @@
-"""A search: a person's words as a query of the index, and the entries that have them.
+"""Searching: turn a query into FTS5, and find the matching entries.
 
-The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
@@ -23,10 +23,11 @@ from acphold.journal.sqlite.session_rows import OF_AGENTS, SHARED_WITH, THERE_FO
 from acphold.journal.words_in_memory import query
 
 MOST_SHARED: Final = 1_000
-"""Sessions that others share with one tenant and that are looked for by a word each."""
+"""Sessions shared with one tenant that a query names with a word each; with more, no words are
+used."""
 
 RANKED_AT_MOST: Final = 50_000
-"""Of how many hits, the newest, `rank` takes the best: ranking one costs a microsecond."""
+"""`rank` chooses the best of this many hits, the newest: ranking one takes a microsecond."""
 
 
 _WALK: Final = """
@@ -56,7 +57,7 @@ _HIT: Final = """
 
 
 def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
-    """The entries that have all that is sought, the newest or the best first."""
+    """Return the entries that match, the newest or the best first."""
     found = terms(sought.words)
     if not found:
         return []
@@ -69,7 +70,7 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
     }
     conditions = _conditions(sought)
     if (words := _of_whom(connection, sought, values, conditions)) is None:
-        return []  # without walking through all that has the words
+        return []  # without walking through all documents that have the words
     if words:
         either = " OR ".join(f'"{word}"' for word in words)
         values["query"] = f"({asked}) AND whose : ({either})"
@@ -90,13 +91,13 @@ def search(connection: sqlite3.Connection, sought: Sought) -> list[SearchHit]:
     newer = [hit(held, entry, patterns, sought.part) for held, entry in fresh]
     if not newer:
         return indexed
-    if sought.rank:  # what is not in the index has no rank there, but is the freshest
+    if sought.rank:  # entries not in the index yet have no rank, but are the newest
         return [*newer, *indexed][: sought.limit]
     return sorted([*newer, *indexed], key=lambda found: -found.at)[: sought.limit]
 
 
 def _conditions(sought: Sought) -> str:
-    """What the session of a hit has to be, as SQL behind other conditions."""
+    """Conditions on the session of a hit, as SQL to append to others."""
     asked = f" AND {OF_AGENTS}" if sought.agents else ""
     if sought.cwd is not None:
         asked += " AND folder = :folder"
@@ -113,8 +114,8 @@ def _of_whom(
     values: Mapping[str, str | None],
     conditions: str,
 ) -> list[str] | None:
-    """The words by one of which the documents of all sessions that are asked for are found; none
-    where they are too many for that. None where there is no such session."""
+    """Words such that each document of a searched session has one of them. Empty if they would be
+    too many; None if there is no such session."""
     if sought.tenant and sought.session_id is None:
         shared = connection.execute(_SHARED.format(conditions), values).fetchall()
         if len(shared) > MOST_SHARED:
@@ -136,10 +137,10 @@ def newest(
     limit: int,
     conditions: str = "",
 ) -> list[int]:
-    """The newest entries that fit, as `documents` names them, from the number `least` on.
+    """The newest matching entries, as `documents` names them, from the number `least` on.
 
-    Volumes hold what came in at about one time, be it old or new; of one of which no document is as
-    new as the last of those found, none is looked for.
+    A volume holds documents indexed at about the same time, whether old or new. A volume is skipped
+    if all its documents are older than the entries found so far.
     """
     found: list[tuple[int, int]] = []
     for volume, latest in _volumes(connection):
@@ -160,7 +161,7 @@ def _best(
     values: Mapping[str, str | None],
     conditions: str,
 ) -> list[int]:
-    """The best of the newest entries that fit, as `documents` names them."""
+    """The best of the newest matching entries, as `documents` names them."""
     found: dict[int, list[tuple[float, int, int]]] = {}
     left, since = RANKED_AT_MOST, sought.since >> TIME_BITS
     for volume, latest in _volumes(connection):
@@ -171,7 +172,7 @@ def _best(
         if ranked:
             left -= ranked[0][3]
             found[volume] = [(rank, -number, entry) for rank, number, entry, _ in ranked]
-    if len(found) > 1:  # else they compare as they are
+    if len(found) > 1:  # ranks of one volume compare as they are
         asked = [query([term], sought.part) for term in terms]
         for volume, its in found.items():
             weight = _weight(connection, volume, asked)
@@ -181,13 +182,14 @@ def _best(
 
 
 def _volumes(connection: sqlite3.Connection) -> list[tuple[int, int]]:
-    """The volumes of the index, and how new the newest document of each is; that one first."""
+    """The volumes of the index with the number of their newest document; the newest volume
+    first."""
     return connection.execute("SELECT number, newest FROM volumes ORDER BY newest DESC").fetchall()
 
 
 def _weight(connection: sqlite3.Connection, volume: int, queries: Sequence[str]) -> float:
-    """How much a volume makes of these terms, each as rare as it is there: a rank divided by it can
-    be compared with that of a document in another volume.
+    """The weight of these terms in a volume, from how rare they are there. Dividing a rank by it
+    makes ranks of different volumes comparable.
 
     Source: sqlite.org, FTS5, "The bm25() function".
     """
@@ -205,7 +207,7 @@ def _weight(connection: sqlite3.Connection, volume: int, queries: Sequence[str])
 
 
 def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | None:
-    """The entry behind a document, and its session; None when it was deleted, and not swept yet."""
+    """The entry behind a document, and its session; None if it was deleted but not swept yet."""
     row = connection.execute(_HIT, (number,)).fetchone()
     if row is None:
         return None
@@ -219,7 +221,7 @@ def _known(connection: sqlite3.Connection, number: int) -> tuple[Held, Entry] | 
 
 
 _OF_THESE: Final = "SELECT number FROM sessions WHERE true {} LIMIT 1"
-"""A session of the agents and the folder."""
+"""Finds one session of the agents and the folder."""
 
 _OWN: Final = "SELECT 1 FROM sessions WHERE tenant = :tenant AND tenant <> '' {} LIMIT 1"
 

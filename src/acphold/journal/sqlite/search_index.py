@@ -1,23 +1,23 @@
-"""The full-text index: what is settled is put in, what is deleted is taken out.
+"""The full-text index: settled entries are put in, deleted ones taken out.
 
-Each session has a number up to which it is in the index, `indexed_through`. It lags behind what is
-settled: for moments after a turn, for longer after a large import, or after an update of acphold
-that made the index anew. What lags is put in piece by piece, the newest sessions first. What agents
-report of tokens is noted when a turn is settled; for turns that are older than that, here.
+Each session has a number up to which it is indexed, `indexed_through`. It lags behind the settled
+entries: for moments after a turn, for longer after a large import, or after an update of acphold
+that changed the index. Lagging sessions are indexed piece by piece, the newest first. Token reports
+are noted when a turn is settled; for turns older than that feature, here.
 
-FTS5 marks what is taken out, and keeps its words until it merges all that it has. So the index is
-in *volumes* of some megabytes, each a table of FTS5 by itself: `words_1`, `words_2` …. Documents
-are put into the last one; when it is full, another begins. One that something was taken out of is
+FTS5 only marks what is taken out, and keeps its words until it merges the whole index. So the index
+is in *volumes* of some megabytes, each an FTS5 table of its own: `words_1`, `words_2` …. Documents
+go into the last one; when it is full, another begins. A volume that something was taken out of is
 *untidy* until it is merged into one part, which takes a twentieth of a second, however large the
 journal is.
 
 Beside its text, each document has words that nobody can type, in a column of their own: one for its
-session, and one for the tenant whose it is. By these a search that is limited to a session, or to a
-tenant, skips the documents of all others.
+session, and one for its tenant. With these, a search limited to a session or a tenant skips the
+documents of all others.
 
 The functions may raise sqlite3 errors. Those with a Connection make transactions of their own; the
-others run inside one of the caller's. Those that are iterators do one piece of their work, which is
-one transaction, for each step.
+others run inside one of the caller. The iterators do one piece of their work, which is one
+transaction, for each step.
 """
 
 # See docs/decisions.md, 13.
@@ -39,39 +39,41 @@ from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 from acphold.journal.words_in_memory import TOKENIZER, columns
 
 PIECE_BYTES: Final = 512 << 10
-"""How much history is read at once (beyond one segment)."""
+"""Bytes of history read at once (beyond one segment)."""
 
 PART_BYTES: Final = 64 << 10
-"""How much history of one session is put in at once."""
+"""Bytes of history of one session indexed at once."""
 
 CHARACTERS_AT_ONCE: Final = 128 << 10
-"""How much text is put in in one transaction (beyond one part): some milliseconds."""
+"""Characters indexed in one transaction (beyond one part): some milliseconds."""
 
 SESSIONS_AT_ONCE: Final = 100
-"""Of how many sessions that is at most."""
+"""Sessions indexed in one round, at most."""
 
 VOLUME_CHARACTERS: Final = 4 << 20
-"""How much text a volume takes: with more of it deletions take longer, with less searches."""
+"""Characters in a volume: larger volumes slow deletions down, smaller ones slow searches down."""
 
 PAGES_AT_ONCE: Final = 16
-"""Pages of the index that are merged in one step, of which a transaction has some."""
+"""Pages of the index merged in one step; a transaction has several steps."""
 
 STEPS_AT_ONCE: Final = 8
-"""Steps of merging in one transaction, at most."""
+"""Merge steps in one transaction, at most."""
 
 LAST_OF_STRUCTURE: Final = 10
-"""The highest id in the `_data` of a volume that is no block of words.
+"""The highest id in the `_data` table of a volume that is not a block of words.
 
-Source: fts5_index.c, FTS5_STRUCTURE_ROWID."""
+Source: fts5_index.c, FTS5_STRUCTURE_ROWID.
+"""
 
 PARTS: Final = 16
-"""So many parts of about one size in a volume are merged into one: a search looks through each."""
+"""This many parts of about one size in a volume are merged into one: a search looks through each
+part."""
 
 RANK: Final = "bm25(1.0, 1.0, 1.0, 0.0)"
-"""How documents are ranked: by their texts, and not by whose they are."""
+"""The ranking of documents: by their texts, not by the words for session and tenant."""
 
 TIME_BITS: Final = 8
-"""Bits of a time in ms that a document's number does without: it counts quarters of a second."""
+"""Low bits of a time in ms that a document's number drops: it counts quarters of a second."""
 
 
 class Indexed(NamedTuple):
@@ -83,8 +85,8 @@ class Indexed(NamedTuple):
 
 
 def of_session(number: int) -> str:
-    """The word for a session. It begins with a character for private use, which is a letter to the
-    tokenizer."""
+    """The word for a session. It begins with a private-use character, which the tokenizer takes for
+    a letter."""
     return f"\ue000{number:x}"
 
 
@@ -94,7 +96,7 @@ def of_tenant(tenant: str) -> str:
 
 
 def documents(found: Iterable[Segment]) -> list[Indexed]:
-    """The entries of these segments that say something."""
+    """The entries of these segments that contain text, as documents."""
     entries = (entry for segment in found for entry in segment.entries())
     said = ((entry, document(entry)) for entry in entries)
     return [Indexed(entry.seq, entry.at, columns(words)) for entry, words in said if words]
@@ -104,9 +106,9 @@ def documents(found: Iterable[Segment]) -> list[Indexed]:
 
 
 def index(connection: Connection, session: int | None = None, since: int = 0) -> Iterator[None]:
-    """Put in what the index lacks of a session; or of all of them, the newest first.
+    """Index the missing entries of a session, or of all sessions, the newest first.
 
-    None that was last active before `since` (ms since the epoch). Then all is tidied.
+    Skips sessions last active before `since` (ms since the epoch). Then tidies the index.
     """
     while lags := _lags(connection, session, since):
         parts = deque(_parts(connection, lags))
@@ -140,7 +142,7 @@ _Lag = tuple[int, int, int]
 
 
 def _lags(connection: sqlite3.Connection, session: int | None, since: int) -> list[_Lag]:
-    """The sessions to go on with."""
+    """The next sessions to index."""
     return connection.execute(
         "SELECT number, indexed_through, settled_through FROM sessions"
         " WHERE indexed_through < settled_through AND updated_at >= ?"
@@ -150,7 +152,7 @@ def _lags(connection: sqlite3.Connection, session: int | None, since: int) -> li
 
 
 class _Part(NamedTuple):
-    """What comes in a session behind `after`, up to `through`."""
+    """The entries of a session after `after`, up to `through`."""
 
     session: int
     after: int
@@ -165,7 +167,7 @@ class _Part(NamedTuple):
 
 
 def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Part]:
-    """About PIECE_BYTES of what these sessions lack."""
+    """Yield about PIECE_BYTES of the missing entries of these sessions."""
     left = PIECE_BYTES
     for session, indexed, settled in lags:
         if left <= 0:
@@ -187,7 +189,7 @@ def _parts(connection: sqlite3.Connection, lags: Iterable[_Lag]) -> Iterator[_Pa
 
 
 def lagging(connection: sqlite3.Connection, cwd: str | None = None) -> int:
-    """How many sessions, of a folder or all, the index lacks a part of."""
+    """The number of sessions, in a folder or in all, that are not fully indexed."""
     (count,) = connection.execute(
         "SELECT count(*) FROM sessions WHERE indexed_through < settled_through"
         " AND (?1 IS NULL OR folder = ?1)",
@@ -197,11 +199,11 @@ def lagging(connection: sqlite3.Connection, cwd: str | None = None) -> int:
 
 
 _News = tuple[int, str, Indexed]
-"""The number of a session, whose it is, and a document of it."""
+"""The number of a session, its tenant, and a document of it."""
 
 
 def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, int]) -> None:
-    """Put documents in; `last` has the numbers of the last documents of sessions, and gets them."""
+    """Add documents; `last` maps sessions to the number of their last document, and is updated."""
     volume = _open_volume(connection)
     rows: list[tuple[int, str, str, str, str]] = []
     for session, tenant, (seq, at, texts) in news:
@@ -216,7 +218,7 @@ def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, i
         last[session] = number
     if not rows:
         return
-    rows.sort()  # FTS5 begins another part of the index with each number that is lower
+    rows.sort()  # FTS5 starts another part of the index at each number lower than the one before
     connection.executemany(
         f"INSERT INTO words_{volume} (rowid, messages, tools, diffs, whose) VALUES (?, ?, ?, ?, ?)",
         rows,
@@ -229,12 +231,12 @@ def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, i
 
 
 def _whose(session: int, tenant: str) -> str:
-    """The words for whom a document is."""
+    """The words for the session and tenant of a document."""
     return f"{of_session(session)} {of_tenant(tenant)}" if tenant else of_session(session)
 
 
 def _open_volume(connection: sqlite3.Connection) -> int:
-    """The number of the volume that documents are put into."""
+    """The number of the volume to which documents are added."""
     row = connection.execute(
         "SELECT number, size FROM volumes ORDER BY number DESC LIMIT 1"
     ).fetchone()
@@ -245,7 +247,7 @@ def _open_volume(connection: sqlite3.Connection) -> int:
     name = f"words_{number}"
     form = f"messages, tools, diffs, whose, content = '', {TOKENIZER}"
     connection.execute(f"CREATE VIRTUAL TABLE {name} USING fts5 ({form})")
-    # All merging is done by `tidy`: FTS5 itself does it in the transaction of whoever puts in.
+    # `tidy` does all merging: FTS5 itself would do it in the transaction that adds documents.
     for setting, value in (("automerge", 0), ("crisismerge", 1000), ("usermerge", PARTS)):
         connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES (?, ?)", (setting, value))
     connection.execute(f"INSERT INTO {name} ({name}, rank) VALUES ('rank', ?)", (RANK,))
@@ -253,9 +255,10 @@ def _open_volume(connection: sqlite3.Connection) -> int:
 
 
 def _free_number(connection: sqlite3.Connection, wanted: int) -> int:
-    """The number `wanted`, or one right behind those that are taken there."""
-    # In growing steps, for many entries may be of one moment, in an import without times ten
-    # thousand; then back to what is taken, for a number stands for a time: none is left out.
+    """The number `wanted`, or the next free one."""
+    # Search in growing steps: many entries may have the same time, ten thousand in an import
+    # without times. Then search back for the first free one: a number stands for a time, so none
+    # is skipped.
     taken, step = wanted - 1, 1
     while _is_taken(connection, wanted):
         taken = wanted
@@ -281,7 +284,7 @@ def _is_taken(connection: sqlite3.Connection, number: int) -> bool:
 def unindex(
     connection: sqlite3.Connection, session: int, tenant: str, found: Iterable[Indexed]
 ) -> None:
-    """Take documents out; those that are not in are passed over."""
+    """Take documents out of the index; those that are not in it are skipped."""
     taken: Counter[int] = Counter()
     for seq, _, texts in found:
         row = connection.execute(
@@ -300,7 +303,7 @@ def unindex(
 
 
 def volumes_of(connection: sqlite3.Connection, session: int) -> set[int]:
-    """The volumes that have documents of a session."""
+    """The volumes with documents of a session."""
     rows = connection.execute(
         "SELECT DISTINCT volume FROM documents WHERE entry BETWEEN ? AND ?", _entries(session)
     )
@@ -308,7 +311,7 @@ def volumes_of(connection: sqlite3.Connection, session: int) -> set[int]:
 
 
 def volumes_of_these_alone(connection: sqlite3.Connection, sessions: Iterable[int]) -> set[int]:
-    """The volumes that have documents of these sessions and no others, and get none any more."""
+    """The full volumes whose documents all belong to these sessions."""
     counts: Counter[int] = Counter()
     for session in sessions:
         rows = connection.execute(
@@ -335,27 +338,27 @@ def strike_out(connection: sqlite3.Connection, session: int, through: int) -> No
 
 
 def _entries(session: int) -> tuple[int, int]:
-    """The first and the last number that an entry of a session may have in `documents`."""
+    """The lowest and the highest number that `documents` can have for an entry of a session."""
     return session << SEQ_BITS, session << SEQ_BITS | SEQ_MASK
 
 
 def _take_off(connection: sqlite3.Connection, counts: Iterable[tuple[int, int]]) -> None:
-    """Note that so many documents were taken out of volumes."""
+    """Subtract documents from the counts of volumes, and mark these as untidy."""
     connection.executemany(
         "UPDATE volumes SET documents = documents - ?, untidy = 1 WHERE number = ?", counts
     )
 
 
 def untidy(connection: sqlite3.Connection) -> int:
-    """How many volumes still have words of what was taken out."""
+    """The number of volumes that still have words of documents taken out."""
     (count,) = connection.execute("SELECT count(*) FROM volumes WHERE untidy").fetchone()
     return int(count)
 
 
 def tidy(connection: Connection) -> Iterator[None]:
-    """Merge untidy volumes into one part each, without what was taken out; drop empty ones.
+    """Merge each untidy volume into one part, without removed documents; drop empty volumes.
 
-    Of the last volume, which new parts are put into, some are merged when there are many.
+    In the last volume, which still grows, some parts are merged once there are many.
     """
     yield from _drop_all_of_none(connection)
     while untidy(connection):
@@ -382,8 +385,8 @@ def tidy(connection: Connection) -> Iterator[None]:
 def join_parts(connection: Connection) -> Iterator[None]:
     """Merge some of the parts of each volume that has PARTS of about one size.
 
-    That is of the untidy ones and the last one. To merge some pages takes the longer the more
-    parts they are of: a sweep that left hundreds would have steps of a twentieth of a second.
+    Covers untidy volumes and the last one. Merging pages takes longer the more parts they come
+    from: after a sweep that left hundreds, each step would take a twentieth of a second.
     """
     waiting = deque(
         connection.execute(
@@ -403,8 +406,8 @@ def join_parts(connection: Connection) -> Iterator[None]:
 
 
 def _merge(connection: Connection, volume: int, pages: int) -> bool:
-    """Merge so many pages, and again while there is time, also all parts into one if the number is
-    negative; False if nothing was left to do."""
+    """Merge `pages` pages, repeatedly while there is time; a negative number merges all parts into
+    one. False if nothing was left to do."""
     name = f"words_{volume}"
     for _ in connection.while_there_is_time(deque(range(STEPS_AT_ONCE))):
         before = connection.total_changes
@@ -416,9 +419,9 @@ def _merge(connection: Connection, volume: int, pages: int) -> bool:
 
 
 def _drop(connection: Connection, volume: int) -> Iterator[None]:
-    """Remove the table of a volume that is none any more, row by row: to overwrite all of it at
-    once takes a tenth of a second."""
-    # The first ones say what is where; without them the table could not be dropped.
+    """Drop the table of a removed volume, row by row: overwriting it at once takes a tenth of a
+    second."""
+    # The first rows hold the structure of the index; without them the table cannot be dropped.
     blocks = deque(
         connection.execute(f"SELECT id FROM words_{volume}_data WHERE id > {LAST_OF_STRUCTURE}")
         if _has_table(connection, volume)
@@ -445,7 +448,7 @@ def _has_table(connection: sqlite3.Connection, volume: int) -> bool:
 
 
 def _drop_all_of_none(connection: Connection) -> Iterator[None]:
-    """Remove the tables of volumes that are none any more: somebody was killed while at it."""
+    """Drop the tables of removed volumes that a killed process left behind."""
     left = connection.execute(
         "SELECT cast(substr(name, 7) AS integer) FROM sqlite_schema"
         " WHERE type = 'table' AND name GLOB 'words_[0-9]*' AND sql LIKE 'CREATE VIRTUAL%'"
@@ -456,13 +459,13 @@ def _drop_all_of_none(connection: Connection) -> Iterator[None]:
 
 
 def forget(connection: Connection) -> Iterator[None]:
-    """Forget all of the index; it is made anew by and by.
+    """Clear the index; it is rebuilt gradually.
 
-    What is known of tokens stays: compaction has left only the last of some reports.
+    Token reports stay: compaction has removed some that later ones replace.
     """
     with writing(connection):
         volumes = [number for (number,) in connection.execute("SELECT number FROM volumes")]
-        # Others put what they have into new ones from now on.
+        # Mark all volumes as full, so that others add to new ones from now on.
         connection.execute("UPDATE volumes SET size = max(size, ?)", (VOLUME_CHARACTERS,))
     last = max(volumes, default=0)
     sessions = deque(connection.execute("SELECT number FROM sessions WHERE indexed_through > 0"))

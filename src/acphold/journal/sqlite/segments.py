@@ -1,6 +1,6 @@
-"""The table of segments: rows are put in, read from a position on, and taken out.
+"""The table of segments: inserting rows, reading from a position, and deleting.
 
-The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 # See docs/decisions.md, 10.
@@ -17,10 +17,11 @@ from acphold.journal.packing import plain
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
 CODES: Final = {kind: code for code, kind in enumerate(KINDS)}
-"""How a kind stands in its row: an update, which nearly every row is, as 0 takes no byte at all."""
+"""The number of a kind in its row; 0, for updates, takes no byte at all, and nearly every row is
+one."""
 
 NAMES: Final = dict(enumerate(KINDS))
-"""The other way round; a kind that is not in it stands there by its name."""
+"""The reverse of CODES; a row of any other kind has its name instead of a number."""
 
 COLUMNS: Final = "key & 4294967295, first_seq, at, kind, raw"
 
@@ -30,7 +31,7 @@ _NO_CHUNKS: Final = " AND NOT (kind = {} AND instr(raw, x'0a') = 0 AND ({}))".fo
     CODES[UPDATE],
     " OR ".join(f"raw BETWEEN x'{start.hex()}' AND x'{start.hex()}ff'" for start in CHUNK_STARTS),
 )
-"""Without rows that hold one chunk: SQLite passes over them in a fifth of the time."""
+"""Leaves out rows that hold a single chunk: SQLite skips them in a fifth of the time."""
 
 
 def read(
@@ -42,10 +43,10 @@ def read(
     *,
     chunks: bool = True,
 ) -> list[Segment]:
-    """Segments that end above `after` and not above `through`, oldest first.
+    """Return segments that end above `after` and not above `through`, oldest first.
 
-    About `limit_bytes` of them, but one at least when there is one. With `chunks` as False, most
-    segments that are nothing but text are left out.
+    Returns about `limit_bytes`, but at least one segment if there is one. With `chunks=False`, most
+    segments that hold only text are left out.
     """
     first_key = session << SEQ_BITS | after + 1
     select = _SELECT if chunks else _SELECT + _NO_CHUNKS
@@ -56,7 +57,7 @@ def read(
         limit_bytes -= len(segments[-1].raw)
         if limit_bytes <= 0:
             break
-    # A statement left in the middle would keep the write-ahead log from starting over.
+    # An unfinished statement would keep the write-ahead log from starting over.
     rows.close()
     return segments
 
@@ -68,8 +69,8 @@ def read_back(
     limit: int,
     kinds: Sequence[str] = (),
 ) -> list[Segment]:
-    """The last `limit` segments that end by `through`, of these kinds if any are named, oldest
-    first."""
+    """Return the last `limit` segments that end by `through`, oldest first; of these kinds, if any
+    are named."""
     of_kinds = f" AND kind IN ({', '.join('?' * len(kinds))})" if kinds else ""
     rows = connection.execute(
         f"{_SELECT}{of_kinds} ORDER BY key DESC LIMIT ?",
@@ -99,12 +100,12 @@ class Of:
 
 
 def of_row(last: int, first: int, at: int, kind: Any, raw: bytes) -> Segment:
-    """The segment that stands in the COLUMNS of a row."""
+    """The segment in the COLUMNS of a row."""
     return Segment(first, last, NAMES.get(kind, kind), at, plain(raw))
 
 
 def is_alone(connection: sqlite3.Connection, session: int, seq: int) -> bool:
-    """Whether an entry has a row of its own, and stands for no other number."""
+    """True if an entry has a row to itself, and stands for no other number."""
     row = connection.execute(
         "SELECT first_seq FROM segments WHERE key = ?", (session << SEQ_BITS | seq,)
     ).fetchone()
@@ -112,7 +113,7 @@ def is_alone(connection: sqlite3.Connection, session: int, seq: int) -> bool:
 
 
 def size(connection: sqlite3.Connection, session: int, after: int) -> int:
-    """Bytes that the segments take that end above `after`."""
+    """The bytes of the segments that end above `after`."""
     (found,) = connection.execute(
         "SELECT coalesce(sum(length(raw)), 0) FROM segments WHERE key BETWEEN ? AND ?",
         (session << SEQ_BITS | after + 1, session << SEQ_BITS | SEQ_MASK),
@@ -132,13 +133,13 @@ def insert(connection: sqlite3.Connection, session: int, segments: Iterable[Segm
 
 
 def empty(connection: sqlite3.Connection, session: int, seq: int) -> None:
-    """Leave nothing of an entry but its number."""
+    """Remove the content of an entry, keeping its number."""
     first_key = session << SEQ_BITS | seq
     (key, first_seq, raw) = connection.execute(
         "SELECT key, first_seq, raw FROM segments WHERE key >= ? ORDER BY key LIMIT 1", (first_key,)
     ).fetchone()
     raws = plain(raw).split(b"\n")
-    # A raw that stands for more numbers than one is alone in its row.
+    # A merged entry, which stands for several numbers, is alone in its row.
     raws[seq - first_seq if len(raws) > 1 else 0] = b""
     connection.execute("UPDATE segments SET raw = ? WHERE key = ?", (b"\n".join(raws), key))
 
@@ -146,9 +147,9 @@ def empty(connection: sqlite3.Connection, session: int, seq: int) -> None:
 def extent(
     connection: sqlite3.Connection, session: int, after: int, limit_bytes: int
 ) -> tuple[int, int]:
-    """Where the next rows above `after` end, and the bytes they take: about `limit_bytes` of them.
+    """The end of the next rows above `after`, and their bytes: about `limit_bytes` of them.
 
-    (0, 0) when there are none.
+    (0, 0) if there are none.
     """
     rows = connection.execute(
         "SELECT key & 4294967295, length(raw) FROM segments WHERE key BETWEEN ? AND ? ORDER BY key",

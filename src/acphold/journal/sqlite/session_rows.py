@@ -1,6 +1,6 @@
-"""The tables of sessions and of links to the agents' own ids: the SQL, and what a row means.
+"""The tables of sessions and of links to the agents' own ids.
 
-The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from acphold.journal.sqlite import segments
 from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 
 UNSETTLED_BYTES: Final = 1 << 20
-"""How much of a turn that is not settled is counted for the list, at most."""
+"""Bytes of an unsettled turn that are counted for the list, at most."""
 
 _BEHIND_A_TURN: Final = 64
-"""Segments that may stand behind the end of a turn: a title, usage, what opening it brought."""
+"""Segments that may follow the end of a turn: a title, usage, and updates from opening the
+session."""
 
 _IDS_AT_ONCE: Final = 500
 """Ids in one statement: SQLite before 3.32 takes 999 parameters."""
@@ -40,7 +41,7 @@ _LAST_KEY: Final = (
     "(SELECT key FROM segments WHERE key BETWEEN ({0} << 32)"
     " AND ({0} << 32 | 4294967295) ORDER BY key DESC LIMIT 1)"
 )
-"""Of the session whose number is put in."""
+"""The last segment of a session; format it with the SQL of the session's number."""
 
 SELECT_ROW: Final = (
     "SELECT session_id, agent, cwd, additional_directories, title, created_at, updated_at,"
@@ -65,7 +66,7 @@ _decode_origins = msgspec.json.Decoder(tuple[Origin, ...]).decode
 
 
 def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = True) -> SessionRow:
-    """What a row of SELECT_ROW says; `counted` as in `Journal.session`."""
+    """Decode a row of SELECT_ROW; `counted` is as in `Journal.session`."""
     session_id, agent, cwd, directories, title, created, updated, messages = row[:8]
     prompted, last, number, settled, archived, renamed, origins = row[8:15]
     followers, known, unread, start, tenant, unseen, shared, era = row[15:]
@@ -97,11 +98,11 @@ def session_row(connection: sqlite3.Connection, row: Row, *, counted: bool = Tru
 
 
 OF_AGENTS: Final = "(:agents IS NULL OR agent IN (SELECT value FROM json_each(:agents)))"
-"""Whether a session is of one of the agents that `as_json` gave."""
+"""True for sessions of the agents that `as_json` encoded."""
 
 
 def as_json(agents: tuple[str, ...]) -> str | None:
-    """Keys of agents for OF_AGENTS; None where all are meant."""
+    """The agents as a parameter for OF_AGENTS; None means all."""
     return _json(agents) if agents else None
 
 
@@ -109,11 +110,11 @@ SHARED_WITH: Final = "session_id IN (SELECT session_id FROM shares WHERE tenant 
 """Sessions that others share with a tenant, as SQL."""
 
 THERE_FOR: Final = f"(tenant = :tenant OR {SHARED_WITH})"
-"""`SessionRow.is_there_for`, of a tenant, as SQL: to look at one row, not to find some."""
+"""`SessionRow.is_there_for` a tenant, as SQL: for checking a row, not for finding rows."""
 
 
 def find(connection: sqlite3.Connection, session_id: str, *, counted: bool) -> SessionRow:
-    """As `Journal.session`."""
+    """Like `Journal.session`."""
     row = connection.execute(f"{SELECT_ROW} WHERE session_id = ?", (session_id,)).fetchone()
     if row is None:
         raise UnknownSessionError(session_id)
@@ -121,11 +122,11 @@ def find(connection: sqlite3.Connection, session_id: str, *, counted: bool) -> S
 
 
 MATCHES: Final = 100
-"""Sessions that are counted when a prefix fits several; a list asks for many short prefixes."""
+"""Sessions that are counted if a prefix fits several; a list looks up many short prefixes."""
 
 
 def resolve(connection: sqlite3.Connection, prefix: str, cwd: str | None = None) -> SessionRow:
-    """As `Journal.resolve`; UnknownSessionError, AmbiguousIdError."""
+    """Like `Journal.resolve`; raises UnknownSessionError and AmbiguousIdError."""
     folder = None if cwd is None else resolved_folder(cwd)
     # A range, not LIKE: exact in case, blind to wildcards, and a walk along the index.
     found = connection.execute(
@@ -136,7 +137,7 @@ def resolve(connection: sqlite3.Connection, prefix: str, cwd: str | None = None)
     matches = tuple(match for (match,) in found)
     if not matches:
         raise UnknownSessionError(prefix, f"no session id begins with {prefix!r}")
-    if len(matches) > 1 and matches[0] != prefix:  # the whole id is the first in its order
+    if len(matches) > 1 and matches[0] != prefix:  # an exact match sorts first
         raise AmbiguousIdError(prefix, matches[:MATCHES], more=len(matches) > MATCHES)
     return find(connection, matches[0], counted=True)
 
@@ -148,10 +149,10 @@ _NEIGHBOURS: Final = (
 
 
 def short_id(connection: sqlite3.Connection, session_id: str, least: int) -> str:
-    """The shortest beginning of an id, of `least` characters at least, that fits no other."""
+    """The shortest unambiguous prefix of an id, at least `least` characters long."""
     neighbours = connection.execute(_NEIGHBOURS, (session_id,)).fetchone()
-    # Of all ids, one of those beside it in the alphabet has most in common with it; and one that
-    # begins otherwise, as nearly all do, needs no more to be looked at.
+    # The id with the longest common prefix is one of the two neighbours in sort order. Most
+    # neighbours already differ within `least` characters.
     length, short = least, session_id[:least]
     for found in neighbours:
         if found is not None and found.startswith(short):
@@ -171,7 +172,7 @@ def number_of(connection: sqlite3.Connection, session_id: str) -> int:
 
 
 def create(connection: sqlite3.Connection, new: NewSession) -> int:
-    """Insert a session; its number. Raises SessionExistsError."""
+    """Insert a session and return its number; raises SessionExistsError."""
     created = now_ms() if new.created_at is None else new.created_at
     directories = _json(new.additional_directories)
     title = None if new.title is None else storable(new.title)
@@ -193,7 +194,7 @@ def create(connection: sqlite3.Connection, new: NewSession) -> int:
 
 
 def change_row(connection: sqlite3.Connection, number: int, change: RowChange) -> None:
-    """Write what is set in `change`; the title only where no person gave one."""
+    """Write the values set in `change`; a title only if no person gave one."""
     columns = {name: value for name, value in asdict(change).items() if value is not UNSET}
     if not columns:
         return
@@ -224,7 +225,8 @@ def _json(value: object) -> str:
 
 
 def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
-    """The last seq of a session, whose last owner may have died before it touched the row."""
+    """Return the last seq of a session, and bring the row's time up to it: its last owner may have
+    died before updating the row."""
     last = connection.execute(
         "SELECT key, at FROM segments WHERE key BETWEEN ? AND ? ORDER BY key DESC LIMIT 1",
         (number << SEQ_BITS, number << SEQ_BITS | SEQ_MASK),
@@ -239,13 +241,13 @@ def updated_by_last_entry(connection: sqlite3.Connection, number: int) -> int:
 
 
 def last_seq(connection: sqlite3.Connection, number: int) -> int:
-    """The last seq of a session; 0 where it has no entries."""
+    """The last seq of a session; 0 if it has no entries."""
     (key,) = connection.execute(f"SELECT {_LAST_KEY.format('?1')}", (number,)).fetchone()
     return 0 if key is None else int(key) & SEQ_MASK
 
 
 def was_there(connection: sqlite3.Connection, session_id: str) -> bool:
-    """Whether the journal has known of a session, be it deleted since."""
+    """True if the journal has known this session, even if it was deleted since."""
     row = connection.execute("SELECT 1 FROM changes WHERE session_id = ?", (session_id,))
     return row.fetchone() is not None
 
@@ -254,13 +256,13 @@ def was_there(connection: sqlite3.Connection, session_id: str) -> bool:
 
 
 def count(connection: sqlite3.Connection) -> int:
-    """How many sessions there are."""
+    """The number of sessions."""
     (found,) = connection.execute("SELECT count(*) FROM sessions").fetchone()
     return int(found)
 
 
 def changes(connection: sqlite3.Connection, after: int | None, limit: int) -> RowChanges:
-    """As `Journal.changes`."""
+    """Like `Journal.changes`."""
     if after is None:
         (last,) = connection.execute("SELECT coalesce(max(revision), 0) FROM changes").fetchone()
         return RowChanges((), last)
@@ -282,7 +284,7 @@ _LAST_OF_TURNS: Final = (
 
 
 def outcomes(connection: sqlite3.Connection, session_ids: Iterable[str]) -> dict[str, bytes | None]:
-    """As `Journal.outcomes`."""
+    """Like `Journal.outcomes`."""
     found: dict[str, bytes | None] = {}
     for session_id in session_ids:
         row = connection.execute(
@@ -296,7 +298,7 @@ def outcomes(connection: sqlite3.Connection, session_ids: Iterable[str]) -> dict
         if last is not None and last[0] == segments.CODES[TURN_END]:
             found[session_id] = packing.plain(last[1])
         elif prompted and segments.read(connection, number, settled, 1):
-            found[session_id] = None  # what is settled is over, though nobody said how
+            found[session_id] = None  # unsettled, so not over; a settled turn is over in any case
     return found
 
 
@@ -304,14 +306,15 @@ def outcomes(connection: sqlite3.Connection, session_ids: Iterable[str]) -> dict
 
 
 def context(connection: sqlite3.Connection, session: int, settled: int) -> SessionState:
-    """The state just before: a chunk that came late belongs to a message that is counted."""
+    """The state just before `settled`: a late chunk may belong to a message that is already
+    counted."""
     return settlement.context(
         segments.read_back(connection, session, settled, settlement.CONTEXT_SEGMENTS)
     )
 
 
 def unsettled(connection: sqlite3.Connection, session: int, settled: int) -> int:
-    """The messages behind `settled`: of a turn that runs, or that a crash has cut off."""
+    """The number of messages after `settled`: of a running turn, or of one that a crash cut off."""
     found = segments.read(connection, session, settled, UNSETTLED_BYTES)
     before = context(connection, session, settled)
     entries = (entry for segment in found for entry in segment.entries())
@@ -324,7 +327,7 @@ def unsettled(connection: sqlite3.Connection, session: int, settled: int) -> int
 def link(
     connection: sqlite3.Connection, agent: str, downstream_id: str, session: int | None
 ) -> None:
-    """Make `downstream_id` the newest id of a session, by its number; None: a tombstone."""
+    """Make `downstream_id` the newest id of a session, by its number; None makes a tombstone."""
     # Replaced, not updated: a new row gets the highest number, which makes it the newest.
     connection.execute(
         "INSERT OR REPLACE INTO links (agent, downstream_id, session) VALUES (?, ?, ?)",
@@ -335,7 +338,7 @@ def link(
 def last_entries(
     connection: sqlite3.Connection, agent: str, ids: Iterable[str]
 ) -> dict[str, Entry | None]:
-    """The last entry of each session behind these ids of the agent's; None of an empty one."""
+    """The last entry of each session behind these ids of the agent; None if it is empty."""
     found: dict[str, Entry | None] = {}
     remaining = iter(ids)
     while some := tuple(islice(remaining, _IDS_AT_ONCE)):
@@ -353,7 +356,7 @@ def last_entries(
 
 
 def linked(connection: sqlite3.Connection, agent: str, ids: Iterable[str]) -> dict[str, str | None]:
-    """The sessions behind those of `ids` that have a row; None for a tombstone."""
+    """Map the known ids to their sessions; None for a tombstone."""
     found: dict[str, str | None] = {}
     remaining = iter(ids)
     while some := tuple(islice(remaining, _IDS_AT_ONCE)):
@@ -369,7 +372,7 @@ def linked(connection: sqlite3.Connection, agent: str, ids: Iterable[str]) -> di
 
 
 def links_of(connection: sqlite3.Connection, session_id: str | None) -> list[tuple[str, str]]:
-    """As `Journal.links_of`."""
+    """Like `Journal.links_of`."""
     which = (
         "session IS NULL"
         if session_id is None
@@ -383,7 +386,7 @@ def links_of(connection: sqlite3.Connection, session_id: str | None) -> list[tup
 def used_later(
     connection: sqlite3.Connection, agent: str, times: Mapping[str, int]
 ) -> list[tuple[int, int]]:
-    """Time and number of the sessions behind ids of the agent that it used later than we knew."""
+    """The times and numbers of sessions whose ids the agent used later than the journal knows."""
     found: list[tuple[int, int]] = []
     remaining = iter(times)
     while some := tuple(islice(remaining, _IDS_AT_ONCE)):
@@ -399,7 +402,7 @@ def used_later(
 
 
 def move_up(connection: sqlite3.Connection, times: Iterable[tuple[int, int]]) -> None:
-    """Set when these sessions went on last, by their numbers; never earlier than it was."""
+    """Set the last activity of sessions, by their numbers, unless it is later already."""
     connection.executemany(
         "UPDATE sessions SET updated_at = max(updated_at, ?) WHERE number = ?", times
     )

@@ -1,4 +1,4 @@
-"""How large the journal is, and what takes the room: for `acphold doctor`."""
+"""The size of the journal, and of its parts: for `acphold doctor`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAGES: Final = """
 
 
 def sizes(connection: sqlite3.Connection, largest: int) -> Sizes:
-    """The sizes, and so many of the largest sessions; reads all of the file."""
+    """The sizes, and this many of the largest sessions; reads the whole file."""
     (page_size,) = connection.execute("PRAGMA page_size").fetchone()
     (free,) = connection.execute("PRAGMA freelist_count").fetchone()
     try:

@@ -1,7 +1,7 @@
 """The journal in one SQLite file, which several processes on one machine can use at once.
 
-What is short, such as an append or a page, is done in the thread of the event loop; what takes its
-time is handed to `journal.sqlite.background`.
+Short work, such as an append or a page, runs in the thread of the event loop; slow work is handed
+to `journal.sqlite.background`.
 """
 
 from __future__ import annotations
@@ -73,30 +73,30 @@ T = TypeVar("T")
 log = logging.getLogger(__name__)
 
 BUSY_SECONDS: Final = 5.0
-"""How long to wait for another process that writes before an operation fails."""
+"""Time to wait for another process that writes before an operation fails."""
 
 HURRIED_SECONDS: Final = 0.1
-"""How long to wait after having waited in vain."""
+"""Time to wait after having waited in vain."""
 
 VERIFY_MS: Final = 500
-"""How long appends may go into a file that was deleted, at most; a look at it takes 2 µs."""
+"""Appends may go into a deleted file for this long at most; a check takes 2 µs."""
 
 _COMMIT_BYTES: Final = 2 * 4096
-"""What a small commit adds to the write-ahead log: two pages, more or less."""
+"""Bytes that a small commit adds to the write-ahead log: about two pages."""
 
 
 @cache
 def appending(number: int) -> str:
-    """The statement that writes so many segments at once, if the lease stands and the entry before
-    is there: in a file that has gone back it is not."""
+    """The statement that writes this many segments at once. It writes nothing unless the lease
+    stands and the entry before them exists, as it does not in a file that has gone back."""
     of_lease, epoch, before = (f"?{5 * number + place}" for place in (1, 2, 3))
     may_be = (
         f"EXISTS (SELECT 1 FROM leases WHERE session = {of_lease} AND epoch = {epoch})"
         f" AND ({before} & {SEQ_MASK} = 0 OR EXISTS (SELECT 1 FROM segments WHERE key = {before}))"
     )
     if number == 1:
-        # A row that may not be has a NULL where none is allowed, and is passed over. What is
-        # selected from the table itself SQLite would first put into another one: 3 µs more.
+        # A refused row gets a NULL in a NOT NULL column, and OR IGNORE skips it. INSERT … SELECT
+        # from the table itself would go through a temporary table: 3 µs more.
         return (
             "INSERT OR IGNORE INTO segments (key, first_seq, at, kind, raw)"
             f" VALUES (?1, CASE WHEN {may_be} THEN ?2 END, ?3, ?4, ?5)"
@@ -109,7 +109,7 @@ def appending(number: int) -> str:
 
 
 def _segments(lease: Lease, runs: Iterable[Run], at: int) -> list[Segment]:
-    """The segments of what is appended now."""
+    """The segments of an append."""
     made: list[Segment] = []
     seq = lease.next_seq
     for kind, raws in runs:
@@ -121,14 +121,14 @@ def _segments(lease: Lease, runs: Iterable[Run], at: int) -> list[Segment]:
 def _row(lease: Lease, one: Segment) -> tuple[int, int, int, int | str, bytearray]:
     """The row of a segment."""
     key = lease.number << SEQ_BITS | one.last_seq
-    # For bytes, the module of Python 3.11 looks for an adapter.
+    # A bytearray, because for bytes Python 3.11's sqlite3 searches for an adapter.
     return key, one.first_seq, one.at, CODES.get(one.kind, one.kind), bytearray(one.raw)
 
 
 def _with_row(
     statement: str, values: tuple[object, ...], lease: Lease, change: RowChange, db: Connection
 ) -> int:
-    """Write segments, and what they change in the list; rows written."""
+    """Write segments, and their change to the row; return the number of segments written."""
     if done := db.execute(statement, values).rowcount:
         session_rows.change_row(db, lease.number, change)
     return done
@@ -142,10 +142,10 @@ def _before(lease: Lease, one: Segment) -> int:
 class SqliteJournal:
     """A `Journal` in a file.
 
-    Most methods do their work at once, on the thread of the loop: a commit takes less time than a
-    change of threads. What may take long (settling, deleting, searching, folding, checkpoints)
-    runs in a thread of its own, which begins when there is first need of it. While another program
-    holds the file, whoever asked waits, and the loop goes on.
+    Most methods work directly in the thread of the loop: a commit takes less time than a switch of
+    threads. Slow work (settling, deleting, searching, folding, checkpoints) runs in a thread of its
+    own, which starts when it is first needed. While another program holds the file, the caller
+    waits, and the loop goes on.
     """
 
     def __init__(
@@ -156,9 +156,9 @@ class SqliteJournal:
         busy_seconds: float = BUSY_SECONDS,
         read_transcript: ReadTranscript | None = None,
     ) -> None:
-        """A journal that is opened by its first use; raises JournalUnavailableError.
+        """A journal that is opened at its first use; raises JournalUnavailableError.
 
-        `read_transcript` reads what an import has only listed.
+        `read_transcript` reads a session that an import has only listed.
         """
         self.path = journal_path(location)
         self._create = create
@@ -187,7 +187,8 @@ class SqliteJournal:
         busy_seconds: float = BUSY_SECONDS,
         read_transcript: ReadTranscript | None = None,
     ) -> SqliteJournal:
-        """The journal at a path or `sqlite:` URL, made if it is missing and `create` is set.
+        """Return the journal at a path or `sqlite:` URL, created if it is missing and `create` is
+        set.
 
         Raises JournalBusyError, JournalUnavailableError, NotAJournalError and NewerJournalError.
         """
@@ -198,7 +199,7 @@ class SqliteJournal:
         return journal
 
     def connect(self) -> JournalFile:
-        """Open the file, if it is not open yet; raises as `open` does."""
+        """Open the file if it is not open yet; raises the errors of `open`."""
         try:
             return self._file or self._connect(self._busy_seconds)
         except JournalBusyError:
@@ -207,7 +208,7 @@ class SqliteJournal:
 
     def _connect(self, busy_seconds: float) -> JournalFile:
         self._file = JournalFile.open(self.path, create=self._create, busy_seconds=busy_seconds)
-        self._file.connection.patience = 0.0  # who has the loop's thread does not wait in it
+        self._file.connection.patience = 0.0  # never block the thread of the loop
         return self._file
 
     async def cursor_secret(self) -> bytes:
@@ -219,7 +220,7 @@ class SqliteJournal:
             self._cursor_secret = await self._look(secret)
         return self._cursor_secret
 
-    # -- who may come ---------------------------------------------------------------------
+    # -- access ---------------------------------------------------------------------------
 
     async def access_tokens(self) -> list[AccessToken]:
         return await self._look(access_tokens.read)
@@ -261,15 +262,15 @@ class SqliteJournal:
 
     async def _granted(self, work: Callable[[Connection, str], Lease]) -> Lease:
         lease = await self._owning(work)
-        # Not before the commit: with a note of a grant that was undone, a file seems to go back.
+        # After the commit: noting a grant that is rolled back would look like a file gone back.
         file_notes.note(self.path, file_notes.EPOCH, lease.epoch)
         return lease
 
     async def owner(self, session_id: str) -> Whose:
-        # While nobody else has written to the file, what was ours still is: one look at a counter
-        # in memory instead of a read of three tables.
+        # While nobody else has written to the file, our sessions are still ours: check a counter
+        # in memory instead of reading three tables.
         connection = await self._look(lambda db: db)
-        seen = id(connection), connection.writes_of_others  # behind the look, which notes it
+        seen = id(connection), connection.writes_of_others  # after `_look`, which updates it
         if seen != self._seen:
             self._seen = seen
             self._own.clear()
@@ -285,7 +286,7 @@ class SqliteJournal:
         return owner_files.lives(self.path, owner_id)
 
     async def _owning(self, work: Callable[[Connection, str], T]) -> T:
-        """A transaction in which this process owns something, under the id that `work` is given."""
+        """Run a transaction that makes this process own something; `work` gets the owner id."""
 
         def owning(db: Connection) -> T:
             if self._owner is not None:
@@ -294,7 +295,7 @@ class SqliteJournal:
             try:
                 self._register(db, owner.id)
                 done = work(db, owner.id)
-            except BaseException:  # nobody knows of it
+            except BaseException:  # the transaction is rolled back, so nobody knows the owner
                 owner.close()
                 raise
             self._owner = owner
@@ -366,15 +367,18 @@ class SqliteJournal:
         return made
 
     def _alone(self, statement: str, values: tuple[object, ...], at: int) -> int:
-        """One statement is a transaction by itself, and checks the lease; rows written."""
+        """Execute one statement, which is a transaction by itself and checks the lease; return the
+        rows written."""
         file = self._file or self._connect(0.0)
-        if not self._verify_at - VERIFY_MS <= at < self._verify_at:  # the clock may be set back
+        # Also if the clock was set back.
+        if not self._verify_at - VERIFY_MS <= at < self._verify_at:
             file.verify()
             self._verify_at = at + VERIFY_MS
         return file.connection.write(statement, values)
 
     async def _refused(self, lease: Lease) -> LeaseLostError:
-        """Why nothing could be written under a lease."""
+        """The reason why nothing could be written under a lease; ends the era if history was
+        lost."""
         why = await self._look(lambda db: leases.lost(db, lease))
         if isinstance(why, HistoryLostError):
             await self._write(leases.renew_era)
@@ -458,17 +462,15 @@ class SqliteJournal:
         finally:
             self._settling -= 1
         if self._settling:
-            return  # where many are settled at once, the last one sees to the journal as a whole
-        # One piece of what lags behind: by and by all of it is caught up with.
+            return  # if many sessions are settled at once, the last one tidies the journal
+        # Index one piece of other sessions that lag: turn by turn, all of them catch up.
         await self._background.in_pieces(search_index.index, 0)
         await self.tidy(0)
 
     # -- sessions that an import has listed -----------------------------------------------
 
     async def enlist(self, found: Sequence[Listed]) -> None:
-        from acphold.journal.sqlite import (
-            unread,
-        )  # late: an editor waits for what is imported above
+        from acphold.journal.sqlite import unread  # late, for a quick start
 
         await self._background.run(lambda db: unread.enlist(db, found))
 
@@ -532,17 +534,17 @@ class SqliteJournal:
     async def page(
         self, filter: ListFilter, after: ListKey | None = None, limit: int = 50
     ) -> list[SessionRow]:
-        from acphold.journal.sqlite import list_page  # late, too
+        from acphold.journal.sqlite import list_page  # late, for a quick start
 
         return await self._look(lambda db: list_page.page(db, filter, after, limit))
 
     async def search(self, sought: Sought | str) -> list[SearchHit]:
-        from acphold.journal.sqlite import search  # an editor waits for what is imported above
+        from acphold.journal.sqlite import search  # late, for a quick start
 
         asked = Sought(sought) if isinstance(sought, str) else sought
 
         def found(db: Connection) -> list[SearchHit]:
-            # A volume that another process drops meanwhile is there until the end.
+            # In a read transaction: otherwise another process may drop a volume meanwhile.
             with reading(db):
                 return search.search(db, asked)
 
@@ -556,7 +558,7 @@ class SqliteJournal:
         cwd: str | None = None,
         since: int = 0,
     ) -> UsageSums:
-        from acphold.journal.sqlite import usage_sums  # late, too
+        from acphold.journal.sqlite import usage_sums  # late, for a quick start
 
         def found(db: Connection) -> UsageSums:
             with reading(db):
@@ -588,7 +590,7 @@ class SqliteJournal:
         return await self._look(lambda db: packed_rows.unpacked_sessions(db, before))
 
     async def attend(self, work: Callable[[Connection], T]) -> T:
-        """The result of some work on the file, done away from the loop's thread."""
+        """Run some work on the file, away from the loop's thread; return its result."""
         return await self._background.run(work)
 
     async def count(self) -> int:
@@ -597,7 +599,7 @@ class SqliteJournal:
     async def changes(self, after: int | None, limit: int = 500) -> RowChanges:
         file = self._file or self.connect()
         file.verify()
-        # While nobody has written since there was nothing new, there is nothing new.
+        # If there was nothing new, and nobody has written since, there still is nothing new.
         connection = await self._look(lambda db: db)
         seen = id(connection), connection.writes_of_others, connection.total_changes, after
         if seen == self._followed and after is not None:
@@ -627,7 +629,7 @@ class SqliteJournal:
         number = lease.number
         await self._under(lease, lambda db: session_rows.link(db, agent, downstream_id, number))
 
-    # -- a person's wishes ----------------------------------------------------------------
+    # -- changing and deleting ------------------------------------------------------------
 
     async def change(self, session: Lease | str, change: RowChange) -> None:
         if isinstance(session, Lease):
@@ -647,7 +649,7 @@ class SqliteJournal:
         return gone
 
     async def _sweep(self) -> None:
-        """Overwrite what is left of deleted sessions, and give some of their room back."""
+        """Overwrite the remains of deleted sessions, and return some of their room."""
         await self._background.in_pieces(deletion.sweep)
         await self._background.in_pieces(free_pages.give_back_some)
 
@@ -661,7 +663,7 @@ class SqliteJournal:
         if (owner := self._owner) is not None:
             try:
                 await self._write(lambda db: leases.unregister(db, owner.id))
-            except JournalError as exc:  # who asks finds its file unlocked
+            except JournalError as exc:  # harmless: others find the owner's file unlocked
                 log.info("the journal still names this process: %s", exc)
             owner.close()
             self._owner = None
@@ -677,7 +679,8 @@ class SqliteJournal:
         )
 
     async def _write(self, work: Callable[[Connection], T]) -> T:
-        """What comes of some work in a transaction: all or nothing, and nobody else writes."""
+        """Run `work` in a transaction, all or nothing, while nobody else writes; return its
+        result."""
 
         def attempt() -> T:
             file = self._file or self._connect(0.0)
@@ -692,7 +695,7 @@ class SqliteJournal:
         return done
 
     async def _under(self, lease: Lease, work: Callable[[Connection], T]) -> T:
-        """The same; it fails unless the lease stands."""
+        """The same; raises LeaseLostError unless the lease stands."""
 
         def under_lease(db: Connection) -> T:
             leases.require(db, lease)
@@ -701,10 +704,10 @@ class SqliteJournal:
         return await self._write(under_lease)
 
     async def _when_free(self, attempt: Callable[[], T]) -> T:
-        """What comes of an attempt, which is made again while another program holds the file.
+        """Return the result of `attempt`, retried while another program holds the file.
 
-        Everybody else has the loop meanwhile. Who has waited in vain once does not wait so long
-        again before a write has succeeded.
+        The loop goes on meanwhile. After waiting in vain once, the waits are short until a write
+        succeeds.
         """
         deadline = 0.0
         while True:

@@ -1,8 +1,7 @@
-"""The rows of what agents reported of tokens and cost: see `journal.token_reports`.
+"""The rows of reports on tokens and cost: see `journal.token_reports`.
 
-They keep what was reported; what was of the whole session becomes what came to it when it is read.
-
-The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+They keep the reports as they were; totals of a whole session become increases when they are read.
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ from acphold.journal.usage_slots import (
 
 
 def keep(connection: sqlite3.Connection, session: int, found: Sequence[Report]) -> None:
-    """Write the rows of reports, with the sums of their slots; those that are there already stay.
+    """Write the rows of new reports, and update the sums of their slots.
 
-    Reports are in the order of the session.
+    `found` is in the order of the session.
     """
     if not found:
         return
@@ -70,14 +69,14 @@ def keep(connection: sqlite3.Connection, session: int, found: Sequence[Report]) 
 
 
 def add_up(connection: sqlite3.Connection, session: int) -> None:
-    """Make the sums of a session anew."""
+    """Compute the sums of a session anew."""
     for table in ("usage_slots", "usage_costs"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     _add(connection, session, slots(_reports(connection, session), {}))
 
 
 def has_right_sums(connection: sqlite3.Connection, session: int) -> bool:
-    """True if the sums of a session are what was reported in it."""
+    """True if the sums of a session agree with its reports."""
     return are_alike(_kept(connection, session), slots(_reports(connection, session), {}))
 
 
@@ -115,7 +114,7 @@ _PAID: Final = """
 
 
 SESSION: Final = 2
-"""What stands in the column `by_turn` of a report with `so_far`; else 1 or 0."""
+"""The value of the column `by_turn` for a report with `so_far`; for others it is 1 or 0."""
 
 
 _SESSIONS: Final = """
@@ -132,7 +131,8 @@ _ROWS: Final = (
 
 
 def usage(connection: sqlite3.Connection, cwd: str | None, since: int) -> list[SessionUsage]:
-    """What was reported since then in each session that was active since; the newest first."""
+    """The usage reported since `since` in each session that was active since; newest sessions
+    first."""
     folder = None if cwd is None else resolved_folder(cwd)
     rows = connection.execute(f"{_SESSIONS} {_NEWEST_FIRST}", (since, folder)).fetchall()
     return [_of_row(connection, row, since) for row in rows]
@@ -141,7 +141,7 @@ def usage(connection: sqlite3.Connection, cwd: str | None, since: int) -> list[S
 def usage_of(
     connection: sqlite3.Connection, sessions: str, cwd: str | None, since: int
 ) -> Iterator[SessionUsage]:
-    """The same of those that a condition in SQL picks, one at a time."""
+    """The same for sessions chosen by a condition in SQL, one at a time."""
     folder = None if cwd is None else resolved_folder(cwd)
     for row in connection.execute(f"{_SESSIONS} AND {sessions} {_NEWEST_FIRST}", (since, folder)):
         yield _of_row(connection, row, since)
@@ -153,7 +153,7 @@ _Row = tuple[int, str, str, str, str | None, int, str, int]
 def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsage:
     number, session_id, agent, cwd, title, updated_at, origins, settled = row
     found = [*_reports(connection, number)]
-    # What a turn reported that is not settled: it is over since just now, or was cut off.
+    # Reports of an unsettled turn: it has just ended, or was cut off.
     found += reports(tail(segments.Of(connection, number), settled, TAIL_BYTES))
     held_by = holders(session_id, agent, origins)
     told = tuple(report for report in came(found, held_by) if report.at >= since)
@@ -161,7 +161,7 @@ def _of_row(connection: sqlite3.Connection, row: _Row, since: int) -> SessionUsa
 
 
 def _reports(connection: sqlite3.Connection, session: int) -> Iterator[Report]:
-    """The rows of a session, in its order."""
+    """The reports of a session, in its order."""
     for seq, at, by_turn, cost, currency, *counts in connection.execute(_ROWS, (session,)):
         tokens = Tokens(*counts) if any(count is not None for count in counts) else None
         so_far = by_turn == SESSION

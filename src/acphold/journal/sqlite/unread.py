@@ -1,11 +1,12 @@
-"""Sessions that an import has listed, and whose transcripts it has not read to their end yet.
+"""Sessions that an import has listed, without reading their transcripts to the end yet.
 
     no row ──listed──▶ unread ──its last piece is taken in──▶ read
                           └─given up─▶ no row; or read, where some of it is there
 
-The row says where the transcript is, in words of the import's that the journal does not look into;
-and it is the import that gives one up.
-Whoever needs such a session has it read first: see `journal.transcripts`.
+The row has the place of the transcript in a form that only the import knows; only the import gives
+a session up.
+
+If somebody needs such a session, it is read first: see `journal.transcripts`.
 
 The function may raise sqlite3 errors.
 """
@@ -21,7 +22,7 @@ from acphold.journal.sqlite.connection import Connection, writing
 
 
 def enlist(connection: Connection, found: Sequence[Listed]) -> None:
-    """Make the rows of sessions, but of those that are known, or were deleted."""
+    """Add rows for sessions, except for known and deleted ones."""
     with writing(connection):
         for listed in found:
             agent, downstream_id = listed.new.agent, listed.downstream_id

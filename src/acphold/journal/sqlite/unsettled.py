@@ -1,9 +1,10 @@
-"""What the index has not got because it is not settled: the ends of the newest sessions.
+"""Searching the unsettled ends of the newest sessions, which are not in the index.
 
-A turn that runs, one that rests for a client that may come back, and one whose process was killed
-are not settled. They are few and short; a search looks through them with an index made for it.
+A session is unsettled while a turn runs, while it rests for a client that may come back, or if its
+process was killed. Such ends are few and short; a search goes through them with an index made for
+it.
 
-The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from acphold.journal.stored_history import tail
 from acphold.journal.words_in_memory import fitting
 
 SESSIONS_AT_MOST: Final = 20
-"""The newest sessions of which the ends are looked at."""
+"""The number of newest sessions whose ends are searched."""
 
 TAIL_BYTES: Final = 256 << 10
-"""How much of the end of one session is looked at: indexing it takes 50 ms."""
+"""Bytes searched at the end of one session: indexing them takes 50 ms."""
 
 _TAILED: Final = """
     SELECT updated_at, number, settled_through, session_id, agent, cwd, title FROM (
@@ -41,14 +42,14 @@ _TAILED: Final = """
 def matching(
     connection: sqlite3.Connection, sought: Sought, query: str
 ) -> list[tuple[Held, Entry]]:
-    """The entries that an FTS5 query fits, the newest first, as many as are sought."""
+    """The entries that match an FTS5 query, newest first, at most `sought.limit`."""
     values = {
         "most": SESSIONS_AT_MOST,
         "folder": None if sought.cwd is None else resolved_folder(sought.cwd),
         "session": sought.session_id,
         "tenant": sought.tenant,
     }
-    # Only those that are asked for: each of them has an index that the list of sessions uses.
+    # Only the filters that are set: for each of them there is an index, used by the list.
     filters = "prompted = 1 AND archived = 0"
     if sought.cwd is not None:
         filters += " AND folder = :folder"
@@ -59,7 +60,7 @@ def matching(
     either = [filters]
     if sought.tenant is not None:
         own = "tenant = :tenant AND tenant <> ''" if sought.tenant else "tenant = ''"
-        # The pluses keep SQLite from walking all sessions instead of looking up a few.
+        # The pluses keep SQLite from walking all sessions to find a few.
         few = filters.replace("prompted", "+prompted").replace("archived", "+archived")
         either = [f"{filters} AND {own}", f"{few} AND tenant <> :tenant AND {SHARED_WITH}"]
     walks = [

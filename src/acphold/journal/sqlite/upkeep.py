@@ -1,10 +1,9 @@
-"""The work on a journal after turns and beside them: settling, taking in, checking.
+"""Work on a journal after turns and between them: settling, taking in, checking.
 
-A turn that is over is *settled*: its entries are compacted and counted, and then indexed, which
-`search_index` does. All of this runs in the background thread, in pieces. What takes time is
-computed outside of the transactions, so that these are short: appends of other sessions wait a few
-milliseconds at most. Between two pieces the thread does what else it is asked for, checkpoints
-above all.
+A finished turn is *settled*: its entries are compacted and counted, and then indexed by
+`search_index`. All of this runs in the background thread, in pieces. Slow computation happens
+outside of the transactions, so that these are short: appends of other sessions wait a few
+milliseconds at most. Between two pieces the thread serves other requests, above all checkpoints.
 
 The functions take the connection of the background thread, and may raise sqlite3 errors.
 """
@@ -45,7 +44,7 @@ from acphold.journal.sqlite.migrations import SEQ_BITS, SEQ_MASK
 def read(
     connection: sqlite3.Connection, session_id: str, after: int, limit_bytes: int, tail_bytes: int
 ) -> list[Segment]:
-    """As `Journal.read`."""
+    """Like `Journal.read`."""
     if not tail_bytes:
         rows = segments.Of(connection, session_rows.number_of(connection, session_id))
         return stored_history.page(rows, after, limit_bytes, 0, 0)
@@ -63,26 +62,26 @@ def read_back(
     limit_bytes: int,
     kinds: Sequence[str] = (),
 ) -> PageBack:
-    """As `Journal.read_back`."""
+    """Like `Journal.read_back`."""
     number, settled = _settled_through(connection, session_id)
     rows = segments.Of(connection, number)
     return stored_history.page_back(rows, session_id, settled, before, limit, limit_bytes, kinds)
 
 
 def summary(connection: sqlite3.Connection, session_id: str) -> Summary:
-    """What settling kept, and what came behind it; raises UnknownSessionError."""
+    """Combine the settled summary with the entries behind it; raises UnknownSessionError."""
     number, settled = _settled_through(connection, session_id)
     kept = settled_state(connection, number).summary
     return stored_history.summary(segments.Of(connection, number), kept, settled)
 
 
 def unsettled_bytes(connection: sqlite3.Connection, session_id: str) -> int:
-    """How much came behind what is settled; raises UnknownSessionError."""
+    """The bytes of unsettled entries; raises UnknownSessionError."""
     return segments.size(connection, *_settled_through(connection, session_id))
 
 
 def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> bool:
-    """As `Journal.is_exact`."""
+    """Like `Journal.is_exact`."""
     number, settled = _settled_through(connection, session_id)
     return stored_history.is_exact(segments.Of(connection, number), settled, after)
 
@@ -98,7 +97,7 @@ def _settled_through(connection: sqlite3.Connection, session_id: str) -> tuple[i
 
 
 def settled_state(connection: sqlite3.Connection, number: int) -> Settled:
-    """What is kept of a session, by its number."""
+    """The settled state of a session, by its number."""
     row = connection.execute(
         "SELECT summary FROM summaries WHERE session = ?", (number,)
     ).fetchone()
@@ -106,7 +105,7 @@ def settled_state(connection: sqlite3.Connection, number: int) -> Settled:
 
 
 def keep_settled_state(connection: sqlite3.Connection, number: int, settled: Settled) -> None:
-    """Keep what is known of a session, in place of what was."""
+    """Store the settled state of a session, replacing the former one."""
     summary = encode_settled(settled)
     connection.execute(
         "INSERT OR REPLACE INTO summaries (session, summary, checksum) VALUES (?, ?, ?)",
@@ -115,7 +114,7 @@ def keep_settled_state(connection: sqlite3.Connection, number: int, settled: Set
 
 
 def spoiled_summaries(connection: sqlite3.Connection, number: int | None = None) -> list[str]:
-    """The sessions, of all or of one, of which something else is kept than was written."""
+    """The sessions, all or one, whose stored summary is not what was written."""
     rows = connection.execute(
         "SELECT session_id, summary, checksum FROM summaries JOIN sessions ON number = session"
         f"{'' if number is None else ' WHERE session = ?'}",
@@ -125,7 +124,7 @@ def spoiled_summaries(connection: sqlite3.Connection, number: int | None = None)
 
 
 def spoiled(connection: sqlite3.Connection) -> list[str]:
-    """Return the sessions of which the summary, or the sums of usage, are not what was written."""
+    """The sessions whose summary, or sums of usage, are not what was written."""
     found = spoiled_summaries(connection)
     for number, name in connection.execute("SELECT number, session_id FROM sessions").fetchall():
         with reading(connection):
@@ -143,9 +142,9 @@ def settle_piece(
     through: int,
     apart: Collection[int] = (),
 ) -> bool:
-    """Settle the next entries up to `through`; whether there may be more, False without a lease.
+    """Settle the next entries up to `through`; True if there may be more, False without a lease.
 
-    None of those in `apart` is put together with what is behind it.
+    No entry in `apart` is merged with later ones.
     """
     settled = _settled_under(connection, lease)
     if settled is None or settled >= through:
@@ -171,10 +170,11 @@ def take_in(
     instead: bool = False,
     release: bool = False,
 ) -> int:
-    """Append entries to a session that is settled to its end, settled; the number of the last.
+    """Append entries, already settled, to a session that is settled to its end; return the last
+    number.
 
-    With `instead` they take the place of its last entry, if that is alone in its row; with
-    `release` the lease is given back. Raises LeaseLostError.
+    With `instead`, they replace its last entry if that has a row to itself; with `release`, the
+    lease is released. Raises LeaseLostError.
     """
     last = lease.next_seq - 1
     instead = instead and segments.is_alone(connection, lease.number, last)
@@ -206,7 +206,7 @@ def take_in(
 
 
 def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> SessionState:
-    """The state at `settled`, as far as it counts for what comes behind it."""
+    """The state at `settled`, as far as it matters for the entries that follow."""
     return going_on(
         settled_state(connection, lease.number).summary,
         session_rows.context(connection, lease.number, settled),
@@ -214,7 +214,7 @@ def _before(connection: sqlite3.Connection, lease: Lease, settled: int) -> Sessi
 
 
 def _write(connection: sqlite3.Connection, number: int, piece: Piece) -> None:
-    """Write what becomes of a run of segments."""
+    """Write the result of settling a run of segments."""
     segments.remove(connection, number, piece.gone)
     segments.insert(connection, number, piece.new)
     token_usage.keep(connection, number, piece.usage)
@@ -232,7 +232,7 @@ def _write(connection: sqlite3.Connection, number: int, piece: Piece) -> None:
 
 
 def _settled_under(connection: sqlite3.Connection, lease: Lease) -> int | None:
-    """How far the session is settled; None when the lease is lost."""
+    """How far the session is settled; None if the lease is lost."""
     row = connection.execute(
         "SELECT settled_through FROM sessions JOIN leases ON leases.session = sessions.number"
         " WHERE number = ? AND epoch = ?",
@@ -259,9 +259,9 @@ def went_back_at(connection: Connection) -> int | None:
 
 
 def damage(connection: sqlite3.Connection) -> list[str]:
-    """What is wrong with the journal, a sentence each; empty when it is whole.
+    """Read the whole journal and return what is damaged, a sentence each; empty if it is whole.
 
-    Reads all of it: about a second for a gigabyte.
+    Takes about a second for a gigabyte.
     """
     try:
         pages = [str(line) for (line,) in connection.execute("PRAGMA quick_check(20)")]
@@ -273,16 +273,17 @@ def damage(connection: sqlite3.Connection) -> list[str]:
 
 
 def _gaps(connection: sqlite3.Connection) -> Iterator[str]:
-    """A sentence for each entry that does not follow the one before it, or is of no session."""
+    """Yield a sentence for each entry that does not follow the one before, or belongs to no
+    session."""
     last = (0, 0)
-    # A deleted one has some until it is swept.
+    # A deleted session has entries until it is swept.
     known = {
         number
         for (number,) in connection.execute(
             "SELECT number FROM sessions UNION ALL SELECT session FROM deleted"
         )
     }
-    # Row by row: SQLite would keep all of them in memory to look at the one before.
+    # Row by row: for a comparison with the row before, SQLite would keep all rows in memory.
     for key, first_seq in connection.execute("SELECT key, first_seq FROM segments ORDER BY key"):
         number, seq = key >> SEQ_BITS, key & SEQ_MASK
         before = last[1] if number == last[0] else 0
@@ -290,7 +291,7 @@ def _gaps(connection: sqlite3.Connection) -> Iterator[str]:
             yield f"entries from {first_seq} on are of session number {number}, which there is not"
         last = number, seq
         if first_seq != before + 1:
-            # Not of one that is deleted, and not swept yet.
+            # Sessions that are deleted but not swept yet are not reported.
             for (name,) in connection.execute(
                 "SELECT session_id FROM sessions WHERE number = ?", (number,)
             ):

@@ -1,10 +1,10 @@
-"""What agents reported of tokens and cost, added up.
+"""Adding up the reported tokens and cost.
 
-Of most sessions SQLite adds up what is kept by slots: see `usage_slots`. Those that need more
-thought are looked at one by one: see `_ODD`. Where each session is a group, there may be as many:
-no more than one of them is in memory as anything but a few bytes.
+For most sessions SQLite adds up the sums kept by slots: see `usage_slots`. Sessions that need a
+closer look are examined one by one: see `_ODD`. If each session is a group, there may be very many:
+only one at a time is in memory in more than packed form.
 
-The functions run inside a transaction of the caller's and may raise sqlite3 errors.
+The functions run inside a transaction of the caller and may raise sqlite3 errors.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from acphold.journal.usage_slots import SLOT_MS
 _WANTED: Final = (
     "prompted AND unread IS NULL AND updated_at >= :since AND (:folder IS NULL OR folder = :folder)"
 )
-"""Of one that an import has only listed nobody knows yet what was reported in it."""
+"""Leaves out sessions that an import has only listed: their usage is not known yet."""
 
 _ODD: Final = f"""
     CREATE TEMP TABLE odd AS SELECT number FROM sessions WHERE {_WANTED} AND (
@@ -43,8 +43,8 @@ _ODD: Final = f"""
         )
     )
 """
-"""Sessions that several agents held, or in which something was told of the whole session, or in the
-slot of which but a part counts, or that have something that is not settled."""
+"""Sessions to examine one by one: several agents held them, or they have a report on the whole
+session, or `since` falls inside one of their slots, or they have unsettled entries."""
 
 _DAY: Final = "date({}, 'unixepoch', 'localtime')"
 _SLOT_DAY: Final = _DAY.format(f"slot * {SLOT_MS // 1000}")
@@ -79,8 +79,8 @@ _CAME: Final = f"""
     WHERE {_WANTED} AND {OF_AGENTS} AND number NOT IN odd
     GROUP BY name, currency
 """
-"""In the order of the table: SQLite would go by an index that has the agents in order, and look for
-the costs of each session somewhere else."""
+"""In the order of the table: SQLite would choose an index that has the agents in order, and look up
+the costs of each session elsewhere."""
 
 _NAMES: Final[dict[Grouping, str]] = {
     "agent": "agent",
@@ -101,8 +101,8 @@ _BY_SESSION: Final = (
     )
     + " ORDER BY updated_at DESC, session_id DESC"
 )
-"""A row for each session and currency, in the order of an index for either value of `archived`: to
-be sorted, all of them would be in memory."""
+"""A row for each session and currency, in the order of an index for each value of `archived`:
+sorting would keep all of them in memory."""
 
 
 def sums(
@@ -112,7 +112,7 @@ def sums(
     cwd: str | None,
     since: int,
 ) -> UsageSums:
-    """As `Journal.usage`."""
+    """Like `Journal.usage`."""
     values = {
         "agents": as_json(agents),
         "folder": None if cwd is None else resolved_folder(cwd),
@@ -156,7 +156,8 @@ def _groups(
     total: UsageSum,
     by_request: set[str],
 ) -> list[UsageSum]:
-    """The sums of agents, days or folders; what the odd sessions add goes to the rest as well."""
+    """The sums by agent, day or folder; `total` and `by_request` get the shares of the odd
+    sessions."""
     groups = {row[0]: _sum(row) for row in connection.execute(_SUMS.format(name=_NAMES[by]))}
     for group, currency, cost in connection.execute("SELECT name, currency, cost FROM came"):
         groups[group].costs[currency] = cost
@@ -172,10 +173,10 @@ def _each_session(
     total: UsageSum,
     by_request: set[str],
 ) -> Iterator[UsageSum]:
-    """The sums of sessions, one after the other; what the odd ones add goes to the rest as well."""
+    """Yield the sums of sessions; `total` and `by_request` get the shares of the odd sessions."""
 
     def plain_ones() -> Iterator[tuple[tuple[int, str], UsageSum]]:
-        # Else SQLite goes through all of them for each session: it does not know how many it has.
+        # Otherwise SQLite scans them for each session: it does not know how many rows they have.
         connection.execute("CREATE INDEX temp.used_of ON used (number)")
         connection.execute("CREATE INDEX temp.came_of ON came (name)")
         rows = connection.execute(_BY_SESSION)
