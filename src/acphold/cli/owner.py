@@ -1,7 +1,7 @@
 """`acphold owner`: the process behind `wrap --background`, which keeps an agent and its sessions.
 
-It is started by `acphold.cli.thin_wrap`, never by hand. It holds a lock beside its socket for as
-long as it lives, so of two that are started at once only one goes on.
+It is started by `acphold.cli.thin_wrap`, never by hand. It holds a lock beside its socket while it
+lives, so if two are started at once, only one goes on.
 """
 
 # See docs/decisions.md, 18.
@@ -28,23 +28,23 @@ from acphold.server.service import serve_background, stop_at_signals
 from acphold.transports.runtime_folder import state_folder
 
 LOG_BYTES = 1024 * 1024
-"""A log that is longer begins anew, with the old one beside it."""
+"""A longer log is started anew, with the old one kept beside it."""
 
 LOOK_SECONDS = 1.0
-"""How often is looked how long it is: an agent can write 100 MB to stderr in this time."""
+"""Pause between two checks of its length: an agent can write 100 MB to stderr in this time."""
 
 
 def tell(word: str) -> None:
-    """Tell the pipe that started us; once."""
+    """Send a word to the pipe of our parent; once."""
     try:
         os.write(READY, f"{' '.join(word.split())}\n".encode(errors="replace"))
         os.close(READY)
     except OSError:
-        pass  # it has gone, or this was started by hand
+        pass  # the parent has gone, or this was started by hand
 
 
 def serve_sessions(path: str, held: int, settings: WrapSettings, launched: Program | None) -> int:
-    """Serve until it is idle for long enough or told to stop; the exit code.
+    """Serve until it is idle for long enough or told to stop; returns the exit code.
 
     `held` is the lock of the socket's name, `path`.
     """
@@ -80,7 +80,7 @@ async def _serve(
 
 
 def log_to_file(path: str) -> None:
-    """Let all that this process prints go to its log, whoever prints it; raises OSError."""
+    """Send everything that this process prints to its log, by any code; raises OSError."""
     folder = state_folder()
     try:
         os.makedirs(folder, 0o700, exist_ok=True)
@@ -104,12 +104,12 @@ def log_to_file(path: str) -> None:
 
 @asynccontextmanager
 async def _short_log(path: str) -> AsyncIterator[None]:
-    """Begin the log anew during the block whenever it is too long."""
+    """Start the log anew during the block whenever it is too long."""
 
     async def look() -> None:
         while True:
             await asyncio.sleep(LOOK_SECONDS)
-            with suppress(OSError):  # nowhere to write it: the one there is goes on
+            with suppress(OSError):  # nowhere to write a new one: the old one goes on
                 if os.fstat(2).st_size > LOG_BYTES:
                     log_to_file(path)
 

@@ -1,8 +1,8 @@
-"""`acphold packed`: a command line as it travels to another machine, in hexadecimal digits.
+"""`acphold packed`: a command line in hexadecimal digits, for the way to another machine.
 
-ssh hands what it is to run to the login shell there, as one string, and each shell has quotes of
-its own: what is one word for `sh` ends within it for fish, and runs. Digits are digits to all.
-Nothing is imported here: the editor at the other end waits for what this begins.
+ssh hands the command as one string to the login shell there, and each shell has quotes of
+its own: one word for `sh` may end early for fish and be run. Digits are digits to all shells.
+Nothing is imported here: the editor at the other end waits for this command.
 """
 
 from __future__ import annotations
@@ -14,21 +14,21 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 TYPED_HOST = "ACPHOLD_HOST"
-"""The variable that tells the command there how the person calls that machine here."""
+"""The variable that tells the remote command the name that the person uses for that machine."""
 
 LONGEST_WORD = 900
 """Digits in a row: the csh of BSD takes no word of more than 1,024 characters."""
 
 
 def packed(host: str, words: Sequence[str]) -> str:
-    """Command line `words`, and the host for `TYPED_HOST` or "", for any shell."""
+    """Pack the words of a command, and the host for `TYPED_HOST` or "", for any shell."""
     digits = b"".join(os.fsencode(word) + b"\0" for word in (host, *words)).hex()
     pieces = range(0, len(digits), LONGEST_WORD)
     return " ".join(digits[start : start + LONGEST_WORD] for start in pieces)
 
 
 def unpacked(pieces: Sequence[str]) -> list[str]:
-    """The words again; the host is in our environment then. SystemExit for anything else."""
+    """Unpack the words; puts the host into our environment. SystemExit for anything else."""
     try:
         host, *words = bytes.fromhex("".join(pieces)).split(b"\0")[:-1]
     except ValueError:

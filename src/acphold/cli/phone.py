@@ -1,6 +1,6 @@
-"""`serve --phone`: an address with HTTPS by which a phone reaches this machine.
+"""`serve --phone`: an HTTPS address at which a phone reaches this machine.
 
-The programs of others make it; the first one of these that is on PATH is used.
+Programs of others provide it; the first of these on PATH is used.
 
     program      address                                who reaches it
     -----------  -------------------------------------  -----------------------
@@ -31,16 +31,16 @@ from acphold.errors import SettingsError
 from acphold.processes.program import launch, on_path
 
 ANSWER_SECONDS: Final = 10.0
-"""Longest wait for what Tailscale says of itself."""
+"""Longest wait for Tailscale's report of its state."""
 
 TUNNEL_SECONDS: Final = 45.0
 """Longest wait for the address of a tunnel."""
 
 SAID_BYTES: Final = 1 << 20
-"""Most of a program's output that is looked through."""
+"""At most this much of a program's output is searched."""
 
 PROXY: Final = "127.0.0.1"
-"""From where each of these programs connects to us."""
+"""The address from which each of these programs connects to us."""
 
 
 class Way(NamedTuple):
@@ -51,7 +51,7 @@ class Way(NamedTuple):
 
 
 class Tunnel(NamedTuple):
-    """A program that makes a tunnel: its arguments, how its addresses look, who reaches them."""
+    """A program that makes a tunnel: its arguments, the form of its addresses, who reaches them."""
 
     arguments: tuple[str, ...]
     address: re.Pattern[bytes]
@@ -74,7 +74,7 @@ TUNNELS: Final = {
 
 @contextmanager
 def way(port: int) -> Iterator[Way]:
-    """The way for a phone to this port, for the block; raises SettingsError, UsageError."""
+    """Provide a way for a phone to this port, in the block; raises SettingsError, UsageError."""
     if on_path("tailscale") is not None:
         yield _tailnet(port)
         return
@@ -115,7 +115,7 @@ def _tailnet(port: int) -> Way:
 
 
 def _said(*command: str) -> dict[str, object]:
-    """The JSON object that a command prints; raises SettingsError."""
+    """Return the JSON object that a command prints; raises SettingsError."""
     said = b""
     program = launch(command, merged=True)
     try:
@@ -124,7 +124,7 @@ def _said(*command: str) -> dict[str, object]:
     finally:
         program.abandon()
     try:
-        found = json.loads(said[max(0, said.find(b"{")) :])  # a warning may stand before it
+        found = json.loads(said[max(0, said.find(b"{")) :])  # a warning may precede it
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
@@ -134,7 +134,7 @@ def _said(*command: str) -> dict[str, object]:
 
 
 def _pieces(output: int, seconds: float) -> Iterator[bytes]:
-    """What a program prints within this time, up to SAID_BYTES."""
+    """Yield a program's output within this time, up to SAID_BYTES."""
     until, size = time.monotonic() + seconds, 0
     while size < SAID_BYTES and (left := until - time.monotonic()) > 0:
         if select.select([output], [], [], left)[0]:
@@ -171,16 +171,16 @@ def _tunnelled(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
         program.end()
         program.reap()
         if draining is not None:
-            draining.join()  # nothing that could write lives
+            draining.join()  # nothing that could write is alive
         os.close(output)
 
 
 def _address(output: int, address: re.Pattern[bytes], command: Sequence[str]) -> str:
-    """The address that a tunnel prints; raises SettingsError."""
+    """Return the address that a tunnel prints; raises SettingsError."""
     said = b""
     for piece in _pieces(output, TUNNEL_SECONDS):
         said += piece
-        # Only in whole lines: the next piece may go on with the last one.
+        # Only in whole lines: the next piece may continue the last one.
         if found := address.search(said[: said.rfind(b"\n") + 1]):
             return found[0].decode()
     shown = " ".join(command)
@@ -188,6 +188,6 @@ def _address(output: int, address: re.Pattern[bytes], command: Sequence[str]) ->
 
 
 def _drain(output: int) -> None:
-    """Read what a tunnel goes on saying, so that it never waits for us."""
+    """Read the rest of a tunnel's output, so that it never waits for us."""
     while os.read(output, 65536):
         pass

@@ -1,7 +1,7 @@
-"""Sessions, and entries in them, as a person names them.
+"""Sessions and their entries, by the names that a person uses.
 
-By its id; by any beginning that fits only one; as `-` or `@last`, the newest of the folder;
-and by choosing from a list, where a person is there and has named none, or a beginning of several.
+A session is named by its id; by any unique prefix; by `-` or `@last`, the newest of the folder;
+or chosen from a list, if a person is there and named none, or an ambiguous prefix.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from acphold.journal import Journal, ListFilter, SessionRow
 from acphold.presentation.json_facts import place_name
 
 NEWEST = ("-", "@last")
-"""What stands for the newest session of the folder."""
+"""Names of the newest session of the folder."""
 
 
 class Place(NamedTuple):
-    """A session, and the number of an entry of it where one is meant."""
+    """A session, and the number of one of its entries if one is meant."""
 
     row: SessionRow
     seq: int | None = None
@@ -33,10 +33,10 @@ class Place(NamedTuple):
 async def named(
     journal: Journal, given: str | None, does: str = "", *, cwd: str | None = None
 ) -> SessionRow:
-    """The session that is meant; with `cwd`, those of other folders are as if they were not there.
+    """Return the session that is meant; with `cwd`, other folders' sessions do not count.
 
-    With `does`, what becomes of it ("shows it"), it may be chosen from a list on a terminal. Raises
-    UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError where it has to be named.
+    With `does`, the words for what will be done ("shows it"), it may be chosen from a list. Raises
+    UnknownSessionError, AmbiguousIdError, NothingChosen, and UsageError if it has to be named.
     """
     if given in NEWEST:
         here = cwd or os.getcwd()
@@ -63,10 +63,10 @@ async def named(
 async def place(
     journal: Journal, text: str | None, does: str = "", *, cwd: str | None = None
 ) -> Place:
-    """What `ID` or `ID@SEQ` means; else as `named`.
+    """Resolve `ID` or `ID@SEQ`; otherwise as `named`.
 
-    One that an import has only listed is read first. Raises what `named` does, UsageError for an
-    entry that is not there, and TranscriptError. An id with an `@` in it is an id before all else.
+    A session that an import has only listed is read first. Raises the errors of `named`, UsageError
+    for a missing entry, and TranscriptError. An id that contains an `@` is tried as an id first.
     """
     given, at, seq = (text or "").rpartition("@")
     try:
@@ -75,7 +75,7 @@ async def place(
         if not (at and given and seq.isascii() and seq.isdecimal()):
             raise
     row = await whole(journal, await named(journal, given, does, cwd=cwd))
-    # Longer numbers would not even be read: Python refuses digits by the thousand.
+    # Longer numbers could not even be parsed: Python refuses thousands of digits.
     if len(seq) > 10 or not 0 < int(seq) <= row.last_seq:
         raise UsageError(
             f"{text}: the entries of this session have the numbers 1 to {row.last_seq}"

@@ -1,4 +1,4 @@
-"""`acphold prune`: old sessions gone for good, when a person asks for it."""
+"""`acphold prune`: deletes old sessions permanently, when a person asks for it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from acphold.history.times import now_ms
 from acphold.journal import ListFilter, SessionRow
 
 SHOWN = 20
-"""Sessions that are named before the question; `--dry-run` names all."""
+"""Sessions named before the question; `--dry-run` names all."""
 
 
 def parser() -> Parser:
@@ -51,7 +51,7 @@ def parser() -> Parser:
 
 
 class _Wanted(Struct, frozen=True):
-    """Which sessions are to go; `before` is ms since the epoch."""
+    """The sessions to delete; `before` is ms since the epoch."""
 
     filter: ListFilter
     before: int
@@ -84,7 +84,7 @@ def prune(
     filter = ListFilter(
         agents=agent_keys(agent),
         cwd=cwd,
-        # What was never prompted is old as well; but it is none of the newest N.
+        # Sessions that were never prompted may be old, but never count among the newest N.
         include_unprompted=older_than is not None,
         archived="include" if archived else "exclude",
     )
@@ -104,7 +104,7 @@ def prune(
 
 
 async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
-    """The sessions to delete, the newest first."""
+    """Return the sessions to delete, the newest first."""
     found = []
     async with opened(location) as journal:
         spared = 0
@@ -112,7 +112,7 @@ async def _found(location: str | None, wanted: _Wanted) -> list[SessionRow]:
             if row.prompted and spared < wanted.keep:
                 spared += 1
             elif row.updated_at < wanted.before:
-                with suppress(UnknownSessionError):  # it is gone by now
+                with suppress(UnknownSessionError):  # it was deleted meanwhile
                     if not await is_live(journal, row.session_id):
                         found.append(row)
     return found
@@ -123,7 +123,7 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
         try:
             return len(await journal.delete(*(row.session_id for row in found), idle_since=before))
         except JournalUnavailableError as error:
-            # Each of them is deleted, or it is not: reading tells, also on a disk that is full.
+            # Some were deleted, some not: reading tells which, even on a full disk.
             everything = ListFilter(include_unprompted=True, archived="include")
             left = {row.session_id async for row in sessions(journal, everything)}
             gone = sum(row.session_id not in left for row in found)
@@ -134,7 +134,7 @@ async def _prune(location: str | None, found: list[SessionRow], before: int) -> 
 
 
 def _show(found: list[SessionRow], *, all_of_them: bool) -> None:
-    """Name what is to go: to stderr before a question, to stdout if that is the answer."""
+    """Name the sessions to delete: on stderr before a question, on stdout for a dry run."""
     stream = sys.stdout if all_of_them else sys.stderr
     now = now_ms()
     for row in found if all_of_them else found[:SHOWN]:

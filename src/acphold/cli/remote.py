@@ -1,4 +1,4 @@
-"""Servers far away, for the commands: pairing with one, and standing between one and an editor."""
+"""Servers far away, for the commands: pairing with one, and connecting an editor to it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from acphold.transports.stdio import claim_stdio
 from acphold.transports.urls import code_in, origin_of, require_secrecy
 
 SECONDS: Final = 15.0
-"""How long a server is waited for."""
+"""Longest wait for a server."""
 
 WRONG_CODE: Final = (
     "it does not take this code, which is good for one device and ten minutes; `acphold token "
@@ -37,9 +37,9 @@ NO_PAIRING: Final = "nothing pairs there: it is no `acphold serve`"
 
 
 def serve_editor(server: FarServer) -> int:
-    """Speak ACP on stdio, with what is served there; pairs first where its URL has a code.
+    """Connect an editor on stdio to the server; pairs first if the URL has a code.
 
-    On a terminal there is no editor: a person pairs this machine, and is told how to go on.
+    On a terminal there is no editor: it pairs this machine and tells the person what to do next.
     """
     if sys.stdin.isatty():
         asyncio.run(_pair_person(server))
@@ -50,7 +50,7 @@ def serve_editor(server: FarServer) -> int:
 
 async def _pair_person(server: FarServer) -> None:
     token = await paired(server)
-    # Nothing is said of pairing where we are not let in afterwards.
+    # Check that we are let in before reporting success.
     dial = Dial(server.url, token, seconds=SECONDS, limit=MAX_MESSAGE, ca=server.ca)
     await (await dial()).aclose()
     url = shlex.quote(visible(server.url.partition("#")[0].rstrip("/")))
@@ -83,19 +83,19 @@ async def _serve_editor(server: FarServer, streams: tuple[int, int]) -> int:
 
 
 async def pages_of(server: FarServer) -> ServerPages:
-    """What reads from a server, once we have paired with it; raises as `paired` does."""
+    """Return a reader of a server's pages, after pairing; raises the errors of `paired`."""
     return ServerPages(server.url, await paired(server), seconds=SECONDS, ca=server.ca)
 
 
 class Away:
-    """Says on stderr that a server is away, and that it is back."""
+    """Reports on stderr that a server is offline, and that it is back."""
 
     def __init__(self, server: ServerPages) -> None:
         self._origin = server.origin
         self._is_told = False
 
     def __call__(self, error: ConnectionLostError | None) -> None:
-        """Why it cannot be reached; None when it can."""
+        """Take the reason why it cannot be reached; None when it can."""
         if error is not None and not self._is_told:
             print(visible(f"{error}; it is tried again"), file=sys.stderr)
         elif error is None and self._is_told:
@@ -104,8 +104,8 @@ class Away:
 
 
 async def paired(server: FarServer) -> str | None:
-    """The token for a server: what the environment names, or what a code in its URL is exchanged
-    for, or what that was earlier; None for none. With it the file to trust is remembered.
+    """Return the token for a server, or None: from the environment, exchanged for a code in the
+    URL, or stored earlier. The `ca` file to trust is stored with it.
 
     Raises RemoteRefusalError, ConnectionLostError, SettingsError.
     """
@@ -132,7 +132,7 @@ async def paired(server: FarServer) -> str | None:
     except httpx2.HTTPError as exc:
         raise ConnectionLostError(f"{origin} cannot be reached: {why(exc)}") from None
     if answer.status_code == 403 and known is not None:
-        return known  # it was paired with by this very code, a start ago
+        return known  # it was paired with this very code at an earlier start
     try:
         token = answer.json()["token"] if answer.status_code == 200 else None
     except (ValueError, KeyError, TypeError):

@@ -1,4 +1,4 @@
-"""`acphold rename`: a title that a person gives, which no agent replaces."""
+"""`acphold rename`: gives a session a title that no agent replaces."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def rename(*, session_id: str, words: list[str], journal: str | None) -> int:
 
 
 async def _rename(location: str | None, session_id: str, title: str) -> str | None:
-    """The title before."""
+    """Rename the session; returns its title before."""
     async with opened(location) as journal:
         row = await named(journal, session_id, "renames it")
         await journal.change(row.session_id, RowChange(given=title))

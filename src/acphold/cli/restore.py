@@ -1,4 +1,4 @@
-"""`acphold restore`: a backup in the place of the journal."""
+"""`acphold restore`: replaces the journal with a backup."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`acphold resume`: find a conversation, and go on with it; also what `acphold` alone does."""
+"""`acphold resume`: find a conversation and continue it; plain `acphold` does the same."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def resume(
 
 
 async def _meant(journal: str | None, word: str) -> str | None:
-    """The session whose id this word is, or begins; None when it is none."""
+    """Return the session whose id is this word or begins with it; None if there is none."""
     async with opened_if_any(journal) as kept:
         if kept is None:
             return None
@@ -83,7 +83,7 @@ async def _meant(journal: str | None, word: str) -> str | None:
 
 
 def _act(choice: Picked, journal: str | None) -> None:
-    """Do with a session what the person asked for; what that says stands above the next list."""
+    """Carry out the person's action; its output stands above the next list."""
     session_id = choice.session_id
     match choice.action:
         case "rename":

@@ -50,7 +50,7 @@ def run(*, target: str, log_level: str, log_file: str | None, **options: Any) ->
 
     gc.freeze()  # as in `acphold.cli.start`
     gc.enable()
-    streams = claimed_stdio(target)  # what the agent's module prints disturbs nobody
+    streams = claimed_stdio(target)  # output of the agent's module disturbs nobody from here on
     start_log(log_level, log_file)
     try:
         agent = load_agent(target)
@@ -74,9 +74,9 @@ def run(*, target: str, log_level: str, log_file: str | None, **options: Any) ->
 
 
 def load_agent(target: str) -> Agent:
-    """The agent that `module:name` or `path/to/file.py:name` names; `name` is `agent` by default.
+    """Load the agent at `module:name` or `path/to/file.py:name`; `name` defaults to `agent`.
 
-    Raises DeclarationError with what is wrong; what the module raised is its cause.
+    Raises DeclarationError that says what is wrong; the module's exception is its cause.
     """
     from importlib.util import find_spec, module_from_spec, spec_from_file_location
 
@@ -97,8 +97,8 @@ def load_agent(target: str) -> Agent:
                 module = sys.modules[called] = module_from_spec(spec)
                 spec.loader.exec_module(module)
             else:
-                # The folder that we are in may be anybody's: only for what is nowhere else it is
-                # looked into, as for `python -m name`.
+                # The current folder may be anybody's: it is searched only for modules found nowhere
+                # else, as for `python -m name`.
                 if find_spec(source.partition(".")[0]) is None:
                     sys.path.insert(0, os.getcwd())
                 module = importlib.import_module(source)
@@ -108,12 +108,12 @@ def load_agent(target: str) -> Agent:
     if not isinstance(found, Agent):
         is_not = "has nothing" if found is None else f"has a {type(found).__name__}"
         raise DeclarationError(f"{source} {is_not} called {name!r}: an acphold.Agent is wanted")
-    definition_of(found)  # one without a prompt handler is refused before it is asked
+    definition_of(found)  # refuse an agent without a prompt handler now
     return found
 
 
 def _failure(error: BaseException) -> str:
-    """An exception in words, behind the line of the agent's file and the line it came from."""
+    """Describe an exception, after the lines of the agent's file and of the code that raised it."""
     ours = os.path.dirname(os.path.dirname(__file__))
     theirs = os.path.dirname(importlib.__file__)
     lines = [

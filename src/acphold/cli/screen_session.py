@@ -54,21 +54,21 @@ ENDS = {
 """The exit code for each outcome of a turn."""
 
 HISTORY_PASSAGES = 100
-"""What is shown of the history: a few screens, drawn in less than half a second."""
+"""Passages of the history that are shown: a few screens, drawn in less than half a second."""
 
 
 def add_look(parser: Parser) -> None:
-    """`--no-color`."""
+    """Add `--no-color`."""
     parser.add_argument("--no-color", action="store_true", help="no colours (like NO_COLOR)")
 
 
 def _draws() -> bool:
-    """Whether there is a person whose terminal can be drawn on again."""
+    """Return True if there is a person whose terminal can be redrawn."""
     return on_terminal() and os.environ.get("TERM") not in LINE_TERMINALS
 
 
 class Seat:
-    """A chat, who answers in it, and the options of the connection for it."""
+    """A chat, the person who answers in it, and the options of its connection."""
 
     def __init__(
         self,
@@ -111,10 +111,10 @@ class Seat:
         self._permission = permission
         self._journal = journal
         if self._person is not None:
-            self.answers.face = self._person  # what is asked before the session is open
+            self.answers.face = self._person  # for questions before the session is open
 
     async def signed_in(self, agent: RemoteAgent, opening: Callable[[], Awaitable[T]]) -> T:
-        """Open a session, with a sign-in where the agent wants one first."""
+        """Open a session, after a sign-in if the agent wants one."""
         while True:
             try:
                 return await opening()
@@ -126,11 +126,11 @@ class Seat:
     async def rise(self, session: RemoteSession) -> None:
         """Leave a session for another one of the same agent."""
         self.chat.end()
-        with suppress(AcpholdError):  # then the agent keeps it open, which harms nobody
+        with suppress(AcpholdError):  # then the agent keeps it open, which does no harm
             await session.close()
 
     async def _export(self, session_id: str, name: str) -> str:
-        """Write a session as `acphold export` does, and say what that says."""
+        """Write a session as `acphold export` does; return its output."""
         journal = [] if self._journal is None else [f"--journal={self._journal}"]
         file = f"{session_id[:12]}.md"
         if name:
@@ -147,7 +147,7 @@ class Seat:
 
     @property
     def options(self) -> Options:
-        """How the connection behaves."""
+        """The options of the connection."""
         options: Options = {"on_update": self.chat.hear}
         options["capabilities"] = self._offered(options)
         if not on_terminal() and not self.reads_only:
@@ -163,13 +163,13 @@ class Seat:
         return options
 
     def _offered(self, options: Options) -> ClientCapabilities:
-        """What the screen can: it shows sub-agents, too; one that only reads is asked nothing."""
+        """The screen's capabilities: it shows sub-agents; a read-only one is asked nothing."""
         from acphold.client.duties import Answers
         from acphold.schema import ClientCapabilities
         from acphold.schema.initialize import AuthCapabilities
 
         class Capabilities(ClientCapabilities, frozen=True, kw_only=True):
-            """With `subagents`, which is not stable yet."""
+            """Adds `subagents`, which is not stable yet."""
 
             subagents: dict[str, str]
 
@@ -180,7 +180,7 @@ class Seat:
         return Capabilities(**offered, subagents={})
 
     async def sit(self, agent: RemoteAgent, session: RemoteSession) -> int:
-        """Show the session until the person leaves, or it ends; the exit code."""
+        """Show the session until the person leaves or it ends; returns the exit code."""
         self.chat.begin(agent, session)
         if self._person is not None:
             self._person.changed()
@@ -197,13 +197,13 @@ class Seat:
         return Exit.SIGN_IN if wants_sign_in else Exit.AGENT
 
     def _meet(self, face: LineScreen | PlainFace) -> None:
-        """The person is there from now on."""
+        """Connect the screen to the chat, the answers and the sign-in."""
         self.chat.face = self.answers.face = face
         if self.sign_in is not None and self.sign_in.terminal is not None:
             self.sign_in.terminal = face
 
     def _how_it_ended(self) -> Exit:
-        """The exit code for a script: that of the last turn, as `ask` has it."""
+        """Return the exit code for a script: that of the last turn, as in `ask`."""
         end = self.chat.last_end
         return Exit.OK if end is None else ENDS[end.outcome]
 
@@ -228,7 +228,7 @@ class Seat:
         await self.chat.look()
         self.flow.shorten(HISTORY_PASSAGES)
         self.chat.attend()
-        # What is logged would stand in the middle of the screen; a key shows it, and the end.
+        # Log lines would break the screen: they are shown on a key press, and at the end.
         root, self._logged = logging.getLogger(), StringIO()
         before, root.handlers = root.handlers, [logging.StreamHandler(self._logged)]
         try:
@@ -258,7 +258,7 @@ class Seat:
             face.require_written()
 
     def _interrupt(self) -> None:
-        """Ctrl-C: no hint could be seen, so without a turn it leaves at once."""
+        """Handle Ctrl-C: no hint could be seen, so without a turn it leaves at once."""
         if self.chat.in_turn:
             self.chat.interrupt()
         else:

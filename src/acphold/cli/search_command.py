@@ -1,4 +1,4 @@
-"""`acphold search`: what was said and done, found by its words."""
+"""`acphold search`: finds words in everything that was said and done."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from acphold.journal.hits import terms
 from acphold.presentation.json_facts import hit_json, place_name
 
 LIMIT = 20
-"""Hits that are shown unless more are asked for."""
+"""Hits shown by default."""
 
 SPEAKERS = {
     "user": ("you", "you"),
@@ -53,7 +53,7 @@ SPEAKERS = {
     "tool": ("tool", "tool"),
     "diff": ("diff", "tool"),
 }
-"""Label and style, by whose words they are."""
+"""Label and style for each speaker."""
 
 PARTS: tuple[Part, ...] = ("messages", "tools", "diffs")
 
@@ -150,7 +150,7 @@ def search(
 
 async def _search(location: str | None, sought: Sought, *, as_json: bool) -> None:
     async with opened(location) as journal:
-        # One more than is shown tells whether there are more.
+        # Reading one more than is shown tells if there are more.
         one_more = replace(sought, limit=sought.limit + 1)
         found = await searched(journal, one_more)
         hits = found[: sought.limit]
@@ -166,7 +166,7 @@ async def _search(location: str | None, sought: Sought, *, as_json: bool) -> Non
 
 
 async def _search_far(there: FarServer, agent: str, sought: Sought, *, as_json: bool) -> None:
-    """The same at a server far away."""
+    """Search at a server far away."""
     from acphold.cli.remote import pages_of  # late: it brings HTTP
 
     wanted = {
@@ -189,7 +189,7 @@ async def _search_far(there: FarServer, agent: str, sought: Sought, *, as_json: 
 
 
 def _print(hits: Sequence[SearchHit], short_ids: Mapping[str, str]) -> None:
-    """Hits that follow each other in one session stand under its title."""
+    """Print hits; consecutive hits of one session stand under its title."""
     page = _Coloured() if sys.stdout.isatty() else _Plain()
     now = now_ms()
     for number, (session_id, group) in enumerate(groupby(hits, lambda hit: hit.session_id)):
@@ -216,7 +216,7 @@ Piece = tuple[str, str]
 
 
 def marked(hit: SearchHit) -> list[Piece]:
-    """The excerpt of a hit, the words that were found in a style of their own."""
+    """Return the excerpt of a hit, with the found words in a style of their own."""
     pieces = []
     done = 0
     for start, end in hit.marks:
@@ -227,7 +227,7 @@ def marked(hit: SearchHit) -> list[Piece]:
 
 
 class _Plain:
-    """In a pipe or a file: nothing is cut or wrapped."""
+    """Prints to a pipe or a file: nothing is cut or wrapped."""
 
     def where(self, hit: SearchHit) -> str:
         return f"  {on_one_line(agent_name(hit.agent))} in {folder(hit.cwd)}"
@@ -240,7 +240,7 @@ class _Plain:
 
 
 class _Coloured:
-    """On a terminal: heads are cut to a line, excerpts are wrapped beside the indent."""
+    """Prints on a terminal: heads are cut to a line, excerpts are wrapped and indented."""
 
     def __init__(self) -> None:
         self._console = console()
@@ -260,7 +260,7 @@ class _Coloured:
 
 
 def _remark(sought: Sought, found: Sequence[SearchHit], lagging: int) -> None:
-    """What a person may want to know besides: on stderr."""
+    """Print remarks on stderr: no hits, more hits, sessions that are not searchable yet."""
     if not found:
         filters = [
             sought.words,

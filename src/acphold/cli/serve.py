@@ -1,4 +1,4 @@
-"""`acphold serve`: the sessions of this journal for other machines of the same person."""
+"""`acphold serve`: serves the sessions of this journal to other machines."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def serve(
 
 @contextmanager
 def _for_a_phone(listening: Listening) -> Iterator[Listening]:
-    """The same with an address that a phone reaches; one that was given stays."""
+    """Yield `listening` with an address that a phone reaches; a given address stays."""
     from msgspec.structs import replace
 
     from acphold.cli.phone import PROXY, way
@@ -220,7 +220,7 @@ def _for_a_phone(listening: Listening) -> Iterator[Listening]:
 
 
 def _named(agent: str | None, program: tuple[str, ...]) -> list[str]:
-    """The agent as a service is told of it: it begins in another folder."""
+    """Return the agent's words for a service, which starts in another folder."""
     from acphold.processes.program import on_path
 
     if not program:
@@ -270,7 +270,7 @@ def _uninstall() -> int:
 
 
 def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
-    """Those to serve, the default one first; raises SettingsError."""
+    """Return the agents to serve, the default one first; raises SettingsError."""
     from acphold.cli.settings import (
         NamedAgent,
         agent_command,
@@ -303,7 +303,7 @@ def _agents(agent: str | None, program: tuple[str, ...]) -> list[NamedAgent]:
 
 
 def exported(row: SessionRow, entries: AsyncIterator[Entry]) -> tuple[str, AsyncIterator[str]]:
-    """A session as a page to keep: the name of the file, and its text."""
+    """Return a session as a page to keep: the file's name, and its text."""
     from acphold.exports.page import page  # late: a server that nobody asks for one does without
     from acphold.exports.session_head import Head
 
@@ -339,14 +339,14 @@ async def _serve(
         for agent in agents:
             name, settings = agent.name or "agent", _settings(agent, journal)
             env = {**os.environ, **agent.env}
-            env.pop(NODE_TOKEN, None)  # it is no business of agents
+            env.pop(NODE_TOKEN, None)  # agents must not see it
             services[name] = served(settings, None, log_file, alerts, env)
             started[settings.start.mark] = name
             remembering.enter_context(remembered(settings.start))
         default = next(iter(services))
 
         def called(row: SessionRow) -> str:
-            # How it was started last says it; else under what its sessions are kept.
+            # The way it was started last tells; otherwise the key of its sessions.
             return started.get(row.start) or agent_name(row.agent)
 
         try:
@@ -365,19 +365,19 @@ async def _serve(
             if exc.errno == errno.EADDRINUSE:
                 told = f"port {listening.port} is already in use; choose another with --listen"
             else:
-                why = os.strerror(exc.errno or 0)  # without what Python adds to it
+                why = os.strerror(exc.errno or 0)  # without Python's additions
                 told = f"{listening.host}:{listening.port} cannot be listened on: {why}"
             raise SettingsError(told) from None
     return Exit.OK
 
 
 def _settings(agent: NamedAgent, journal: str | None) -> WrapSettings:
-    """How one agent is served, as by `wrap`."""
+    """Return the settings with which one agent is served, as by `wrap`."""
     from acphold.cli.wrap import read_settings
 
     options = [] if journal is None else [f"--journal={journal}"]
     settings = read_settings(options, [*agent.command], None, agent if agent.name else None)
-    assert settings is not None  # nothing in these options is wrong
+    assert settings is not None  # these options are always valid
     return settings
 
 
@@ -415,7 +415,7 @@ def _tell(serving: Serving) -> None:
 
 
 def tell_code(url: str, code: str, *, is_for_browsers: bool = True) -> None:
-    """Print what to do with a code; on a terminal, with a QR code of an address phones reach."""
+    """Explain how to use a code; on a terminal, add a QR code if phones reach the address."""
     from acphold.transports.urls import is_loopback
 
     address = f"{url}/#pair={code}"

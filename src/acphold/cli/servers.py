@@ -1,4 +1,4 @@
-"""`--server`: the same commands, over the sessions of an `acphold serve` far away."""
+"""`--server`: the same commands for the sessions of an `acphold serve` far away."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from acphold.cli.command_line import Parser, UsageError
 from acphold.cli.terminal_text import on_one_line
 
 VARIABLE: Final = "ACPHOLD_SERVER"
-"""The server that is meant where none is named, nor a journal of this machine."""
+"""Names the server if no option names a server or a journal."""
 
 
 class FarServer(NamedTuple):
-    """One: its URL, which may have a code to pair with in it; `ca` is a file of certificates to
-    trust beside the usual, None for the one that it was paired with."""
+    """A server: its URL, which may contain a pairing code; `ca` is a file of certificates to
+    trust besides the usual ones, None for the file used when pairing."""
 
     url: str
     ca: str | None = None
 
     @property
     def typed(self) -> str:
-        """` --server URL`, to be put into a command that is told to a person; no code is in it."""
+        """` --server URL`, for commands that are printed; never contains the code."""
         return f" --server {shlex.quote(on_one_line(self.url.partition('#')[0].rstrip('/')))}"
 
 
 def add_server(parser: Parser) -> None:
-    """`--server URL` and `--ca FILE`: None where they are not given."""
+    """Add `--server URL` and `--ca FILE`; None by default."""
     parser.add_argument(
         "--server",
         metavar="URL",
@@ -39,14 +39,14 @@ def add_server(parser: Parser) -> None:
 
 
 def add_ca(parser: Parser, when: str) -> None:
-    """`--ca FILE`: None where it is not given."""
+    """Add `--ca FILE`; None by default."""
     parser.add_argument(
         "--ca", metavar="FILE", help=f"{when}: also trust the certificates in this file; remembered"
     )
 
 
 def server_of(given: str | None, ca: str | None, journal: str | None) -> FarServer | None:
-    """The server that is meant; None for this machine. UsageError, SettingsError."""
+    """Return the server that is meant; None for this machine. UsageError, SettingsError."""
     if given is not None and journal is not None:
         raise UsageError("--server and --journal: a server has a journal of its own")
     named = given if given is not None or journal is not None else os.environ.get(VARIABLE)
@@ -60,7 +60,7 @@ def server_of(given: str | None, ca: str | None, journal: str | None) -> FarServ
 
 
 def typed_server(arguments: Sequence[str]) -> str:
-    """` --server URL` as these arguments have it, to be told to a person; "" where they do not."""
+    """Return ` --server URL` as typed in these arguments, for printing; "" if there is none."""
     words = iter(arguments)
     for word in words:
         flag, mark, given = word.partition("=")
@@ -70,7 +70,7 @@ def typed_server(arguments: Sequence[str]) -> str:
 
 
 def checked(url: str, ca: str | None) -> FarServer:
-    """The server at a URL; UsageError for what is no URL of one."""
+    """Return the server at a URL; UsageError if it is not a server's URL."""
     from acphold.transports.urls import origin_of, transport_of
 
     try:

@@ -1,7 +1,7 @@
-"""`acphold serve --install`: the file by which the machine starts it, for this user.
+"""`acphold serve --install`: the file with which this machine starts the server, for this user.
 
-On Linux that is a unit of systemd's user manager, on macOS a property list of launchd. It is only
-written: who starts it, and whether it starts without a login, is the person's to say.
+On Linux it is a unit of systemd's user manager, on macOS a property list of launchd. It is only
+written: the person decides who starts it, and if it starts without a login.
 
 Sources: systemd.service(5), systemd.syntax(7), systemd.exec(5); launchd.plist(5).
 """
@@ -22,24 +22,24 @@ from acphold.errors import SettingsError
 NAME: Final = "acphold-serve"
 
 LABEL: Final = "acphold.serve"
-"""What launchd knows it as."""
+"""Its name in launchd."""
 
 MARK: Final = "Written by `acphold serve`"
-"""What is in each such file: one without it is somebody else's."""
+"""Marks each such file: a file without it is somebody else's."""
 
 TAKEN: Final = (
     *("PATH", "ACPHOLD_SETTINGS", "ACPHOLD_JOURNAL", "ACPHOLD_NODE_TOKEN"),
     *("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME"),
     *("PGPASSWORD", "PGPASSFILE", "PGSERVICEFILE", "PGSERVICE", "PGSSLMODE", "PGSSLROOTCERT"),
 )
-"""Variables of this shell that it has as a service, too; no others: among them may be keys.
+"""Variables of this shell that the service gets, too. No others: some may be keys.
 
-With the token of nodes, and the password of a database, nobody else may read the file."""
+Nobody else may read the file, because of the node token and the database password."""
 
 
 class ServiceFile(Struct, frozen=True):
-    """The file: where it is, what stands in it, and what a person types next; `link` is what is
-    made of it when it is started for good."""
+    """The file: its path, its text, and the commands a person types next; `link` is the link that
+    enabling it creates."""
 
     path: str
     text: bytes
@@ -48,8 +48,8 @@ class ServiceFile(Struct, frozen=True):
     link: str = ""
 
     def install(self, *, overwrite: bool) -> bool:
-        """Write it; False when it is there already. SettingsError for another one of its name,
-        unless that is to be overwritten."""
+        """Write it; returns False if it is there already. SettingsError for a different file of
+        this name, unless `overwrite`."""
         found = self.found()
         if found == self.text and not os.stat(self.path).st_mode & 0o077:
             return False
@@ -58,7 +58,7 @@ class ServiceFile(Struct, frozen=True):
         try:
             os.makedirs(os.path.dirname(self.path), exist_ok=True)
             new = f"{self.path}.{os.getpid()}"
-            with suppress(FileNotFoundError):  # of one that was killed, with this number
+            with suppress(FileNotFoundError):  # left by a killed process with our pid
                 os.unlink(new)
             with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
                 file.write(self.text)
@@ -68,7 +68,7 @@ class ServiceFile(Struct, frozen=True):
         return True
 
     def remove(self) -> bool:
-        """Remove it; False when it is not there. SettingsError for one that is not ours."""
+        """Remove it; returns False if it is not there. SettingsError for one that is not ours."""
         found = self.found()
         if found is None:
             return False
@@ -83,7 +83,7 @@ class ServiceFile(Struct, frozen=True):
         return True
 
     def found(self) -> bytes | None:
-        """What stands there now; None for nothing."""
+        """Return the file's current text; None if there is no file."""
         try:
             with open(self.path, "rb") as file:
                 return file.read()
@@ -100,7 +100,7 @@ def service_file(
     platform: str = sys.platform,
     home: str | None = None,
 ) -> ServiceFile:
-    """What has this machine start a command line of ours; SettingsError for one it cannot."""
+    """Return the file that starts this command line; SettingsError if it cannot hold it."""
     home = home or os.path.expanduser("~")
     taken = {name: env[name] for name in TAKEN if env.get(name)}
     for text in (*words, *taken.values()):
@@ -124,17 +124,17 @@ def _systemd(
         "Description=acphold serve: sessions of coding agents for other machines",
         "",
         "[Service]",
-        # `$` is a variable's in a command line, and in no other setting.
+        # `$` begins a variable in a command line, and in no other setting.
         f"ExecStart={' '.join(_quoted(word.replace('$', '$$')) for word in words)}",
         *variables,
         "WorkingDirectory=~",
-        # What it prints is a code to pair with, which is for no log; errors are told on stderr.
+        # It prints a pairing code, which is for no log; errors go to stderr.
         "StandardOutput=null",
         "KillMode=mixed",
         "TimeoutStopSec=30",
         "Restart=on-failure",
         "RestartSec=5",
-        # A command line, or settings, that cannot be used do not get better by themselves.
+        # An unusable command line or unusable settings do not get better by themselves.
         "RestartPreventExitStatus=2",
         "",
         "[Install]",
@@ -156,7 +156,7 @@ def _systemd(
 
 
 def _quoted(text: str) -> str:
-    """One word of a setting; `%` is a specifier's, and a backslash an escape's."""
+    """Quote one word of a setting: `%` begins a specifier, and a backslash an escape."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 

@@ -1,4 +1,4 @@
-"""Sessions in a list on the terminal, for a person to choose one of: those of a journal here, of an
+"""Lets a person choose a session from a list on the terminal: sessions of a journal here, of an
 `acphold serve` far away, or those that an agent lists."""
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ if TYPE_CHECKING:
     from acphold.schema import SessionInfo
 
 HITS = 20
-"""Places where words were said that are shown below the list."""
+"""Most places with the words that are shown below the list."""
 
 PREVIEWED = 200
-"""Entries at the end of a session that are looked at for a preview."""
+"""Entries at the end of a session that are read for a preview."""
 
 
 async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> Picked | None:
-    """What the person wants to go on with; None for nothing. With `acts` they may want more.
+    """Return the person's choice, None for nothing. With `acts` they may do more than continue.
 
-    Raises UsageError where there is no session yet.
+    Raises UsageError if there is no session yet.
     """
     async with opened_if_any(journal) as kept:
         if kept is None:
@@ -50,9 +50,9 @@ async def picked(journal: str | None, words: str = "", *, acts: bool = True) -> 
 
 
 async def chosen(journal: Journal, does: str, among: Collection[str] | None = None) -> str | None:
-    """The id of the session that the person chooses, of all or of these; None for none.
+    """Return the id of the chosen session, of all or of these; None for none.
 
-    `does` says what becomes of it then.
+    `does` says what will be done with it.
     """
     source = _Sessions(journal, await live_sessions(), among)
     choice = await Picker(source, does=does, acts=False).run()
@@ -60,7 +60,7 @@ async def chosen(journal: Journal, does: str, among: Collection[str] | None = No
 
 
 async def chosen_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
-    """The one of the agent's sessions that the person chooses to go on with; None for none."""
+    """Return the session of the agent that the person chooses to continue; None for none."""
     source = _SessionsOfAgent(agent)
     choice = await Picker(source, words=words, acts=False).run()
     return None if choice is None else source.infos[choice.session_id]
@@ -69,25 +69,25 @@ async def chosen_of(agent: RemoteAgent, words: str = "") -> SessionInfo | None:
 async def chosen_there(
     server: ServerPages, does: str, words: str = "", among: Collection[str] | None = None
 ) -> FarSession | None:
-    """The one of a server's sessions that the person chooses, of all or of these; None for none."""
+    """Return the session of a server that the person chooses, of all or of these; None for none."""
     source = _SessionsOfServer(server, among)
     choice = await Picker(source, words=words, does=does, acts=False).run()
     return None if choice is None else source.sessions[choice.session_id]
 
 
 class _Lines:
-    """Makes lines of the list."""
+    """Makes the lines of the list."""
 
     def __init__(self) -> None:
         self.here = resolved_folder(os.curdir)
-        # Of a hundred thousand sessions most share folder and agent with many others.
+        # Among a hundred thousand sessions, most share folder and agent with many others.
         self._called = cache(lambda key: on_one_line(agent_name(key)))
         self._is_here = cache(lambda cwd: resolved_folder(cwd) == self.here)
         self._folder = cache(folder)
         self._now = now_ms()
 
     def of(self, row: SessionRow, live: LiveSession | None = None) -> Line:
-        """That of a session."""
+        """Return the line of a session."""
         if live is not None:
             group = WAITS if live.waiting else LIVE
         else:
@@ -103,7 +103,7 @@ class _Lines:
         )
 
     def said(self, hits: Iterable[SearchHit]) -> Sequence[Line]:
-        """Those of sessions in which something was said, each with its first hit."""
+        """Return the lines of sessions with hits, each with its first hit."""
         seen: dict[str, SearchHit] = {}
         for hit in hits:
             seen.setdefault(hit.session_id, hit)
@@ -123,7 +123,7 @@ class _Lines:
 
 
 def _told(found: Sequence[Entry]) -> Sequence[str]:
-    """The last lines of what entries tell."""
+    """Return the lines of a transcript of these entries."""
     from acphold.reports.transcript import turn_scenes
     from acphold.screen.layout import Plain, passage
 
@@ -135,7 +135,7 @@ def _told(found: Sequence[Entry]) -> Sequence[str]:
 
 
 class _Sessions:
-    """The sessions of a journal, all or those `among` some, as the picker is shown them."""
+    """The sessions of a journal, all or those in `among`, as the picker shows them."""
 
     def __init__(self, journal: Journal, live: Live, among: Collection[str] | None = None) -> None:
         self._journal = journal
@@ -172,7 +172,7 @@ class _Sessions:
 
 
 class _SessionsOfServer:
-    """Those of an `acphold serve`, all or those `among` some, as the picker is shown them."""
+    """The sessions of an `acphold serve`, all or those in `among`, as the picker shows them."""
 
     def __init__(self, server: ServerPages, among: Collection[str] | None) -> None:
         self._server = server
@@ -203,7 +203,7 @@ class _SessionsOfServer:
 
 
 class _SessionsOfAgent:
-    """The sessions that an agent lists, as the picker is shown them."""
+    """The sessions that an agent lists, as the picker shows them."""
 
     def __init__(self, agent: RemoteAgent) -> None:
         self._agent = agent

@@ -1,4 +1,4 @@
-"""How `ask` and `chat` set a session up: its MCP servers, its mode, its options."""
+"""The setup of a session by `ask` and `chat`: its MCP servers, its mode, its options."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 Server = McpServerStdio | McpServerHttp | McpServerSse
 
 SWITCHED: Final = {"on": True, "true": True, "yes": True, "off": False, "false": False, "no": False}
-"""The words for an option that is on or off."""
+"""The words for a boolean option."""
 
 LARGEST: Final = 1 << 20
-"""Bytes of a file of MCP servers."""
+"""Most bytes in a file of MCP servers."""
 
 LIVE_SERVERS: Final = (
     "--mcp-config: this session is live, with the servers that it was opened with; `acphold stop` "
@@ -44,14 +44,14 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?::-([^}]*))?\}")
 
 
 class SessionSetup(Struct, frozen=True):
-    """What a session is opened with, and set to before its first prompt; `options` by name."""
+    """The MCP servers to open a session with, and its mode and options, by name, to set first."""
 
     servers: tuple[Server, ...] = ()
     mode: str | None = None
     options: tuple[tuple[str, str], ...] = ()
 
     async def apply(self, session: RemoteSession) -> None:
-        """Set its mode and options; UsageError for what it does not have."""
+        """Set the session's mode and options; UsageError for unknown ones."""
         if self.mode is None and not self.options:
             return
         from acphold.screen.session_options import modes_of, named, values_of  # late: `ask` waits
@@ -78,7 +78,7 @@ class SessionSetup(Struct, frozen=True):
 
 
 AS_IT_IS: Final = SessionSetup()
-"""Nothing is given, and nothing changed."""
+"""A setup that changes nothing."""
 
 
 def _lacks(option: str, given: str, known: Sequence[tuple[str, str]]) -> UsageError:
@@ -87,7 +87,7 @@ def _lacks(option: str, given: str, known: Sequence[tuple[str, str]]) -> UsageEr
 
 
 def setup_of(mcp_config: Sequence[str], mode: str | None, option: Sequence[str]) -> SessionSetup:
-    """What was given; reads files. Raises UsageError."""
+    """Return the setup for these arguments; reads files. Raises UsageError."""
     servers: dict[str, Server] = {}
     for given in mcp_config:
         for server in _servers(given):
@@ -102,7 +102,7 @@ def setup_of(mcp_config: Sequence[str], mode: str | None, option: Sequence[str])
 
 
 class _Server(Struct):
-    """A server, as Claude Code, Cursor, VS Code and others have it in their files."""
+    """A server in the form of Claude Code, Cursor, VS Code and others."""
 
     type: str = ""
     command: str = ""
@@ -118,7 +118,7 @@ class _Config(Struct):
 
 
 def _servers(given: str) -> Iterator[Server]:
-    """The servers of one `--mcp-config`."""
+    """Yield the servers of one `--mcp-config`."""
     text, told = given, "--mcp-config"
     if not given.lstrip().startswith("{"):
         told = f"--mcp-config {given}"
@@ -140,7 +140,7 @@ def _servers(given: str) -> Iterator[Server]:
 
 
 def _server(name: str, given: _Server, told: str) -> Server:
-    """A server as the protocol has it; UsageError for one that cannot be reached."""
+    """Return a server in the form of the protocol; UsageError if it cannot be reached."""
 
     def filled(text: str) -> str:
         def value(match: re.Match[str]) -> str:

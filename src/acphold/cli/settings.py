@@ -1,4 +1,4 @@
-"""Agents by name: those of the settings file, with how `wrap` serves them, and those we know.
+"""Agents by name: those of the settings file, with their options of `wrap`, and the known ones.
 
     [defaults]                       for all agents of the file: options of `wrap`, and `env`
     start_timeout = 120
@@ -8,9 +8,9 @@
     env = { ANTHROPIC_MODEL = "opus" }
     log_level = "info"
 
-A key of an agent is an option of `wrap`, with `_` for `-`: what `wrap` takes may be set here, and
-is checked by what reads its command line. An editor waits for `wrap NAME`, so nothing is imported
-here but what reading TOML takes. `[alerts]` is in `alert_settings`.
+A key of an agent is an option of `wrap`, with `_` for `-`: every option of `wrap` can be set, and
+is checked by the parser of its command line. An editor waits for `wrap NAME`, so this imports
+only what reading TOML takes. `[alerts]` is in `alert_settings`.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ VARIABLE: Final = "ACPHOLD_SETTINGS"
 """The environment variable that names the file."""
 
 TABLES: Final = ("agents", "defaults", "alerts")
-"""What may stand at the top of the file."""
+"""The tables at the top of the file."""
 
 LARGEST: Final = 1 << 20
-"""Bytes of the file; one of a person's has a few thousand."""
+"""Most bytes of the file; a real one has a few thousand."""
 
 OWN_KEYS: Final = ("command", "env")
-"""Keys of an agent that are no options of `wrap`."""
+"""Keys of an agent that are not options of `wrap`."""
 
 
 class UninstalledAgentError(SettingsError):
@@ -54,10 +54,10 @@ class UninstalledAgentError(SettingsError):
 
 
 class NamedAgent(NamedTuple):
-    """What starts an agent, and how it is served.
+    """An agent's command, and the options to serve it with.
 
-    `name` is "" for one that was given as a command line; `env` are variables beyond ours. `own`
-    are its options of `wrap`, by key, as the file has them; `defaults` are those of all agents.
+    `name` is "" for one that was given as a command line; `env` are variables besides ours. `own`
+    are its options of `wrap`, by key, as in the file; `defaults` are those of all agents.
     """
 
     command: tuple[str, ...]
@@ -68,20 +68,20 @@ class NamedAgent(NamedTuple):
 
     @property
     def options(self) -> dict[str, object]:
-        """Its options of `wrap`, with the defaults for those it does not name."""
+        """Its options of `wrap`, with the defaults for the missing ones."""
         return {**self.defaults, **self.own}
 
     def place_of(self, key: str) -> str:
-        """The table of the file in which an option stands."""
+        """Return the table of the file that has this option."""
         return f"agents.{self.name}" if key in self.own else "defaults"
 
     def enter(self) -> None:
-        """Take its variables into the environment of this process, for all that it starts."""
+        """Put its variables into the environment of this process, for everything it starts."""
         os.environ.update(self.env)
 
 
 def settings_path() -> str:
-    """Where the file is, or would be; an absolute path."""
+    """Return the absolute path of the file, existing or not."""
     if named := os.environ.get(VARIABLE):
         return os.path.abspath(os.path.expanduser(named))
     # The XDG base directory specification says to ignore a relative path.
@@ -92,7 +92,7 @@ def settings_path() -> str:
 
 
 def read_settings(path: str) -> dict[str, object] | None:
-    """What the file says, by table; None when there is no file. Raises SettingsError."""
+    """Return the file's contents by table; None if there is no file. Raises SettingsError."""
     import tomllib  # not above: `wrap -- CMD` may have nothing to read
 
     from acphold.workspace.regular_files import contents
@@ -113,7 +113,7 @@ def read_settings(path: str) -> dict[str, object] | None:
 
 
 def chosen_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
-    """The agent of a command that takes `AGENT` or `-- CMD`; its variables are ours from now on.
+    """Return the agent for `AGENT` or `-- CMD`; its variables are ours from now on.
 
     The command is empty when neither was given. Raises SettingsError.
     """
@@ -125,9 +125,9 @@ def chosen_agent(agent: str | None, program: Sequence[str]) -> NamedAgent:
 
 
 def agent_command(name: str) -> NamedAgent:
-    """The agent of that name: the settings file's, else one that acphold knows and PATH has.
+    """Return the agent of that name: the settings file's, or a known one that is on PATH.
 
-    Raises SettingsError; UninstalledAgentError for one that is known and not there.
+    Raises SettingsError; UninstalledAgentError for a known agent that is not installed.
     """
     path = settings_path()
     settings = read_settings(path)
@@ -151,7 +151,7 @@ def agent_command(name: str) -> NamedAgent:
 
 
 def installed_agents() -> list[str]:
-    """The names of the agents that acphold knows and PATH has."""
+    """Return the names of the known agents that are on PATH."""
     return [
         name
         for name, agent in KNOWN_AGENTS.items()
@@ -160,9 +160,9 @@ def installed_agents() -> list[str]:
 
 
 def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tuple[str, ...]]:
-    """The agent that a person named, or its command: if it is not installed, one that fetches it.
+    """Return the named agent or command; for an agent that is not installed, one that fetches it.
 
-    They are asked before anything is fetched. Raises SettingsError, for a no as well.
+    The person is asked before anything is fetched. Raises SettingsError, for a no as well.
     """
     if agent is None:
         return None, program
@@ -182,7 +182,7 @@ def startable(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, 
 
 
 def named_agents(settings: Mapping[str, object], path: str) -> list[NamedAgent | SettingsError]:
-    """Each agent of the file in its order; for one that cannot be used, the error."""
+    """Return each agent of the file in its order; for an unusable one, the error."""
     found: list[NamedAgent | SettingsError] = []
     agents = table_of(settings, "agents", path)
     defaults = table_of(settings, "defaults", path)
@@ -195,7 +195,7 @@ def named_agents(settings: Mapping[str, object], path: str) -> list[NamedAgent |
 
 
 def agent_names() -> list[str]:
-    """The names that the file has, and those that acphold knows; for completion."""
+    """Return the names in the file, and those of the known agents; for completion."""
     try:
         path = settings_path()
         named = [*table_of(read_settings(path) or {}, "agents", path)]
@@ -205,9 +205,9 @@ def agent_names() -> list[str]:
 
 
 def agent_keys(name: str | None) -> tuple[str, ...]:
-    """Under what the sessions are kept of the agent that a person calls so; () for None.
+    """Return the keys under which the sessions of a named agent are kept; () for None.
 
-    A name of the settings file is what its `name` says there, or what its command starts.
+    A name of the settings file leads to its `name` there, and to the agent its command starts.
     """
     if name is None:
         return ()
@@ -215,7 +215,7 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
     try:
         path = settings_path()
         own = table_of(read_settings(path) or {}, "agents", path).get(name)
-    except SettingsError:  # who only looks is not kept from it
+    except SettingsError:  # commands that only look still work
         own = None
     if isinstance(own, dict):
         given = [str(word) for word in own.get("command") or ()]
@@ -228,9 +228,9 @@ def agent_keys(name: str | None) -> tuple[str, ...]:
 
 
 def agent_name(key: str) -> str:
-    """What a person calls the agent whose sessions are kept under `key`.
+    """Return a person's name for the agent whose sessions are kept under `key`.
 
-    The name that the settings file has for it, where it has one alone; else that of the table.
+    It is the settings file's name, if exactly one fits; otherwise that of the table.
     """
     if (path := settings_path()) not in _NAMES:
         _NAMES[path] = _names_by_key()
@@ -238,16 +238,16 @@ def agent_name(key: str) -> str:
 
 
 _NAMES: Final[dict[str, dict[str, str]]] = {}
-"""What `_names_by_key` found in a file, once it was looked for: functools takes its time."""
+"""Results of `_names_by_key`, by path: importing functools would take time."""
 
 
 def _names_by_key() -> dict[str, str]:
-    """The names of the settings file by what they stand for; "" where two do for the same."""
+    """Return the file's names by the keys they stand for; "" if two stand for the same."""
     found: dict[str, str] = {}
     try:
         path = settings_path()
         own = table_of(read_settings(path) or {}, "agents", path)
-    except SettingsError:  # who only looks is not kept from it
+    except SettingsError:  # commands that only look still work
         return {}
     for name in own:
         for key in {key.casefold() for key in agent_keys(name)}:
@@ -285,7 +285,7 @@ def _refuse_unfit_defaults(defaults: Mapping[str, object], path: str) -> None:
 
 
 def command_words(value: object, place: str, key: str = "command") -> tuple[str, ...]:
-    """The words of a command; one that begins with `~/` begins with the home folder."""
+    """Return the words of a command; a leading `~/` becomes the home folder."""
     if isinstance(value, str):
         words = ", ".join(f'"{word}"' for word in value.split())
         raise SettingsError(f"{place} {key}: write it as a list of words: [{words}]")
@@ -305,13 +305,13 @@ def _variables(value: object, place: str) -> dict[str, str]:
         raise SettingsError(f'{place} env: a table is required: env = {{ KEY = "value" }}')
     for key, text in value.items():
         if not key or "=" in key or "\0" in key or not _is_word(text):
-            # Not the value: it may be a secret.
+            # Without the value: it may be a secret.
             raise SettingsError(f'{place} env: {key!r} has to be a name, and its value a "text"')
     return value
 
 
 def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, object]:
-    """A table at the top of the file, empty when it is not there; SettingsError."""
+    """Return a table at the top of the file, empty if it is missing; SettingsError."""
     value = settings.get(key, {})
     if not isinstance(value, dict):
         raise SettingsError(f"{path}: [{key}] has to be a table")
@@ -319,7 +319,7 @@ def table_of(settings: Mapping[str, object], key: str, path: str) -> dict[str, o
 
 
 def near_to(word: str, words: Iterable[str]) -> str:
-    """The one of these that may have been meant, in brackets; "" for none."""
+    """Return the most similar of these words, in brackets; "" for none."""
     from difflib import get_close_matches
 
     return "".join(f" (`{near}`?)" for near in get_close_matches(word, [*words], 1))
@@ -329,7 +329,7 @@ def near_to(word: str, words: Iterable[str]) -> str:
 
 
 def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
-    """The options of an agent as arguments of `wrap`, whose parser this is; SettingsError."""
+    """Return an agent's options as arguments of `wrap`, whose parser this is; SettingsError."""
     path = settings_path()
     words = (
         _argument(key, value, parser, f"{path}: [{agent.place_of(key)}]")
@@ -339,7 +339,7 @@ def wrap_arguments(agent: NamedAgent, parser: Parser) -> list[str]:
 
 
 def _argument(key: str, value: object, parser: Parser, place: str) -> str | None:
-    """One word of a command line; None for an option that is switched off."""
+    """Return one word of a command line; None for an option that is switched off."""
     from acphold.cli.command_line import UsageError
 
     flag = f"--{key.replace('_', '-')}"
@@ -365,7 +365,7 @@ def _argument(key: str, value: object, parser: Parser, place: str) -> str | None
 
 
 def unknown_tables(settings: Mapping[str, object], path: str) -> list[str]:
-    """A sentence for each thing at the top of the file that means nothing there."""
+    """Return a sentence for each unknown table at the top of the file."""
     return [
         f"{path} has an unknown table [{key}]{near_to(key, TABLES)}"
         for key in settings

@@ -1,4 +1,4 @@
-"""`acphold setup`: agents behind `wrap` in the settings of editors, and nothing else."""
+"""`acphold setup`: puts agents behind `wrap` in editors' settings, and changes nothing else."""
 
 from __future__ import annotations
 
@@ -44,15 +44,15 @@ from acphold.workspace.regular_files import contents, opened
 from acphold.workspace.replacement import replace
 
 LARGEST = 16 << 20
-"""Bytes of an editor's settings; theirs have some ten thousand."""
+"""Most bytes of an editor's settings; real ones have some ten thousand."""
 
 LOCK_SECONDS = 30.0
-"""How long another `setup` that writes is waited for."""
+"""Longest wait for another `setup` that writes."""
 
 LOCK_LOOK_SECONDS = 0.05
 
 STYLES = {"+": "added", "-": "removed", "@": "faint"}
-"""How the lines of a diff are shown, by how they begin."""
+"""Styles for the lines of a diff, by their first character."""
 
 
 def parser() -> Parser:
@@ -153,7 +153,7 @@ _NAME = "Name an agent, as in `acphold setup zed claude`, or give its command be
 
 
 class Meant(NamedTuple):
-    """An agent to be written: its name, what stands behind `wrap` for it, and its command."""
+    """An agent to write: its name, its words after `wrap`, and its command."""
 
     name: str
     words: tuple[str, ...]
@@ -161,13 +161,13 @@ class Meant(NamedTuple):
 
 
 def _checked(agent: str | None, program: Sequence[str]) -> list[Meant]:
-    """Those that are meant, each of which can be started; SettingsError, AgentStartError."""
+    """Return the agents that are meant and can be started; SettingsError, AgentStartError."""
     if program:
         command = (_found(program[0]), *program[1:])
         return [Meant(_name_of(program), ("--", *command), command)]
     named = [agent_command(agent)] if agent is not None else _all_of_the_file()
     for found in named:
-        wrap_arguments(found, wrap_parser())  # which says what cannot be used
+        wrap_arguments(found, wrap_parser())  # this reports unusable options
         started, *arguments = found.command
         if os.path.isabs(started):
             continue
@@ -184,7 +184,7 @@ def _checked(agent: str | None, program: Sequence[str]) -> list[Meant]:
 
 
 def _named_only(agent: str | None, program: Sequence[str]) -> list[Meant]:
-    """Those whose entries are to go; they may be gone themselves."""
+    """Return the agents whose entries are to be removed; they may be gone themselves."""
     if program:
         return [Meant(_name_of(program), ())]
     names = [agent] if agent is not None else [found.name for found in _all_of_the_file()]
@@ -203,7 +203,7 @@ def _all_of_the_file() -> list[NamedAgent]:
 
 
 def _found(program: str, whose: str = "") -> str:
-    """The absolute path of a program; AgentStartError, which says of which agent it is."""
+    """Return the absolute path of a program; AgentStartError, which names the agent."""
     path = on_path(os.path.expanduser(program))
     if path is None:
         raise AgentStartError(
@@ -213,14 +213,14 @@ def _found(program: str, whose: str = "") -> str:
 
 
 def _name_of(program: Sequence[str]) -> str:
-    """The last part of what the command shows: `claude-agent-acp` of an npm package."""
+    """Return the last part of the command's name: `claude-agent-acp` of an npm package."""
     if os.path.basename(program[0]) == "acphold":
         return os.path.basename(program[-1])  # an agent of ours: `demo-agent`, `run agent.py`
     return agent_key(program).split()[-1].rpartition("/")[2]
 
 
 def _served(agent: Meant, title: str | None) -> Served:
-    """The agent as an editor starts it."""
+    """Return the agent as an editor starts it."""
     # Variables of this shell without which acphold would use other files than here.
     env: dict[str, str] = {}
     if os.environ.get(SETTINGS_VARIABLE):
@@ -231,7 +231,7 @@ def _served(agent: Meant, title: str | None) -> Served:
 
 
 def written_command() -> tuple[str, ...]:
-    """The absolute command of the acphold that runs: its own script, or Python and the module."""
+    """Return the absolute command of this acphold: its own script, or Python and the module."""
     started = os.path.abspath(sys.argv[0])
     if os.path.basename(started) == "acphold" and os.access(started, os.X_OK):
         return (started,)
@@ -246,7 +246,7 @@ def written_command() -> tuple[str, ...]:
 def _change_entries(
     editor: FileEditor, path: str, served: Sequence[Served], *, is_removal: bool, sure: bool
 ) -> int:
-    """Write an entry for each of these agents, or take them out."""
+    """Write an entry for each of these agents, or remove the entries."""
 
     def edited(text: str) -> str:
         for agent in served:
@@ -267,7 +267,7 @@ def _change_entries(
 
 
 def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: bool) -> int:
-    """Put acphold in front of what the editor has, or take it out of there."""
+    """Put acphold in front of the editor's agents, or remove it."""
     served = _served(Meant("", ()), None)._replace(command=written_command())
 
     def edited(text: str) -> str:
@@ -292,7 +292,7 @@ def _change_existing(editor: FileEditor, path: str, *, is_removal: bool, sure: b
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Let no other `setup` of this user write for the block; SettingsError."""
+    """Keep other `setup`s of this user from writing in this block; SettingsError."""
     folder_path = state_folder()
     try:
         os.makedirs(folder_path, 0o700, exist_ok=True)
@@ -319,9 +319,9 @@ def _alone() -> Iterator[None]:
 
 
 def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool) -> Exit | None:
-    """Show what changes in the file, ask, write; None where nothing is to be done.
+    """Show the changes of the file, ask, write; returns None if there is nothing to do.
 
-    Nobody waits for a person who is asked: then only the writing is alone, and what has changed
+    Nobody waits while a person is asked: only the writing is locked, and a file that changed
     since it was shown is refused.
     """
     with _alone() if sure else nullcontext():
@@ -333,7 +333,7 @@ def _change(path: str, edited: Callable[[str], str], already: str, *, sure: bool
 
 
 class _Change(NamedTuple):
-    """A file, its text or None where there is none, and the new text."""
+    """A file, its text or None if there is none, and the new text."""
 
     path: str
     before: str | None
@@ -341,7 +341,7 @@ class _Change(NamedTuple):
 
 
 def _planned(path: str, edited: Callable[[str], str]) -> _Change | None:
-    """Show what changes in the file; None where nothing does. Raises SettingsError."""
+    """Show the changes of the file; returns None if there are none. Raises SettingsError."""
     before = _read(path)
     try:
         after = edited(before or "")
@@ -363,7 +363,7 @@ def _planned(path: str, edited: Callable[[str], str]) -> _Change | None:
 
 
 def _written(changes: Sequence[_Change], *, sure: bool) -> Exit:
-    """Ask once and write; who is sure is `_alone` already."""
+    """Ask once and write; if `sure`, the caller has the lock of `_alone` already."""
     if not sure and not _confirmed([change.path for change in changes]):
         return Exit.ERROR
     with nullcontext() if sure else _alone():
@@ -378,8 +378,8 @@ def _written(changes: Sequence[_Change], *, sure: bool) -> Exit:
 
 
 def _set_up_all(*, is_removal: bool, sure: bool) -> int:
-    """Set up each editor that has settings here: its own agents, and those that are installed. Or
-    take acphold out of each."""
+    """Set up each editor that has settings here, with its own agents and the installed ones; or
+    remove acphold from each."""
     editors = [editor for _, editor in editors_here()]
     if not editors:
         known = ", ".join(EDITORS)
@@ -414,7 +414,7 @@ def _set_up_all(*, is_removal: bool, sure: bool) -> int:
 
 
 def _without_all(editor: FileEditor) -> Callable[[str], str]:
-    """The change of a file that takes acphold out, and the agents that it starts by their names."""
+    """Return the edit that removes acphold, and the entries that it starts by an agent's name."""
 
     def edited(text: str) -> str:
         for name, words in editor.commands(text).items():
@@ -426,7 +426,7 @@ def _without_all(editor: FileEditor) -> Callable[[str], str]:
 
 
 def _with_all(editor: FileEditor, agents: Sequence[Meant]) -> Callable[[str], str]:
-    """The change of a file that puts acphold in front of its agents and adds those it lacks."""
+    """Return the edit that puts acphold in front of a file's agents and adds missing ones."""
 
     def edited(text: str) -> str:
         has = {_agent_of(words) for words in editor.commands(text).values() if words}
@@ -442,7 +442,7 @@ def _with_all(editor: FileEditor, agents: Sequence[Meant]) -> Callable[[str], st
 
 
 def _agent_of(words: Sequence[str]) -> str:
-    """The name of the agent that a command starts, behind acphold or not."""
+    """Return the name of the agent that a command starts, behind acphold or not."""
     own = own_words(words)
     if own == []:
         return words[-1]
@@ -456,7 +456,7 @@ def _agent_of(words: Sequence[str]) -> str:
 
 
 def _read(path: str) -> str | None:
-    """The text of a file with its own ends of lines; None when there is none. SettingsError."""
+    """Return a file's text with its own line ends; None if there is no file. SettingsError."""
     try:
         return contents(path, LARGEST).decode()
     except FileNotFoundError:
@@ -468,7 +468,7 @@ def _read(path: str) -> str | None:
 
 
 def _confirmed(paths: Sequence[str]) -> bool:
-    """True if the person wants it; raises UsageError where nobody can be asked."""
+    """Return True if the person agrees; raises UsageError if nobody can be asked."""
     if not sys.stdin.isatty():
         raise UsageError("there is no terminal to ask on; nothing was written: --yes writes it")
     if is_confirmed(f"Write this to {' and '.join(visible(folder(path)) for path in paths)}?"):
@@ -478,7 +478,7 @@ def _confirmed(paths: Sequence[str]) -> bool:
 
 
 def _write(path: str, before: str | None, after: str) -> str | None:
-    """Replace the file in one step, its links followed; the path of the old text. SettingsError."""
+    """Replace the file in one step, following links; returns the backup's path. SettingsError."""
     target = os.path.realpath(path)
     try:
         os.makedirs(os.path.dirname(target), exist_ok=True)
@@ -495,7 +495,7 @@ def _write(path: str, before: str | None, after: str) -> str | None:
 
 
 def _keep(path: str, target: str, before: str) -> str:
-    """Keep what the file holds under a name beside it that is free; that name."""
+    """Back up the file's text under a free name beside it; returns that name."""
     stamp = time.strftime("%Y%m%d-%H%M%S")
     names = (f"{path}.{stamp}{f'-{number}' if number else ''}.bak" for number in count())
     for name in names:

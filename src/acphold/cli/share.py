@@ -1,4 +1,4 @@
-"""`acphold share`: sessions for other users of `acphold serve`, to read or to go on with."""
+"""`acphold share`: shares sessions with other users of `acphold serve`, to read or to prompt."""
 
 from __future__ import annotations
 

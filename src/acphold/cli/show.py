@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from acphold.reports.transcript import Scene
 
 AROUND = 4
-"""Scenes that are shown on either side of the one that was asked for, in its turn."""
+"""Scenes shown on either side of the requested one, within its turn."""
 
 
 def parser() -> Parser:
@@ -94,7 +94,7 @@ async def _show(location: str | None, given: str | None, *, full: bool, as_json:
 
 
 async def _show_far(there: FarServer, given: str | None, *, full: bool, as_json: bool) -> None:
-    """The same of a session on a server far away."""
+    """Show a session on a server far away."""
     from acphold.cli.far_places import place_there  # late: it brings HTTP
     from acphold.cli.remote import pages_of
 
@@ -119,7 +119,7 @@ async def _tell(
     as_json: bool,
     runs: bool,
 ) -> None:
-    """Print a session by its entries, or a place in it."""
+    """Print a session from its entries, or a place in it."""
     if seq is not None:
         await _show_place(row, seq, told, full=full, as_json=as_json, runs=runs)
     elif as_json:
@@ -184,7 +184,7 @@ async def _print_transcript(
 
 
 def _told(scene: Scene, *, runs: bool) -> Scene:
-    """The scene; of a turn without an end, with what has become of it."""
+    """Return the scene; a turn without an end also says if it still runs."""
     from acphold.reports.transcript import TurnOpen
 
     return TurnOpen(runs) if isinstance(scene, TurnOpen) else scene
@@ -195,7 +195,7 @@ def _title(row: SessionRow) -> str:
 
 
 def _facts(row: SessionRow) -> list[str]:
-    """What is known of a session; where it came from with the last step first."""
+    """Return the facts about a session; its origins with the last step first."""
     origins, later = list[str](), row.agent
     for origin in reversed(row.origins):
         from_where = place_name(origin.session_id, origin.seq)

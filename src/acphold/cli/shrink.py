@@ -1,4 +1,4 @@
-"""`acphold shrink`: room that deleted sessions have left, given back to the disk."""
+"""`acphold shrink`: gives the space of deleted sessions back to the disk."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def shrink(*, journal: str | None) -> int:
     after = os.path.getsize(path)
     if given <= 0:
         print(f"The journal takes {size(after)}; there was nothing to give back.")
-    elif after >= before:  # somebody reads on in it
+    elif after >= before:  # somebody still reads it
         print(
             f"{size(given)} were given back; the file gets shorter as soon as the sessions that "
             "run now have let go of them."
@@ -46,7 +46,7 @@ def shrink(*, journal: str | None) -> int:
 
 
 async def _give_back(location: str | None) -> tuple[str, int, int | None]:
-    """The file, its size before, and how much was given back; None where it has to be rewritten."""
+    """Return the file, its size before, and the bytes given back; None if a rewrite is needed."""
     async with opened(location) as journal:
         file = file_of(journal, "shrink", "a database gives room back by itself (VACUUM)")
         before = os.stat(file.path).st_size

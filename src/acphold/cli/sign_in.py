@@ -1,4 +1,4 @@
-"""`acphold sign-in` and `acphold sign-out`: who a person is to an agent."""
+"""`acphold sign-in` and `acphold sign-out`: a person's account with an agent."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def sign_out(*, agent: str | None, program: tuple[str, ...]) -> int:
 def sign_in_program(
     start: Start, *, stderr: Callable[[], str] = str, is_direct: bool = False
 ) -> Program:
-    """How somebody signs in with the agent that is started so."""
+    """Return how a person signs in to the agent with this start."""
     named = NamedAgent(start.command if start.verb == "wrap" else ())
     if start.agent:
         named = agent_command(start.agent)
@@ -90,7 +90,7 @@ def _named(agent: str | None, program: tuple[str, ...]) -> tuple[str | None, tup
 async def _connected(
     agent: str | None, command: tuple[str, ...], person: Person | None, flow: Flow
 ) -> AsyncIterator[tuple[RemoteAgent, Program]]:
-    """The agent itself: nothing is said to it that would have to be kept."""
+    """Connect to the agent directly: nothing that has to be kept is said to it."""
     endpoint = ProgramEndpoint(ProgramStart(command=command), called=agent or spoken_name(command))
     program = sign_in_program(
         Start("wrap", agent or "", command),

@@ -1,7 +1,7 @@
 """`acphold connect HOST`, and `--host HOST`: commands on another machine, over the user's ssh.
 
-There is no port, no token and no certificate of ours: `ssh HOST acphold …` runs there what would
-run here, with what the user's ssh settings say of HOST.
+We have no port, token or certificate for it: `ssh HOST acphold …` runs there instead of
+here, with the user's ssh settings for HOST.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ SCRIPT = (
     '~/.local/bin), or put a link to it into /usr/local/bin" >&2; exit 127; }; '
     'exec acphold packed "$@"'
 )
-"""What `sh` runs there. A login without a terminal often has a shorter PATH than one with.
+"""The script for `sh` there. A login without a terminal often has a shorter PATH than one with.
 
-It comes to `sh` through the login shell, in single quotes, so nothing may stand in it that one of
-them reads there: no quote, no `!` and no line break (csh), no backslash (fish).
+It reaches `sh` through the login shell, in single quotes, so it must not contain anything that
+some login shell reads there: no quote, no `!` or line break (csh), no backslash (fish).
 """
 
 
 def add_host(parser: Parser) -> None:
-    """`--host HOST`: None where it is not given."""
+    """Add `--host HOST`; None by default."""
     parser.add_argument(
         "--host", metavar="HOST", type=a_host, help="run this command on that machine, over ssh"
     )
 
 
 def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str]] | None:
-    """The host that the arguments name with `--host`, and the rest; None when they name none.
+    """Return the host given with `--host` and the other arguments; None without a host.
 
-    Raises UsageError for arguments that cannot be used.
+    Raises UsageError for unusable arguments.
     """
     flags = {flag for item in parser.actions for flag in item.option_strings}
     host = parser.read(arguments).get("host")
@@ -62,30 +62,30 @@ def words_there(parser: Parser, arguments: Sequence[str]) -> tuple[str, list[str
 
 
 def a_host(text: str) -> str:
-    """The type of an option that takes a machine, as `ssh` knows it."""
+    """Parse an option that takes a machine, as `ssh` knows it."""
     if not text or text.startswith("-"):
-        # ssh would take it for an option, and some of those run a program.
+        # ssh would read it as an option, and some options run a program.
         raise UsageError(f"{text!r} is no host; give one as `ssh` takes it: user@machine")
     return text
 
 
 def typed_host() -> str:
-    """` --host HOST`, if that is how the person came to this machine, else "".
+    """Return ` --host HOST` if the person came to this machine that way, otherwise "".
 
-    To be put into a command that is told to them. What we start does not inherit it.
+    It is for commands that are printed. Processes that we start do not inherit it.
     """
     host = os.environ.pop(TYPED_HOST, "")
     return f" --host {shlex.quote(on_one_line(host))}" if host else ""
 
 
 def ssh_command(host: str, words: Sequence[str], *, terminal: bool, typed: bool) -> list[str]:
-    """The command line that runs `acphold` with these words there.
+    """Return the command line that runs `acphold` with these words there.
 
-    With `terminal` it gets one there, if there is one here; with `typed` it is told the host.
+    With `terminal` it gets a terminal there, if there is one here; with `typed` it learns the host.
     """
     # One string: ssh joins words with spaces, and the login shell there reads the result.
     there = f"exec sh -c '{SCRIPT}' acphold {packed(host if typed else '', words)}"
-    # On a terminal ssh says at the end that it has closed the connection: nobody asked for that.
+    # On a terminal ssh would report at the end that it closed the connection: nobody asked.
     how = ["-t", "-o", "LogLevel=ERROR"] if terminal else ["-T"]
     return ["ssh", *how, "--", host, there]
 
@@ -93,7 +93,7 @@ def ssh_command(host: str, words: Sequence[str], *, terminal: bool, typed: bool)
 def become_ssh(
     host: str, words: Sequence[str], *, terminal: bool = False, typed: bool = True
 ) -> NoReturn:
-    """Run `acphold` with these words there, in the place of this process; AgentStartError."""
+    """Replace this process by `acphold` with these words there; AgentStartError."""
     become(ssh_command(host, words, terminal=terminal, typed=typed))
 
 

@@ -1,7 +1,7 @@
-"""The first milliseconds of `acphold wrap`: only what it takes to start the agent.
+"""The first milliseconds of `acphold wrap`: only as much as starting the agent takes.
 
-An editor waits for the agent, so the agent is not to wait for us: what is imported here is what
-starting it needs, and none of it imports contextlib, signal or importlib, five milliseconds in all.
+An editor waits for the agent, so the agent must not wait for us. This imports only what
+starting it needs, and none of that imports contextlib, signal or importlib: five milliseconds.
 """
 
 # See docs/decisions.md, 25.
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def start_wrap(arguments: list[str]) -> int:
-    """Start the command behind `--` and then import the rest; `arguments` follow `wrap`."""
+    """Start the command after `--` and then import the rest; `arguments` follow `wrap`."""
     place = arguments.index("--")
     options, command = arguments[:place], arguments[place + 1 :]
     # For terminal sign-in a client runs the configured command, this one, in a terminal (spec v1,
@@ -32,7 +32,7 @@ def start_wrap(arguments: list[str]) -> int:
 
 
 def start_named(arguments: list[str]) -> int:
-    """Start an agent of the settings file: its name, or options and it, follow `wrap`."""
+    """Start an agent of the settings file: `wrap` is followed by its name, or options and it."""
     name, options = arguments[0], arguments[1:]
     if name.startswith("-"):
         from acphold.cli.wrap import parted_name
@@ -45,7 +45,7 @@ def start_named(arguments: list[str]) -> int:
     try:
         agent = agent_command(name)
     except SettingsError as exc:
-        # A person is told on the terminal; to an editor it is the answer to what it asks.
+        # A person reads the error on the terminal; an editor gets it as the answer to its requests.
         if _on_terminal():
             return _other(arguments)
         from acphold.transports.stdio import claim_stdio
@@ -57,7 +57,7 @@ def start_named(arguments: list[str]) -> int:
     if _on_terminal() and not _are_ours(options):
         agent.enter()
         _become([*agent.command, *options])
-    # The command line goes over the settings file.
+    # The command line overrides the settings file.
     asked = [word for word in options if word in ("--background", "--no-background")]
     if asked[-1] == "--background" if asked else agent.options.get("background") is True:
         from acphold.cli.thin_wrap import start_thin_wrap
@@ -100,7 +100,7 @@ def start_owner(path: str, words: list[str]) -> int:
 
 
 def _other(arguments: list[str]) -> int:
-    """What is not to serve anybody: help, and a command line that cannot be used."""
+    """Run a command line that serves nobody: help, or one that cannot be used."""
     from acphold.cli.main import main
 
     return main(["wrap", *arguments])
@@ -111,7 +111,7 @@ def _on_terminal() -> bool:
 
 
 def _are_ours(words: list[str]) -> bool:
-    """Whether these are options of `wrap`; for signing in, a client adds the agent's own."""
+    """Return True for options of `wrap`; for signing in, a client adds the agent's own options."""
     from acphold.cli.command_line import UsageError
     from acphold.cli.wrap import parser
 
@@ -126,8 +126,8 @@ def _start(options: list[str], command: list[str], agent: NamedAgent | None = No
     launched = _launched(command)
     from acphold.transports.stdio import claim_stdio
 
-    streams = claim_stdio()  # from here on nothing that prints disturbs the protocol
-    # The rest is imported while the agent does the same.
+    streams = claim_stdio()  # from here on no print disturbs the protocol
+    # The rest is imported while the agent imports its own.
     import gc
 
     from acphold.transports.late_tls import load_asyncio
@@ -136,7 +136,7 @@ def _start(options: list[str], command: list[str], agent: NamedAgent | None = No
     load_asyncio()
     from acphold.cli.wrap import wrap
 
-    gc.freeze()  # what was imported stays: no collection is to look at it, now or ever
+    gc.freeze()  # imported modules stay: no collection has to look at them, now or ever
     gc.enable()
     return wrap(options, command, launched, streams, agent)
 
@@ -147,11 +147,11 @@ def _launched(command: list[str]) -> Program | None:
     try:
         return launch(command)
     except AgentStartError:
-        return None  # the answer to `initialize` tells it: editors show that
+        return None  # the answer to `initialize` reports it: editors show that
 
 
 def _become(command: list[str]) -> None:
-    """On a terminal there is no editor: run the program itself, as for signing in.
+    """Run the program itself: on a terminal there is no editor, as when signing in.
 
     Spec v1, authentication, "Terminal authentication": a client runs the configured agent
     command, which then is this one, in a terminal with other arguments.

@@ -1,10 +1,10 @@
-"""How the agents of sessions were started: what this home remembers of it, to go on without asking.
+"""The starts of agents that this home remembers, to continue their sessions without asking.
 
-A session has the *mark* of a start in the journal, and nothing else of it: the words are in a file
-of that name in the user's folder for state. So a journal that comes from elsewhere, copied or
-imported, makes nobody run a command that they did not give here themselves, and who is given a
-journal reads no command lines in it. Only what our own command line meant is remembered, never what
-an agent says; no variables; and nothing with a secret among its words.
+A session has only the *mark* of a start in the journal: the words are in a file
+of that name in the user's state folder. So a journal from elsewhere, copied or
+imported, makes nobody run a command that they did not give here themselves, and somebody who is
+given a journal finds no command lines in it. Only our own command line's words are remembered,
+never an agent's; no variables; and nothing with a secret among its words.
 """
 
 # See docs/decisions.md, 26.
@@ -24,17 +24,17 @@ from acphold.cli.words_of_folders import mean_files_here
 from acphold.transports.runtime_folder import state_folder
 
 LARGEST = 1 << 20
-"""Bytes of a start."""
+"""Most bytes of a start."""
 
 AFTER_SECONDS = 2.0
-"""When a start is remembered: an agent that begins, and its first prompt, have the machine."""
+"""Delay before a start is remembered: first the agent and its first prompt have the machine."""
 
 
 class Start(msgspec.Struct, frozen=True):
-    """How an agent was started: by `acphold wrap`, or by `acphold run`, whose target is `command`.
+    """A start of an agent: by `acphold wrap`, or by `acphold run`, whose target is `command`.
 
-    `agent` is its name, in the settings file or in the table of those we know; "" for a command.
-    `options` are what stood before that, without the journal. `folder` is where it was done, if
+    `agent` is its name, in the settings file or in the table of known agents; "" for a command.
+    `options` are the words before that, without the journal. `folder` is where it was started, if
     the words mean something else in another folder.
     """
 
@@ -46,19 +46,19 @@ class Start(msgspec.Struct, frozen=True):
 
     @property
     def mark(self) -> str:
-        """What stands for it in a journal."""
+        """The name of this start in a journal."""
         raw = msgspec.json.encode(self)
         return f"{crc32(raw):08x}{adler32(raw):08x}"
 
     @property
     def words(self) -> tuple[str, ...]:
-        """What stands behind the verb, but for options."""
+        """The words after the verb, without options."""
         if self.verb == "run":
             return self.command
         return (self.agent,) if self.agent else ("--", *self.command)
 
     def served(self, journal: str) -> tuple[str, ...]:
-        """The command line that serves its sessions in this journal."""
+        """Return the command line that serves its sessions in this journal."""
         from acphold.processes.own_program import (
             own_command,
         )  # late: an editor waits for this module
@@ -69,7 +69,7 @@ class Start(msgspec.Struct, frozen=True):
 def made_here(
     verb: Literal["wrap", "run"], agent: str, command: Sequence[str], options: Sequence[str]
 ) -> Start:
-    """The start that this process is."""
+    """Return the start of this process."""
     own = [
         word
         for before, word in zip(("", *options), options, strict=False)
@@ -86,7 +86,7 @@ def _text(word: str) -> str:
 
 @contextmanager
 def remembered(start: Start) -> Iterator[None]:
-    """Remember it while the block runs, at its end at the latest."""
+    """Remember the start while the block runs, at its end at the latest."""
     timer = Timer(AFTER_SECONDS, _remember, [start])
     timer.daemon = True
     timer.start()
@@ -102,12 +102,12 @@ def _remember(start: Start) -> None:
     path = _path(start.mark)
     if os.path.exists(path) or not (start.agent or start.command):
         return
-    # Nowhere to keep it, or no descriptor is free: then the person is asked for the command.
+    # No place to keep it, or no free descriptor: then the person is asked for the command.
     with suppress(OSError):
         from acphold.redaction.detector import secrets  # an agent waits for what is imported above
 
         words = " ".join((*start.options, *start.command))
-        if "\ufffd" in words or secrets(words):  # what was no text cannot be said again
+        if "\ufffd" in words or secrets(words):  # words that were not text cannot be repeated
             return
         os.makedirs(os.path.dirname(path), 0o700, exist_ok=True)
         beside = f"{path}.{os.getpid()}"
@@ -117,10 +117,10 @@ def _remember(start: Start) -> None:
 
 
 def known_start(mark: str | None) -> Start | None:
-    """The start that a session has the mark of; None where this home knows of none."""
+    """Return the start with this mark; None if this home does not know it."""
     if mark is None or not (mark.isascii() and mark.isalnum()):
         return None
-    from acphold.workspace.regular_files import contents  # an editor waits for what stands above
+    from acphold.workspace.regular_files import contents  # an editor waits for ours
 
     try:
         return msgspec.json.decode(contents(_path(mark), LARGEST), type=Start)

@@ -1,4 +1,4 @@
-"""`acphold stop`: end the processes that keep sessions in the background."""
+"""`acphold stop`: ends the processes that keep sessions in the background."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from acphold.transports.addresses import pid_at, unix_address
 from acphold.transports.runtime_folder import is_held, is_running, lock
 
 STOP_SECONDS = 20.0
-"""What a process has to end: its turns get their grace, and its agent some seconds."""
+"""Time for a process to end: its turns get their grace, and its agent some seconds."""
 
 LOOK_SECONDS = 0.02
 
@@ -118,9 +118,9 @@ async def _stop_session(found: Sequence[Process], given: str, location: str | No
 
 
 async def stop_all_of(location: str | None) -> int:
-    """End the background processes that have this journal open; the exit code."""
+    """End the background processes that have this journal open; returns the exit code."""
     owners: list[Owner] = []
-    with suppress(JournalError):  # it is damaged, and cannot say whose it is
+    with suppress(JournalError):  # it is damaged, and cannot name its owners
         async with opened_if_any(location) as journal:
             owners = [] if journal is None else await journal.owners()
     there = {address for owner in owners for address in owner.addresses}
@@ -132,7 +132,7 @@ async def _end(found: Sequence[Process]) -> int:
     told_to_end, code = [], Exit.OK
     for process in found:
         if (number := pid_at([unix_address(process.path)])) is not None:
-            with suppress(ProcessLookupError):  # it has ended by itself meanwhile
+            with suppress(ProcessLookupError):  # it has ended meanwhile
                 os.kill(number, signal.SIGTERM)
         elif is_held(process.path):
             print(
@@ -170,7 +170,7 @@ async def _left(found: Sequence[Process]) -> list[Process]:
 
 
 def _holds_lock(process: Process) -> bool:
-    """Whether it has not ended: its number may be kept by a parent, its lock by the next one."""
+    """True until it has ended: a parent may keep its number, a successor its lock."""
     descriptor = lock(process.path)
     if descriptor is None:
         return is_running(process.pid)

@@ -1,4 +1,4 @@
-"""`acphold tail`: the last turn of a session, and what comes, without attaching to it."""
+"""`acphold tail`: prints the last turn of a session and what follows, without attaching to it."""
 
 # A client that shows no questions would have to leave them open, or reject them.
 
@@ -29,14 +29,14 @@ if TYPE_CHECKING:
     from acphold.screen.layout import Gutter, Plain
 
 LOOK_SECONDS = 0.2
-"""Between two looks into the journal: soon enough to read along, and hardly any work."""
+"""Pause between two looks into the journal: short enough to read along, and hardly any work."""
 
 
 FAR_LOOK_SECONDS = 1.0
 """The same for a server far away."""
 
 FAR_AT_ONCE = 50
-"""Sessions and entries of one page there: what is live stands near the beginning."""
+"""Sessions and entries per page there: live ones are near the beginning."""
 
 
 def parser() -> Parser:
@@ -82,7 +82,7 @@ def tail(
 
 
 Look = Callable[[int | None], Awaitable[tuple[bool, list[Entry]]]]
-"""Whether the session is live, and its entries behind this one; of None, its last turn."""
+"""Returns True if the session is live, and its entries after a seq; for None, its last turn."""
 
 
 async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
@@ -90,7 +90,7 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
         session_id = (await place(journal, given, "follows it")).row.session_id
 
         async def look(after: int | None) -> tuple[bool, list[Entry]]:
-            lives = await is_live(journal, session_id)  # before: what it says last is read
+            lives = await is_live(journal, session_id)  # first: its last words are then read
             fresh = [entry async for entry in entries(journal, session_id, after or 0)]
             prompts = [n for n, entry in enumerate(fresh) if entry.kind == PROMPT]
             return lives, fresh[prompts[-1] :] if prompts and after is None else fresh
@@ -99,7 +99,7 @@ async def _tail(given: str, location: str | None, *, as_json: bool) -> None:
 
 
 async def _tail_far(server: FarServer, given: str, *, as_json: bool) -> None:
-    """The same of a session on a server far away; it waits while that cannot be reached."""
+    """Follow a session on a server far away; waits while the server cannot be reached."""
     from acphold.cli.far_places import place_there  # late: it brings HTTP
     from acphold.cli.remote import Away, pages_of
 
@@ -119,7 +119,7 @@ async def _tail_far(server: FarServer, given: str, *, as_json: bool) -> None:
                     if after is None and entry.kind == PROMPT:
                         break  # the last turn begins here
             except RewrittenError:
-                await asyncio.sleep(FAR_LOOK_SECONDS)  # a turn is put in order
+                await asyncio.sleep(FAR_LOOK_SECONDS)  # a turn is being compacted
                 return await look(after)
             except ConnectionLostError as exc:
                 if after is None:
@@ -133,7 +133,7 @@ async def _tail_far(server: FarServer, given: str, *, as_json: bool) -> None:
 
 
 async def _read_along(session_id: str, look: Look, seconds: float, *, as_json: bool) -> None:
-    """Print what comes, until the session is live no more, or nobody reads it."""
+    """Print new entries until the session is no longer live, or nobody reads."""
     from acphold.screen.plain import is_unread
 
     put = _put_json if as_json else _Told().put
@@ -167,7 +167,7 @@ class _Told:
         from acphold.screen.flow import Flow
         from acphold.screen.layout import Gutter, Plain
 
-        self._flow: Flow = Flow(thoughts="whole")  # nobody has a key here
+        self._flow: Flow = Flow(thoughts="whole")  # nobody can press a key here
         self._layout: Gutter | Plain = (
             Gutter(console()) if sys.stdout.isatty() else Plain(sys.stdout)
         )
@@ -175,9 +175,9 @@ class _Told:
         self._answered: set[str] = set()
 
     def put(self, fresh: list[Entry] | None) -> None:
-        """Print what is finished by these entries; None stands for the end of all of them.
+        """Print what these entries finish; None stands for the end of all of them.
 
-        A question whose answer is among them is not printed as open first.
+        A question that is answered among them is not printed as open first.
         """
         if fresh is None:
             self._flow.turn_over()

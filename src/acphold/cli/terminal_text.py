@@ -1,4 +1,4 @@
-"""Text for a terminal: what cannot play tricks on it, its colours, and ages in words.
+"""Text for a terminal: made harmless, coloured, with ages in words.
 
 All times are ms since the epoch.
 """
@@ -10,7 +10,7 @@ import os
 import sys
 from typing import TYPE_CHECKING
 
-# Offered here too: what commands print goes through these.
+# Offered here too: all output of commands goes through these.
 from acphold.presentation.visible_text import counted as counted
 from acphold.presentation.visible_text import iso as iso
 from acphold.presentation.visible_text import local as local
@@ -26,22 +26,22 @@ if TYPE_CHECKING:
 
 
 def on_terminal() -> bool:
-    """Whether there is a person at both ends."""
+    """Return True if a person is at stdin and stdout."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-# -- of others -----------------------------------------------------------------------------
+# -- text of others ------------------------------------------------------------------------
 
 
 class VisibleLines(logging.Formatter):
-    """What a log quotes of others must not play tricks on the terminal it is read on."""
+    """Formats log lines so that quoted text cannot control the terminal they are read on."""
 
     def format(self, record: logging.LogRecord) -> str:
         return visible(super().format(record))
 
 
 def folder(path: str) -> str:
-    """A folder as a shell's prompt shows it: with ~ for the home folder."""
+    """Return a folder as a shell's prompt shows it: with ~ for the home folder."""
     home = os.path.expanduser("~").rstrip("/")
     if home and (path == home or path.startswith(f"{home}/")):
         path = f"~{path[len(home) :]}"
@@ -49,7 +49,7 @@ def folder(path: str) -> str:
 
 
 def cell_width(text: str) -> int:
-    """The columns that a text takes on a terminal."""
+    """Return the columns that a text takes on a terminal."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -58,7 +58,7 @@ def cell_width(text: str) -> int:
 
 
 def cut(text: str, width: int) -> str:
-    """`text` with its end left out so that `width` columns are enough."""
+    """Return `text`, cut at its end so that `width` columns are enough."""
     if cell_width(text) <= width:
         return text
     from rich.cells import set_cell_size
@@ -76,17 +76,17 @@ _LARGER_UNITS = (
     (4.35, "mo", "month"),
     (12, "y", "year"),
 )
-"""How many of the unit before make one of this."""
+"""How many of the previous unit make one of this."""
 
 
 def short_age(at: int, now: int) -> str:
-    """How long ago, for a table: `now`, `3m`, `2w`."""
+    """Return an age for a table: `now`, `3m`, `2w`."""
     amount, short, _ = _age(at, now)
     return f"{amount}{short}" if short else "now"
 
 
 def day(at: int, now: int) -> str:
-    """The day of this machine's time zone, for a heading; of what is older than a week, the month.
+    """Return a time's day in this machine's time zone, for a heading; after a week, the month.
 
     `today`, `yesterday`, `Monday`, `March 2026`.
     """
@@ -99,13 +99,13 @@ def day(at: int, now: int) -> str:
 
 
 def age(at: int, now: int) -> str:
-    """How long ago, for a sentence: `just now`, `3 minutes ago`, `2 weeks ago`."""
+    """Return an age for a sentence: `just now`, `3 minutes ago`, `2 weeks ago`."""
     amount, _, unit = _age(at, now)
     return f"{counted(amount, unit)} ago" if unit else "just now"
 
 
 def _age(at: int, now: int) -> tuple[int, str, str]:
-    """An age in the largest unit that fits, and that unit; none below a minute."""
+    """Return an age in the largest unit that fits, and the unit; "" below a minute."""
     amount, short, unit = max(0, now - at) / 1000, "", ""
     for factor, *larger in _LARGER_UNITS:
         if amount < factor:
@@ -149,17 +149,17 @@ LIGHT_STYLES = {
     "removed": "rgb(175,0,0)",
     "found": "bold rgb(135,75,0)",
 }
-"""In place of those that nobody can read on white."""
+"""Replacements for styles that nobody can read on white."""
 
 LINE_TERMINALS = (None, "", "dumb", "unknown")
-"""What TERM is where nothing can be drawn again: in a shell of Emacs, on a serial line."""
+"""Values of TERM without redrawing: in a shell of Emacs, on a serial line."""
 
 PLAIN_WIDTH = 100
 """Columns of a report that goes into a file or a pipe."""
 
 
 def plain_console(file: TextIO) -> Console:
-    """A file for rich: plain text of PLAIN_WIDTH columns."""
+    """Return a rich console for a file: plain text of PLAIN_WIDTH columns."""
     from rich.console import Console
     from rich.theme import Theme
 
@@ -175,8 +175,8 @@ def plain_console(file: TextIO) -> Console:
 
 
 def console(file: TextIO | None = None, *, light: bool | None = None) -> Console:
-    """A file for rich, stdout by default: in colour on a terminal, plain text of PLAIN_WIDTH
-    columns otherwise. `light` where the background is; None where only COLORFGBG can say so."""
+    """Return a rich console, for stdout by default: in colour on a terminal, plain text of
+    PLAIN_WIDTH columns otherwise. `light` is True for a light background; None asks COLORFGBG."""
     from rich.console import Console
     from rich.theme import Theme
 
@@ -187,7 +187,7 @@ def console(file: TextIO | None = None, *, light: bool | None = None) -> Console
         is_light = light
 
         def on_broken_pipe(self) -> None:
-            raise  # as everywhere: rich would end us as if something were wrong
+            raise  # as everywhere: rich would end us as if after an error
 
     told = (file or sys.stdout).isatty() or "COLUMNS" in os.environ
     return Stdout(

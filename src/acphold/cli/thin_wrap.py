@@ -1,9 +1,9 @@
-"""`acphold wrap --background`: leads an editor to the process that keeps its sessions.
+"""`acphold wrap --background`: connects an editor to the process that keeps its sessions.
 
 That process, the owner, has the agent, the journal and the sessions, and outlives the editor. It is
-started when there is none yet, and found by its socket, whose name is made from what it was started
-with. It is handed our stdin and stdout, as a tmux server is; so this program stays, for the editor
-to see it, but no byte passes through it. Nothing is imported that this does not take: an editor
+started if there is none yet, and found by its socket, whose name is made from the words it was
+started with. It gets our stdin and stdout, as a tmux server does; so this program stays, for the
+editor to see it, but no byte passes through it. Nothing else is imported: an editor
 waits for it.
 """
 
@@ -34,32 +34,32 @@ else:
     import _struct as struct
 
 START_SECONDS = 30.0
-"""What an owner has to listen; a loaded machine takes seconds to start a Python program."""
+"""An owner has this long to listen; a loaded machine takes seconds to start Python."""
 
 TAKE_SECONDS = 20.0
-"""What an owner has to take an editor, which it does at once. One that was stopped never does."""
+"""An owner has this long to take an editor, which it does at once; a stopped one never does."""
 
 RETRY_SECONDS = 0.01
-"""How often is looked whether another owner of the name listens by now, or has ended."""
+"""Pause between two checks if another owner of the name listens by now, or has ended."""
 
 HANDED_OVER = b"\0"
-"""What goes with the descriptors; see acphold.transports.unix."""
+"""The byte sent with the descriptors; see acphold.transports.unix."""
 
 SURROUNDINGS = ("XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "HOME")
-"""Variables that say where an owner keeps its sessions, and where its settings and its log are:
-with others, it is another one. So it is with FILES."""
+"""Variables that tell an owner's folders for sessions, settings and log: with other
+values it is another owner. The same holds for FILES."""
 
 GUARDED = "ACPHOLD_GUARD"
-"""The mark of `processes.guardian`, by which it finds what it is to end."""
+"""The mark by which `processes.guardian` finds the processes to end."""
 
 OK, ERROR, AGENT = 0, 1, 5
-"""Exit codes; acphold.cli.command_line has them all, and takes too long to import here."""
+"""Exit codes; acphold.cli.command_line has all of them, but takes too long to import here."""
 
 
 def owner_socket(words: list[str], command: Sequence[str] = ()) -> str:
-    """Where the owner that is started with these words listens; RuntimeFolderError.
+    """Return the socket of the owner that is started with these words; RuntimeFolderError.
 
-    `command` is that of the agent, where the words only name it.
+    `command` is the agent's, if the words only name it.
     """
     surroundings = [os.environ.get(name, "") for name in (*SURROUNDINGS, *FILES)]
     place = words.index("--") if "--" in words and not command else len(words)
@@ -72,10 +72,10 @@ def owner_socket(words: list[str], command: Sequence[str] = ()) -> str:
 def start_thin_wrap(
     words: list[str], env: dict[str, str] | None = None, command: Sequence[str] = ()
 ) -> int:
-    """Stay until the editor leaves, or the owner ends; the exit code. `words` follow `wrap`.
+    """Stay until the editor leaves or the owner ends; returns the exit code. `words` follow `wrap`.
 
-    `env` are variables that the owner has beyond ours, `command` that of an agent that the words
-    only name.
+    `env` are variables for the owner besides ours, `command` is the command of an agent that the
+    words only name.
     """
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # no traceback for an editor's log
     if sys.stdin is not None and sys.stdin.isatty():
@@ -95,7 +95,7 @@ def start_thin_wrap(
 
 
 def _refuse(error: AcpholdError) -> int:
-    """Tell the editor, with whatever it asks: it shows that, and not what is on stderr."""
+    """Answer all of the editor's requests with the error: it shows that, but not our stderr."""
     from acphold.cli.wrap import refuse_all
     from acphold.transports.stdio import claim_stdio
 
@@ -107,14 +107,14 @@ def _refuse(error: AcpholdError) -> int:
 
 
 def _reached(path: str) -> socket.socket | None:
-    """A connection to the owner, at its socket's name or at another place that it has noted."""
+    """Connect to the owner at its socket's name, or at another place that it has noted."""
     if (connection := _connect(path)) is None and (noted := noted_place(path)) not in ("", path):
         connection = _connect(noted)
     return connection
 
 
 def _connect(path: str) -> socket.socket | None:
-    """A connection to the owner; None when none listens. Raises OSError for another user's."""
+    """Connect to the owner; None when none listens. Raises OSError for another user's."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.connect(path)
@@ -128,7 +128,7 @@ def _connect(path: str) -> socket.socket | None:
 
 
 def _peer(connection: socket.socket) -> tuple[int, int]:
-    """The number (0 where it is not told) and the user of who listens."""
+    """Return the pid (0 if the system does not tell it) and the user of the listener."""
     if sys.platform == "linux":  # unix(7), SO_PEERCRED
         raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
         pid, user, _ = struct.unpack("3i", raw)
@@ -138,9 +138,9 @@ def _peer(connection: socket.socket) -> tuple[int, int]:
 
 
 def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
-    """Start the owner and connect; raises OSError with the reason when that fails.
+    """Start the owner and connect; raises OSError with the reason if that fails.
 
-    The name may be another owner's still: one that begins to listen, or one that ends.
+    Another owner may still have the name: one that starts to listen, or one that ends.
     """
     deadline = time.monotonic() + START_SECONDS
     while True:
@@ -154,21 +154,21 @@ def _started(path: str, words: list[str], env: dict[str, str]) -> socket.socket:
                 raise OSError(f"the background process does not listen at {path}")
             if (free := lock(path)) is not None:
                 os.close(free)
-                break  # it has ended, and nobody is there to wait for
+                break  # it has ended, so there is nobody to wait for
             time.sleep(RETRY_SECONDS)
 
 
 READY = 9
-"""The descriptor on which an owner tells, in one line, that it listens, or why it does not."""
+"""The descriptor on which an owner reports, in one line, that it listens, or why it does not."""
 
 
 def _start(path: str, words: list[str], env: dict[str, str]) -> str:
-    """Start an owner; what it tells."""
+    """Start an owner; returns its report."""
     told, tells = os.pipe()
     surroundings = {**os.environ, **env}
-    surroundings.pop(GUARDED, None)  # whatever guards us is not to end it
+    surroundings.pop(GUARDED, None)  # our guardian must not end it
     try:
-        # With none of our descriptors but this one: an editor waits for the end of the others.
+        # It gets none of our descriptors but this one: an editor waits for the end of the others.
         try:
             start_detached(own_command("owner", path, *words), {READY: tells}, surroundings)
         finally:
@@ -187,7 +187,7 @@ def _start(path: str, words: list[str], env: dict[str, str]) -> str:
 
 
 def _is_readable(source: int | socket.socket, seconds: float) -> bool:
-    """Whether something can be read within so many seconds, or the other side has ended."""
+    """Return True if something can be read within `seconds`, or the other side has ended."""
     poll = select.poll()
     poll.register(source, select.POLLIN)
     return bool(poll.poll(max(0, round(seconds * 1000))))
@@ -197,9 +197,9 @@ def _is_readable(source: int | socket.socket, seconds: float) -> bool:
 
 
 def _hand_over(connection: socket.socket) -> int | None:
-    """Let the owner talk to the editor itself, and wait until it has done so; the exit code.
+    """Let the owner talk to the editor itself until that is over; returns the exit code.
 
-    None when it ended before it took the editor: it has read nothing of it.
+    None if it ended before it took the editor: it has read nothing of it.
     """
     streams = struct.pack("2i", 0, 1)
     is_taken = False
@@ -207,7 +207,7 @@ def _hand_over(connection: socket.socket) -> int | None:
         connection.sendmsg([HANDED_OVER], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, streams)])
         if not _is_readable(connection, TAKE_SECONDS):
             pid, _ = _peer(connection)
-            # It has no number here when it is in another container.
+            # It has no pid here if it is in another container.
             called = f", number {pid}, which `kill -9 {pid}` ends," if pid else ""
             return _refuse(AgentStartError(f"the background process{called} does not answer"))
         is_taken = bool(connection.recv(1))

@@ -1,4 +1,4 @@
-"""`acphold token`: who may come to `acphold serve`, and what they may."""
+"""`acphold token`: who has access to `acphold serve`, and with which scopes."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from acphold.journal.stores import open_journal
 from acphold.presentation.visible_text import on_one_line
 
 SECONDS = 15.0
-"""How long the server is waited for."""
+"""Longest wait for the server."""
 
 MOST_DEEDS = 100_000
-"""More than a journal has of one token; with more of them the oldest are not shown."""
+"""More deeds than a journal keeps of one token; of even more, the oldest are not shown."""
 
 DAY_MS = 24 * 3600 * 1000
 
@@ -171,7 +171,7 @@ async def _pair(location: str | None, user: str | None, scopes: list[Scope], *, 
         "Content-Type": "application/json",
     }
     asked = json_text.dumps({"scopes": scopes, "user": user})
-    # Its certificate is for the name by which others know it, and the port is its own: see there.
+    # Its certificate is for its public name, and only it has this port: see `running_servers`.
     try:
         async with httpx2.AsyncClient(timeout=SECONDS, verify=False, trust_env=False) as http:
             answer = await http.post(f"{server.here}/codes", content=asked, headers=headers)
@@ -201,7 +201,7 @@ async def _revoke(location: str | None, ids: Sequence[str]) -> int:
 
 
 def _deed(deed: str, token: AccessToken) -> Deed:
-    """What is done to a token by somebody at this machine."""
+    """Return the record of a change to a token, made at this machine."""
     return Deed(at=now_ms(), deed=deed, name=token.name, token=token.id, transport="command")
 
 
@@ -225,7 +225,7 @@ async def _audit(location: str | None, since: float | None, *, json: bool) -> in
             print(json_text.dumps(row))
         else:
             who = f"{each.name} ({each.token})" if each.name or each.token else "somebody"
-            # Strangers may have named all of it.
+            # Strangers may have chosen any of these names.
             who, deed = on_one_line(who), on_one_line(each.deed)
             session = on_one_line(each.session_id or "-")
             way = on_one_line(f"{each.address or 'here'}, {each.transport}")

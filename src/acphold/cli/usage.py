@@ -1,4 +1,4 @@
-"""`acphold usage`: tokens and cost, as agents reported them."""
+"""`acphold usage`: tokens and cost, as reported by agents."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ from acphold.journal.journal import Grouping, Tokens, UsageSum, UsageSums
 from acphold.presentation.json_facts import usage_json
 
 CATCH_UP_SECONDS = 3.0
-"""How long what was imported is first looked through, when that was not done yet."""
+"""Imported sessions that were not looked through yet are read for at most this long first."""
 
 GROUPINGS: tuple[Grouping, ...] = get_args(Grouping)
 
 NOT_REPORTED = "not reported"
 
 LAST_REQUEST_ONLY = frozenset({"goose acp", "OpenCode"})
-"""Agents whose answer to a prompt tells the tokens of its last request to the model alone."""
+"""Agents whose answer to a prompt counts only the tokens of its last request to the model."""
 
 LEAST_NAME = 12
 """Columns that a name keeps on the narrowest terminal."""
@@ -131,7 +131,7 @@ async def _usage(
                 found = replace(found, groups=_by_short_name(found.groups))
             shown = found.groups[:limit]
             names = [await _name(journal, sum_, grouping) for sum_ in shown]
-            # Not the sum of the lines: a session may have a part in several days.
+            # Not the sum of the lines: a session may count in several days.
             total = found.total if len(found.groups) > 1 else None
             _print(names, shown, total, grouping)
         unread = await unread_and_resumed(journal, location)
@@ -145,7 +145,7 @@ async def _usage(
 
 
 def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
-    """One sum for each agent that people know by one name, whatever its releases called it."""
+    """Return one sum per agent name that people use, for all names its releases had."""
     named: dict[str, UsageSum] = {}
     for sum_ in sums:
         name = agent_name(sum_.name)
@@ -168,7 +168,7 @@ def _by_short_name(sums: Sequence[UsageSum]) -> list[UsageSum]:
 
 
 async def _name(journal: Sessions, sum_: UsageSum, grouping: str) -> str:
-    """What stands in the first column."""
+    """Return the text of the first column."""
     if grouping == "session" and sys.stdout.isatty():
         short = await short_id(journal, sum_.name)
         return f"{on_one_line(short)} {on_one_line(sum_.title or '')}"
@@ -180,7 +180,7 @@ async def _name(journal: Sessions, sum_: UsageSum, grouping: str) -> str:
 HEADINGS = ("SESSIONS", "NOT REPORTED", "TOKENS", "INPUT", "OUTPUT", "CACHED", "COST")
 
 DETAILS = {"INPUT", "OUTPUT", "CACHED"}
-"""What a narrow terminal has no room for."""
+"""Columns that a narrow terminal has no room for."""
 
 DETAILS_WIDTH = 110
 
@@ -188,7 +188,7 @@ DETAILS_WIDTH = 110
 def _print(
     names: Sequence[str], sums: Sequence[UsageSum], total: UsageSum | None, grouping: str
 ) -> None:
-    """A line for each name and the sum of it, and one for the total if there is one."""
+    """Print a line for each name with its sum, and one for the total if there is one."""
     if not sums:
         return
     out = console() if sys.stdout.isatty() else None
@@ -213,7 +213,7 @@ def _print(
 
 
 def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
-    """The cells of a sum by heading."""
+    """Return the cells of a sum by heading."""
 
     def number(count: int | None, nothing: str = "-") -> str:
         if count is None:
@@ -241,9 +241,9 @@ def _cells(sum_: UsageSum, *, short: bool) -> dict[str, str]:
 
 
 def _aligned(table: Callable[[], Iterator[list[str]]], width: int | None) -> Iterator[str]:
-    """Lines of a table: the first column to the left, and cut to what `width` leaves it.
+    """Yield the lines of a table; the first column is left-aligned and cut to fit `width`.
 
-    The table is made twice, to be measured and to be printed: it may be one of all sessions.
+    The table is made twice, to measure it and to print it: it may have all sessions.
     """
     longest, *widths = (0 for _ in next(table()))
     for name, *numbers in table():
@@ -261,7 +261,7 @@ def _aligned(table: Callable[[], Iterator[list[str]]], width: int | None) -> Ite
 
 
 def _remark(found: UsageSums, limit: int | None) -> None:
-    """What the figures do not say by themselves: on stderr."""
+    """Print remarks on stderr that the figures need."""
     lines = len(found.groups)
     if not lines:
         print("No sessions that fit. `acphold list` shows what there is.", file=sys.stderr)

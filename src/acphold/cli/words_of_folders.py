@@ -1,4 +1,4 @@
-"""Words of a command line that mean something else in another folder.
+"""Words of a command line that mean other files in another folder.
 
 Nothing is imported here: an editor waits for the pipe in front of a background process.
 """
@@ -19,7 +19,7 @@ FILE_OPTIONS = ("--journal", "--log-file")
 
 
 def mean_files_here(own: list[str], command: Sequence[str]) -> bool:
-    """Whether options, variables and command would mean other files in another folder."""
+    """Return True if options, variables or command would mean other files in another folder."""
     paths = [os.environ.get(name, "") for name in FILES]
     for option, value in zip(own, [*own, ""][1:], strict=True):
         name, equals, given = option.partition("=")
@@ -27,6 +27,6 @@ def mean_files_here(own: list[str], command: Sequence[str]) -> bool:
             paths.append(given if equals else value)
     if any(path and path[0] not in "/~" and ":////" not in path for path in paths):
         return True
-    # Of the agent's words those that name a file which is here: `./agent`, `--config=agent.toml`.
+    # The agent's words that name a file which exists here: `./agent`, `--config=agent.toml`.
     values = [value for word in command for value in (word, word.partition("=")[2])]
     return any(value[:1] != "/" and os.path.lexists(value) for value in values)

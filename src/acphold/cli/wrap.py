@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 class WrapSettings(ServeOptions, frozen=True, kw_only=True):
     """The options of one `wrap`; times in seconds, sizes in bytes.
 
-    `called` is the agent's name, in the settings file or the table; "" for a command. `given` are
+    `called` is the agent's name in the settings file or the table; "" for a command. `given` are
     the options as words of the command line.
     """
 
@@ -62,7 +62,7 @@ class WrapSettings(ServeOptions, frozen=True, kw_only=True):
 
     @property
     def start(self) -> Start:
-        """How this was started, to be remembered by its sessions."""
+        """The start of this agent, which its sessions remember."""
         return made_here("wrap", self.called, self.program, self.given)
 
 
@@ -105,9 +105,9 @@ def parser() -> Parser:
 
 
 def parted_name(arguments: list[str]) -> tuple[str, list[str]]:
-    """The name among the options of `wrap`, which stands behind some, and the options.
+    """Return the agent's name among the arguments of `wrap`, and the options.
 
-    The name is "" where there is none.
+    The name is "" if there is none.
     """
     takes_value = {
         flag: action.nargs is None for action in parser().actions for flag in action.option_strings
@@ -138,11 +138,11 @@ def _without_program(*, agent: str | None = None, **_: object) -> int:
     AGENT is a name that acphold knows, such as `claude` or `gemini`, or one from the settings file,
     which then supplies the command and options.
     """
-    # A usable command line was taken by `acphold.cli.start` before anything was imported.
+    # `acphold.cli.start` has taken usable command lines before anything was imported.
     if agent is not None:
         from acphold.cli.settings import agent_command
 
-        agent_command(agent)  # which says that there is none
+        agent_command(agent)  # this reports that there is none
     raise UsageError("no agent command behind `--`, as in `acphold wrap -- CMD`")
 
 
@@ -153,7 +153,7 @@ def wrap(
     streams: tuple[int, int],
     agent: NamedAgent | None = None,
 ) -> int:
-    """Serve until the editor leaves; the exit code: 0, or 2 for arguments that cannot be used.
+    """Serve until the editor leaves; returns 0, or 2 for arguments that cannot be used.
 
     `launched` is the agent if it could be started; `streams` are the descriptors to read from the
     editor and to write to it. `agent` has the options that the settings file gives it.
@@ -177,21 +177,21 @@ def read_settings(
     launched: Program | None,
     agent: NamedAgent | None,
 ) -> WrapSettings | None:
-    """The options; None when they cannot be used, which the person has been told.
+    """Return the options; None if they cannot be used, which the person has been told.
 
-    Raises SettingsError for those of the settings file.
+    Raises SettingsError for options of the settings file.
     """
     try:
         if not program:
             _without_program()
         given: list[str] = []
-        if agent is not None:  # whose options stand before those that go over them
+        if agent is not None:  # its options come first, so that later ones override them
             from acphold.cli.settings import wrap_arguments
 
             given = wrap_arguments(agent, parser())
         read: dict[str, Any] = parser().read([*given, *arguments, "--", *program])
-        del read["agent"]  # it has been looked up, which gave `agent` and `program`
-        # The parser has looked at each.
+        del read["agent"]  # it was looked up already, which gave `agent` and `program`
+        # The parser has checked each value.
         called = "" if agent is None else agent.name
         return WrapSettings(**read, called=called, given=tuple(arguments))
     except (UsageError, SettingsError) as exc:
@@ -204,7 +204,7 @@ def read_settings(
 
 
 def refuse_all(error: AcpholdError, streams: tuple[int, int]) -> int:
-    """Tell an editor, with whatever it asks, why its agent is not served; the exit code."""
+    """Answer all requests of an editor with the reason why its agent is not served; exit code."""
 
     async def answer() -> None:
         await refuse(PipeTransport(*streams), error, stop_at_signals())
@@ -215,7 +215,7 @@ def refuse_all(error: AcpholdError, streams: tuple[int, int]) -> int:
 
 
 def _recall(settings: WrapSettings, location: str) -> AddedServer | None:
-    """What makes the MCP server that each session gets; None when it was not asked for."""
+    """Return a function that makes each session's MCP server; None if it was not asked for."""
     if not (settings.recall or settings.recall_folder):
         return None
     from acphold.cli.mcp_command import recall_server
@@ -237,7 +237,7 @@ async def _serve(
 ) -> None:
     async def give_up() -> None:
         if launched is not None:
-            # In a thread: an agent may take its time to end, and the client does not wait for it.
+            # In a thread: an agent may take its time to end, and the client must not wait for it.
             await asyncio.to_thread(launched.abandon)
 
     log_file = start_log(settings.log_level, settings.log_file)
@@ -253,7 +253,7 @@ def served(
     alerts: Alerts,
     env: Mapping[str, str] | None = None,
 ) -> Service:
-    """What these settings have served; `env` is the agent's environment, None for ours."""
+    """Return the service for these settings; `env` is the agent's environment, None for ours."""
     start = settings.start.mark
 
     def make_agent(listener: Listener, journal: Journal) -> Agent:

@@ -96,7 +96,7 @@ class TerminalDraft:
 
     @property
     def told_as(self) -> str:
-        """As in DisplayTerminal."""
+        """See DisplayTerminal."""
         return self._told_as
 
     def take(self, name: str, value: bytes) -> None:

@@ -112,9 +112,9 @@ def cut_off_turn(state: SessionState) -> Context | None:
 
 
 def own_words(text: str) -> str:
-    """What a person said, without an earlier conversation: some agents send prompts back.
+    """Return a person's text without an earlier conversation: some agents send prompts back.
 
-    The first line of `WORDS_NOW` is ours: none that is quoted begins with it.
+    The first line of `WORDS_NOW` is ours: no quoted line begins with it.
     """
     before, _, handed_over = text.partition(HEADING)
     if not handed_over.lstrip().startswith((BEGINNING, CUT_OFF)):
@@ -123,14 +123,14 @@ def own_words(text: str) -> str:
 
 
 def is_named_by_it(title: str) -> bool:
-    """Whether an agent has made this title of an earlier conversation: of its first words."""
+    """Return True if an agent made this title from the first words of an earlier conversation."""
     words = " ".join(title.strip("#….").split()).casefold()
     heading = HEADING.strip("# ").casefold()
     return words.startswith(heading) or (len(words) >= CUT_TITLE and heading.startswith(words))
 
 
 def without_its_title(update: bytes) -> bytes:
-    """An update of the agent, without a title that it has made of an earlier conversation."""
+    """Return the agent's update without a title that it made from an earlier conversation."""
     if b'"title"' not in update or update_kind(update) != "session_info_update":
         return update
     title = string(members(update).get("title"))

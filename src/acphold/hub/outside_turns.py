@@ -74,5 +74,5 @@ def _turns(replay: Sequence[bytes]) -> list[tuple[str, list[bytes]]]:
 
 
 def _plain(text: str) -> str:
-    """What was said, without white space and without what we handed over with it."""
+    """Return a text with single spaces, without the conversation that we handed over with it."""
     return " ".join(own_words(text).split())

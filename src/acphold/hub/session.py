@@ -97,7 +97,7 @@ class Kept(Owners, Entries, Sessions, Links, Protocol):
 
     @property
     def file(self) -> InFile | None:
-        """As in Journal."""
+        """See Journal."""
 
 
 class Session:

@@ -180,10 +180,10 @@ async def _idle(hub: Hub, listener: unix.Listener, seconds: float) -> None:
 
 
 async def _give_name_up(hub: Hub, listener: unix.Listener, held: int) -> None:
-    """If the agent cannot be started, leave our name to the process of the next editor.
+    """Leave our name to the process of the next editor if the agent cannot be started.
 
-    That process has another environment, perhaps with a program or a key that ours lacks. Clients
-    that are here are served on, as by the process of an editor.
+    That process has another environment, perhaps with a program or a key that ours lacks. Our
+    clients are still served, as by the process of an editor.
     """
     await hub.start_failed.wait()
     try:

@@ -86,8 +86,8 @@ def _here(addresses: Iterable[str]) -> list[str]:
 
 
 def are_here(addresses: Iterable[str]) -> bool:
-    """Whether the process that these lead to is on this machine, where silence is not the
-    network's."""
+    """Return True if the process at these addresses is on this machine, where silence is not the
+    network's fault."""
     return any(map(os.path.exists, _here(addresses)))
 
 

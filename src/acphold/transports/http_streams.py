@@ -336,8 +336,8 @@ _JSON: Final = {"Content-Type": "application/json"}
 
 
 def _fits_header(session_id: str) -> bool:
-    """Whether a header of HTTP can have it as it is; with another one, the request would be lost
-    and the connection with it."""
+    """Return True if an HTTP header can hold the id unchanged; with any other, the request would be
+    lost, and the connection with it."""
     return session_id.isascii() and session_id.isprintable() and session_id == session_id.strip()
 
 
