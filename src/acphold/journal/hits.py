@@ -143,7 +143,7 @@ def excerpt(text: str, patterns: Sequence[re.Pattern[str]]) -> Excerpt:
 
 
 def _best_start(places: Sequence[tuple[int, int, int]], terms: int) -> tuple[int, int]:
-    """Where the excerpt begins, and how many of the terms are in it."""
+    """The beginning of the excerpt, and the number of terms in it."""
     start, most = 0, 0
     for at, (begin, _, _) in enumerate(places):
         limit = begin + EXCERPT - BEFORE

@@ -51,12 +51,12 @@ class InFile(Protocol):
         """True if other users could read the file before it was opened now."""
 
     async def log_cut_at(self) -> int | None:
-        """When the log was found without its end (ms since the epoch): sessions may be missing.
-        None if never."""
+        """The time at which the log was found without its end (ms since the epoch), so that
+        sessions may be missing; None if it never was."""
 
     async def went_back_at(self) -> int | None:
-        """When the file was found replaced by an earlier copy (ms since the epoch): later sessions
-        are missing. None if never."""
+        """The time at which an earlier copy was found in place of the file (ms since the epoch), so
+        that later sessions are missing; None if it never was."""
 
     async def damage(self) -> list[str]:
         """Read the whole file and return what is damaged, a sentence each; empty if it is whole."""

@@ -32,7 +32,7 @@ TAIL_BYTES: Final = 64 << 20
 
 
 class Origin(Struct, frozen=True, rename="camel"):
-    """Where a conversation came from: a session, up to entry `seq`, held with `agent`.
+    """The source of a conversation: a session, up to entry `seq`, held with `agent`.
 
     When a session itself moves to another agent, `session_id` is its own id.
     """
@@ -500,7 +500,7 @@ class Sessions(Protocol):
         """
 
     async def outcomes(self, session_ids: Sequence[str]) -> dict[str, bytes | None]:
-        """How the last turn of each session ended, as in its TURN_END entry. None if that turn has
+        """The end of the last turn of each session, as in its TURN_END entry. None if that turn has
         not ended; sessions without turns are left out."""
 
     async def change(self, session: Lease | str, change: RowChange) -> None:
@@ -667,12 +667,12 @@ class Readable(Protocol):
     """The part of a journal that `history` needs."""
 
     async def session(self, session_id: str, *, counted: bool = False) -> SessionRow:
-        """As in Sessions."""
+        """See `Sessions.session`."""
 
     async def read(
         self, session_id: str, after: int, limit_bytes: int = READ_BYTES, *, tail_bytes: int = 0
     ) -> list[Segment]:
-        """As in Entries."""
+        """See `Entries.read`."""
 
 
 async def history(
@@ -698,6 +698,8 @@ async def _pages(
     while after < through and (
         page := await journal.read(session_id, after, tail_bytes=TAIL_BYTES)
     ):
+        # Only the first `after` may lie inside a merged segment: later ones were ends of segments,
+        # so a merge has happened in between.
         if page[0].first_seq <= after != first:
             raise RewrittenError(
                 f"session {session_id!r} was put in order while it was read; try again"

@@ -20,7 +20,7 @@ PIECE_BYTES: Final = 512 << 10
 
 CONTEXT_SEGMENTS: Final = 8
 _CONTEXT_ENTRIES: Final = 50
-"""How far back to look for the message that the first chunk of a piece may belong to."""
+"""Limits of the search backwards for the message that the first chunk of a piece may belong to."""
 
 
 class Settled(Struct, frozen=True, array_like=True):

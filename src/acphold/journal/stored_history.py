@@ -67,6 +67,7 @@ def page(
     if not tail_bytes:
         found = rows.read(after, limit_bytes)
     else:
+        # Pages of settled segments; the last one also has the unsettled end, which could change.
         found = rows.read(after, limit_bytes, max(after, settled))
         if not found or found[-1].last_seq >= settled:
             found += rows.read(max(after, settled), tail_bytes)

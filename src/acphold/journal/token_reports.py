@@ -30,7 +30,7 @@ from acphold.history.entries import CHILD, PARAMS, SO_FAR, TURN_END, UPDATE, Ent
 from acphold.history.raw_update import UNREADABLE, members
 from acphold.journal.journal import Origin, Tokens
 
-# A list, because the numbers do not tell: they grow in every session, as the context does.
+# A fixed list: numbers that grow prove nothing, as they do in every session, with the context.
 CUMULATIVE: Final = frozenset({"Copilot"})
 """Agents whose answers report the tokens of the session so far, by the name they are kept under."""
 

@@ -21,8 +21,8 @@ MOST_COST: Final = 1e300
 """The largest cost kept in a slot: any store can add two of these."""
 
 FEW_CURRENCIES: Final = 4
-"""For at most this many currencies the last cost is looked up; beyond, a session is added up
-anew."""
+"""The last cost is looked up for up to this many currencies; with more, the session is
+recomputed."""
 
 
 class Slot(Struct):
@@ -100,7 +100,7 @@ def insert_costs(table: str, session: str, value: str) -> str:
 
 
 def _added(name: str, most: float) -> str:
-    # Not by `least`, which passes NULL over in PostgreSQL.
+    # Not by `least`, which ignores NULL in PostgreSQL.
     sum_ = f"kept.{name} + excluded.{name}"
     either = f"coalesce({sum_}, kept.{name}, excluded.{name})"
     return f"{name} = CASE WHEN {sum_} > {most} THEN {most} ELSE {either} END"

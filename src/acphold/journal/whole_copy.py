@@ -87,6 +87,7 @@ async def copy_all(
         word = await _copied(source, target, session_id)
         if word is None:
             return
+        # A second look at a session that changed meanwhile keeps its first outcome.
         if word in ("same", "grown") and became.get(session_id) in ("new", "grown"):
             word = became[session_id]
         became[session_id] = word

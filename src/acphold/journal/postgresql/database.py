@@ -250,6 +250,8 @@ class _Bound:
 
     def _cut(self) -> None:
         with suppress(OSError, psycopg.Error):
+            # Not `close`, which belongs to the thread that is reading: a shutdown wakes it, and
+            # `detach` leaves the descriptor to libpq.
             whole = socket.socket(fileno=self._line.fileno())
             try:
                 whole.shutdown(socket.SHUT_RDWR)

@@ -142,7 +142,7 @@ def short_ids(line: Line, session_ids: Sequence[str], least: int) -> list[str]:
 
 
 def settled_through(line: Line, session_id: str) -> int:
-    """How far a session is settled; raises UnknownSessionError."""
+    """The last settled entry of a session; raises UnknownSessionError."""
     row = line.execute(
         "SELECT settled_through FROM acphold.sessions WHERE session_id = %s", (session_id,)
     ).fetchone()

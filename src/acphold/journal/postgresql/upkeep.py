@@ -169,7 +169,7 @@ def _write(line: Line, session_id: str, piece: Piece) -> None:
 
 
 def _settled_under(line: Line, lease: Lease, *, locked: bool = False) -> int | None:
-    """How far the session is settled; None if the lease is lost."""
+    """The last settled entry of the session; None if the lease is lost."""
     row = line.execute(
         "SELECT settled_through FROM acphold.leases JOIN acphold.sessions USING (session_id)"
         f" WHERE session_id = %s AND epoch = %s{' FOR SHARE OF leases' if locked else ''}",
@@ -219,7 +219,7 @@ def keep_usage(line: Line, session_id: str, found: Sequence[token_reports.Report
             for (cost,) in line.execute(_PAID, (session_id, currency, last))
         }
         _add(line, session_id, slots(found, paid))
-    elif written:  # older reports were added later: compute all sums anew
+    elif written:  # older reports were added later, so recompute all sums
         for table in ("usage_slots", "usage_costs"):
             line.execute(f"DELETE FROM acphold.{table} WHERE session_id = %s", (session_id,))
         _add(line, session_id, slots(usage.reports_of(line, session_id), {}))
@@ -313,7 +313,7 @@ _UNPACKED: Final = (
 
 
 def _how_far(line: Line, session_id: str, *, locked: bool = False) -> tuple[int, int] | None:
-    """How far a session is packed and settled; None if nothing is left to pack."""
+    """The last packed and the last settled entry of a session; None if nothing is left to pack."""
     row = line.execute(
         "SELECT packed_through, settled_through FROM acphold.sessions"
         f" WHERE session_id = %s AND packed_through < settled_through{' FOR UPDATE' * locked}",

@@ -140,7 +140,7 @@ def sums(
         odd = [*sessions(line, cwd, since, which=_ODD)]
         values: dict[str, Any] = {
             "since": since,
-            "first": -(-since // SLOT_MS),
+            "first": -(-since // SLOT_MS),  # rounded up: the first whole slot
             "folder": None if cwd is None else resolved_folder(cwd),
             "agents": [*agents],
             "odd": [session.session_id for session in odd],

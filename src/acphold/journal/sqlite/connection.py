@@ -34,7 +34,7 @@ T = TypeVar("T")
 
 
 class Access(NamedTuple):
-    """How a file is opened, in SQLite's terms (sqlite.org, URI Filenames).
+    """A way to open a file, in SQLite's terms (sqlite.org, URI Filenames).
 
     `appearance` is that of an immutable file when it was opened.
     """

@@ -295,7 +295,7 @@ def _refuse_left_log(path: str) -> None:
 
 
 def _access(path: str) -> Access:
-    """How to open a journal that must not be created; raises JournalUnavailableError if impossible.
+    """Choose how to open a journal that must not be created; JournalUnavailableError if impossible.
 
     In a folder without write permission, SQLite cannot make the index of its log. If somebody has
     the journal open, log and index exist already. If neither exists, nobody is writing.

@@ -133,6 +133,7 @@ def went_back(connection: Connection) -> bool:
     """True if the file is an earlier copy of itself, or took another course since."""
     noted = file_notes.noted(connection.path, file_notes.EPOCH)
     last = last_epoch(connection)  # read after the note: others grant an epoch, then note it
+    # An equal count with other random bits: an earlier copy, which has granted epochs since.
     return noted not in (0, last) and last >> RANDOM_BITS <= noted >> RANDOM_BITS
 
 

@@ -132,7 +132,7 @@ def _conditions(filter: ListFilter, after: ListKey | None) -> tuple[str, list[st
         conditions += " AND folder = ?"
         values.append(resolved_folder(filter.cwd))
     if filter.tenant is not None:
-        # SQLite uses the partial index of tenants only if the query says it is not empty.
+        # SQLite uses the partial index of tenants only if the query repeats its condition.
         conditions += " AND tenant = ? AND tenant <> ''" if filter.tenant else " AND tenant = ?"
         values.append(filter.tenant)
     if filter.unread:

@@ -43,7 +43,7 @@ _TABLES: Final = (
         message_count INTEGER NOT NULL DEFAULT 0,
         settled_through INTEGER NOT NULL DEFAULT 0
     )""",
-    # `cwd` is as the client wrote it, `folder` is the one name of that folder, to be compared.
+    # `cwd` is as the client wrote it, `folder` is its canonical path, for comparisons.
     # An index for each filter of the list, so that any page is one walk along it.
     "CREATE INDEX listed ON sessions (prompted, updated_at, session_id)",
     "CREATE INDEX listed_agent ON sessions (agent, prompted, updated_at, session_id)",
@@ -81,13 +81,13 @@ _TABLES: Final = (
     "CREATE INDEX links_session ON links (session, number)",
     # Documents are numbered in the order they were settled, so that walking them backwards gives
     # the newest first, across sessions; one document is one entry, by session number and seq.
-    # The index keeps no copy of the text: what a document says is read from its segment again.
+    # The index keeps no copy of the text: the text of a document is read from its segment.
     "CREATE TABLE documents (number INTEGER PRIMARY KEY, entry INTEGER NOT NULL UNIQUE)",
     "CREATE VIRTUAL TABLE words USING fts5 (text, content = '')",
 )
 
 _ORDER: Final = (
-    # Hidden from the list until somebody asks for what is archived, or prompts it.
+    # Hidden from the list until somebody lists archived sessions, or prompts it.
     "ALTER TABLE sessions ADD COLUMN archived INTEGER NOT NULL DEFAULT 0",
     # True if a person gave the title: then no agent and no import replaces it.
     "ALTER TABLE sessions ADD COLUMN renamed INTEGER NOT NULL DEFAULT 0",

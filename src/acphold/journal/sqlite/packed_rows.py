@@ -60,7 +60,7 @@ def pack_piece(connection: Connection, session: int, before: int | None = None) 
 
 
 def _how_far(connection: sqlite3.Connection, session: int) -> tuple[int, int] | None:
-    """How far a session is packed and settled; None if nothing is left to pack."""
+    """The last packed and the last settled entry of a session; None if nothing is left to pack."""
     row = connection.execute(
         "SELECT packed_through, settled_through FROM sessions"
         " WHERE number = ? AND packed_through < settled_through",

@@ -37,7 +37,7 @@ _ORPHANS: Final = """
 
 
 def repair(connection: Connection) -> Repaired:
-    """Count every session anew, remove rows without a session, and clear the search index.
+    """Recount every session, remove rows without a session, and clear the search index.
 
     Afterwards the index has to catch up.
     """

@@ -207,7 +207,7 @@ def put(connection: sqlite3.Connection, news: Iterable[_News], last: dict[int, i
     volume = _open_volume(connection)
     rows: list[tuple[int, str, str, str, str]] = []
     for session, tenant, (seq, at, texts) in news:
-        # In the order of the session, whatever the clock did.
+        # In the order of the session, even if the clock was set back.
         number = _free_number(connection, max(at >> TIME_BITS, last.get(session, -1) + 1, 0))
         is_new = connection.execute(
             "INSERT OR IGNORE INTO documents (number, entry, volume) VALUES (?, ?, ?)",

@@ -69,7 +69,7 @@ def keep(connection: sqlite3.Connection, session: int, found: Sequence[Report]) 
 
 
 def add_up(connection: sqlite3.Connection, session: int) -> None:
-    """Compute the sums of a session anew."""
+    """Recompute the sums of a session."""
     for table in ("usage_slots", "usage_costs"):
         connection.execute(f"DELETE FROM {table} WHERE session = ?", (session,))
     _add(connection, session, slots(_reports(connection, session), {}))

@@ -87,7 +87,7 @@ def is_exact(connection: sqlite3.Connection, session_id: str, after: int) -> boo
 
 
 def _settled_through(connection: sqlite3.Connection, session_id: str) -> tuple[int, int]:
-    """The number of a session, and how far it is settled; raises UnknownSessionError."""
+    """The number of a session, and its last settled entry; raises UnknownSessionError."""
     row = connection.execute(
         "SELECT number, settled_through FROM sessions WHERE session_id = ?", (session_id,)
     ).fetchone()
@@ -232,7 +232,7 @@ def _write(connection: sqlite3.Connection, number: int, piece: Piece) -> None:
 
 
 def _settled_under(connection: sqlite3.Connection, lease: Lease) -> int | None:
-    """How far the session is settled; None if the lease is lost."""
+    """The last settled entry of the session; None if the lease is lost."""
     row = connection.execute(
         "SELECT settled_through FROM sessions JOIN leases ON leases.session = sessions.number"
         " WHERE number = ? AND epoch = ?",
@@ -245,13 +245,15 @@ def _settled_under(connection: sqlite3.Connection, lease: Lease) -> int | None:
 
 
 def log_cut_at(connection: sqlite3.Connection) -> int | None:
-    """When a log was found without its end, in ms since the epoch; None if none was."""
+    """The time at which a log was found without its end, in ms since the epoch; None if none
+    was."""
     row = connection.execute("SELECT value FROM meta WHERE name = 'log_cut_at'").fetchone()
     return None if row is None else int(row[0])
 
 
 def went_back_at(connection: Connection) -> int | None:
-    """When the file was found to be an earlier copy, in ms since the epoch; None if it was not."""
+    """The time at which the file was found to be an earlier copy, in ms since the epoch; None if
+    never."""
     if leases.went_back(connection):
         return now_ms()
     row = connection.execute("SELECT value FROM meta WHERE name = 'went_back_at'").fetchone()

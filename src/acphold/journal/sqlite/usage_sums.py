@@ -79,8 +79,8 @@ _CAME: Final = f"""
     WHERE {_WANTED} AND {OF_AGENTS} AND number NOT IN odd
     GROUP BY name, currency
 """
-"""In the order of the table: SQLite would choose an index that has the agents in order, and look up
-the costs of each session elsewhere."""
+"""Reads sessions in the order of the table: SQLite would choose an index that has the agents in
+order, and look up the costs of each session elsewhere."""
 
 _NAMES: Final[dict[Grouping, str]] = {
     "agent": "agent",
@@ -117,7 +117,7 @@ def sums(
         "agents": as_json(agents),
         "folder": None if cwd is None else resolved_folder(cwd),
         "since": since,
-        "first": -(-since // SLOT_MS),
+        "first": -(-since // SLOT_MS),  # rounded up: the first whole slot
         "partial": since // SLOT_MS if since % SLOT_MS else None,
     }
     day = f"coalesce({_SLOT_DAY}, {_DAY.format('updated_at / 1000')})" if by == "day" else "NULL"
