@@ -111,6 +111,26 @@ def test_a_turn_with_a_permission_by_key_and_another_day(place: Place) -> None:
         assert other.ended() == 0
 
 
+@pytest.mark.parametrize("columns", [60, 80, 120])
+def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(
+    place: Place, columns: int
+) -> None:
+    command = "git log --oneline --decorate --since=yesterday | grep -v merges && make everything"
+    given = {"command": command, "cwd": "/srv", "dangerouslyDisableSandbox": True}
+    request = ask(title=f"`{command}`", kind="execute", rawInput=given)
+    with place.chat(columns=columns) as one:
+        one.until("ready")
+        one.type(steps(request, ask(title=f"Look for {command}")))
+        _, _, shown = one.until("a key, then Enter").partition("asks  ")
+        assert shown.split().count("--decorate") == 1, shown
+        assert command in " ".join(shown.split()), shown
+        assert "cwd: /srv" in shown
+        assert "dangerouslyDisableSandbox: true" in shown
+        one.type("n\r")
+        _, _, shown = one.until("May it? Look", "a key, then Enter").rpartition("?  May it?")
+        assert set(command.split()) <= set(shown.split()), shown
+
+
 def test_ctrl_c_cancels_the_running_turn(place: Place) -> None:
     with place.chat() as one:
         one.until("ready")

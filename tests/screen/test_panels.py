@@ -15,12 +15,12 @@ from acphold.screen.panels import (
     Choice,
     Key,
     Pick,
-    asked,
     choices,
     field,
     permission,
     value_of,
 )
+from acphold.screen.permission_text import asked
 
 
 def option(id_: str, kind: str) -> PermissionOption:

@@ -180,7 +180,7 @@ def shown(item: Item) -> Passage:
     from acphold.history.decisions import AskedQuestion
     from acphold.history.timeline import ToolCall
     from acphold.screen.layout import Passage
-    from acphold.screen.panels import asked
+    from acphold.screen.permission_text import asked
 
     question = AskedQuestion(item.id, item.method, bytes(item.params))
     if item.call:

@@ -19,7 +19,8 @@ from acphold.schema import ElicitationContentValue
 from acphold.schema.elicitation import ElicitationPropertySchema
 from acphold.screen.flow import Flow
 from acphold.screen.layout import Passage, passage
-from acphold.screen.panels import Choice, Field, Key, asked, field, permission, value_of
+from acphold.screen.panels import Choice, Field, Key, field, permission, value_of
+from acphold.screen.permission_text import asked
 
 if TYPE_CHECKING:
     from acphold.client import FormQuestion, PageQuestion, PermissionQuestion
@@ -110,7 +111,11 @@ class PersonAnswers:
             self._show(asked(question.tool_call))
             self._flow.asks_about(question.tool_call)
             choice = permission(question.tool_call, question.options)
-            answer = await self._chosen(choice)
+            self._flow.in_question = question.tool_call.tool_call_id
+            try:
+                answer = await self._chosen(choice)
+            finally:
+                self._flow.in_question = ""
             if answer is None:
                 return None
             chosen = next(option for option in question.options if option.option_id == answer)

@@ -127,6 +127,8 @@ class Flow:
         self._calls: deque[ToolCall] = deque()
         self._asked: dict[str, bytes] = {}
         self.attributes_changed = True
+        self.in_question = ""
+        """The tool call of an open question, which shows all of it."""
         self.is_open = False
         """True if an update came since the last end of a turn."""
         # Laid out only when taken: most of a long history never is.
@@ -307,7 +309,8 @@ class Flow:
         shown = []
         if self._plan is not None:
             shown.append(_planned(self._plan))
-        shown += map(self._working, list(self._tools)[-LIVE_TOOLS:])
+        at_work = [id_ for id_ in self._tools if id_ != self.in_question]
+        shown += map(self._working, at_work[-LIVE_TOOLS:])
         shown += [_end_of(passage(going.compaction())) for going in self._compactions.values()]
         for agent in self._children.timeline()[-LIVE_TOOLS:]:
             if isinstance(agent, SubAgent) and agent.session_id not in self._told_of:

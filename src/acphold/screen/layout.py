@@ -182,13 +182,16 @@ def _brief(call: ToolCall, more: str) -> Iterator[Text]:
         yield from (Text("  ").append_text(line) for line in lines[-COMMAND_LINES:])
 
 
-def _tool(call: ToolCall, *, full: bool = False, more: str = MORE) -> Iterator[Text]:
+def call_head(call: ToolCall, title: str) -> Text:
+    """Return the first line of a tool call: its mark, this title, its kind and its status."""
     mark, style = step_mark(call.status), STATUS_STYLES.get(call.status, "faint")
-    title = on_one_line(call.title or call.tool_call_id)
     status = on_one_line(call.status.replace("_", " "))
-    yield Text.assemble(
-        (f"{mark} ", style), title, (f"  {on_one_line(call.kind)} · ", "faint"), (status, style)
-    )
+    kind = f"{'  ' if title else ''}{on_one_line(call.kind)} · "
+    return Text.assemble((f"{mark} ", style), title, (kind, "faint"), (status, style))
+
+
+def _tool(call: ToolCall, *, full: bool = False, more: str = MORE) -> Iterator[Text]:
+    yield call_head(call, on_one_line(call.title or call.tool_call_id))
     for item in call.produced:
         yield from _inside(list(_output(item, whole=full)), full=full, more=more)
     raw = call.raw_output

@@ -36,12 +36,13 @@ from prompt_toolkit.output.vt100 import Vt100_Output
 from prompt_toolkit.styles import Style
 from prompt_toolkit.widgets import SearchToolbar
 from rich.console import Console
+from rich.text import Text
 
 from acphold.processes.foreground import run_in_front
 from acphold.reports.transcript import Noticed
 from acphold.screen.flow import Flow
 from acphold.screen.keys import Person, key_bindings
-from acphold.screen.layout import GUTTER, MARK, Gutter, Passage, passage
+from acphold.screen.layout import GUTTER, MARK, NARROWEST, Gutter, Passage, passage
 from acphold.screen.lines import drop_typed
 from acphold.screen.pager import paged
 from acphold.screen.panels import SEEN_SECONDS, Choice, Field, Pick, Stage
@@ -458,12 +459,14 @@ class LineScreen:
         if self.choice is None:
             return []
         margin = "\n" + " " * GUTTER
-        shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {self.choice.title}")]
+        title = self._wrapped(self.choice.short or self.choice.title)
+        shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {title}")]
         picked = None if self.pick is None else self.pick.key
         is_new = self.pick is not None and self.pick.stage is Stage.NEW
         for key in self.choice.keys:
             style = "class:picked" if key is picked else "class:faint" if is_new else "class:key"
-            shown += [("", margin), (style, f"[{key.name}]"), ("", f" {key.words}")]
+            words = self._wrapped(key.words, len(key.name) + 3)
+            shown += [("", margin), (style, f"[{key.name}]"), ("", f" {words}")]
         if self.pick is not None and self.choice.keys:
             shown.append(("class:faint", f"{margin}{self.pick.hint}"))
         return shown
@@ -472,11 +475,18 @@ class LineScreen:
         if self.field is None:
             return []
         margin = "\n" + " " * GUTTER
-        shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {self.field.title}")]
-        shown += [("class:faint", f"{margin}{hint}") for hint in self.field.hints]
+        title = self._wrapped(self.field.title)
+        shown: StyleAndTextTuples = [("class:title", f"{'?':>{GUTTER - 2}}  {title}")]
+        shown += [("class:faint", f"{margin}{self._wrapped(hint)}") for hint in self.field.hints]
         if self.wrong:
             shown.append(("class:wrong", f"{margin}{self.wrong}"))
         return shown
+
+    def _wrapped(self, words: str, beside: int = 0) -> str:
+        """Return words in lines that fit `beside` the gutter; they break between two words."""
+        room = max(NARROWEST, self._app.output.get_size().columns - GUTTER - beside - 1)
+        margin = "\n" + " " * GUTTER
+        return margin.join(line.plain.rstrip() for line in Text(words).wrap(self._console, room))
 
     def _status_text(self) -> str:
         room = max(0, self._app.output.get_size().columns - GUTTER - 1)

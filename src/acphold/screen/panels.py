@@ -18,11 +18,10 @@ from collections.abc import Sequence
 from enum import Enum
 
 from msgspec import Struct
-from rich.text import Text
 
 from acphold.errors import DeclarationError
 from acphold.history.timeline import ToolCall
-from acphold.presentation.permissions import argument_lines, arguments, offer
+from acphold.presentation.permissions import offer
 from acphold.presentation.visible_text import on_one_line
 from acphold.schema import (
     BooleanPropertySchema,
@@ -38,7 +37,7 @@ from acphold.schema.elicitation import (
     StringMultiSelectItems,
     TitledMultiSelectItems,
 )
-from acphold.screen.layout import Passage, passage
+from acphold.screen.permission_text import in_short
 
 LETTERS = {"allow_once": "y", "allow_always": "a", "reject_once": "n", "reject_always": "r"}
 """Keys for the first option of each kind; the others have a number."""
@@ -68,11 +67,15 @@ class Key(Struct, frozen=True):
 
 
 class Choice(Struct, frozen=True):
-    """A question answered by one of `keys`. See the module for menus."""
+    """A question answered by one of `keys`. See the module for menus.
+
+    If there is a `short` title, the question is shown with it: the rest stands above.
+    """
 
     title: str
     keys: tuple[Key, ...]
     is_menu: bool = False
+    short: str = ""
 
     def key(self, pressed: str) -> Key | None:
         """Return the key of this name, in the other case if only that exists, or None."""
@@ -184,14 +187,7 @@ def permission(tool: ToolCall, options: Sequence[PermissionOption]) -> Choice:
         words = str(offer(option.option_id, option.kind, option.name))
         keys.append(Key(typed, words, option.option_id))
     title = on_one_line(tool.title or tool.tool_call_id)
-    return Choice(f"May it? {title}", tuple(keys))
-
-
-def asked(tool: ToolCall) -> Passage:
-    """Return all that is to be allowed: the whole command, the diff, and every argument."""
-    told = argument_lines(arguments(tool))
-    shown = passage(tool, full=True)
-    return Passage("asks", "acphold", [*shown.lines, *(Text(f"  {line}") for line in told)])
+    return Choice(f"May it? {title}", tuple(keys), short=in_short(tool))
 
 
 # -- forms ----------------------------------------------------------------------------------

@@ -171,7 +171,8 @@ class TeletypeFace(PlainFace):
         """Ask for a line that is one of the keys."""
         async with self._asking:
             self._print(
-                f"? {choice.title}", *(f"  [{key.name}] {key.words}" for key in choice.keys)
+                f"? {choice.short or choice.title}",
+                *(f"  [{key.name}] {key.words}" for key in choice.keys),
             )
             self._seen_at = None
             seeing = asyncio.get_running_loop().call_later(SEEN_SECONDS, self._seen)

@@ -1,0 +1,119 @@
+"""A permission request on the screen: each command once, and every argument."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from acphold.history.timeline import ToolCall
+from acphold.screen.panels import permission
+from acphold.screen.permission_text import asked
+
+COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
+
+
+def call(**fields: Any) -> ToolCall:
+    return ToolCall("t1", {name: json.dumps(value).encode() for name, value in fields.items()})
+
+
+def told(tool: ToolCall) -> list[str]:
+    """The lines of a question, its last line with it."""
+    choice = permission(tool, [])
+    return [*(line.plain for line in asked(tool).lines), choice.short or choice.title]
+
+
+def text(words: str) -> list[dict[str, Any]]:
+    return [{"type": "content", "content": {"type": "text", "text": words}}]
+
+
+def test_a_command_as_claude_code_asks_for_it_stands_there_once() -> None:
+    given = {"command": COMMAND, "description": "Look", "dangerouslyDisableSandbox": True}
+    tool = call(title=f"`{COMMAND}`", kind="execute", rawInput=given, content=text("Look"))
+    assert told(tool) == [
+        "○ execute · pending",
+        f"  command: {COMMAND}",
+        "  description: Look",
+        "  dangerouslyDisableSandbox: true",
+        "May it run this?",
+    ]
+
+
+def test_a_command_as_codex_asks_for_it_stands_there_once() -> None:
+    given = {
+        "command": ["bash", "-lc", COMMAND],
+        "cwd": "/srv/shop",
+        "env": {"LD_PRELOAD": "/tmp/x.so"},
+        "parsed_cmd": [{"type": "unknown", "cmd": COMMAND}],
+    }
+    fenced = text(f"```sh\n{COMMAND}\n```\n")
+    tool = call(title=COMMAND, kind="execute", rawInput=given, content=fenced)
+    assert told(tool) == [
+        "○ execute · pending",
+        f"  command: bash -lc {COMMAND}",
+        "  cwd: /srv/shop",
+        '  env: {"LD_PRELOAD":"/tmp/x.so"}',
+        '  parsed_cmd: [{"type":"unknown","cmd":"(as in command)"}]',
+        "May it run this?",
+    ]
+
+
+def test_a_command_as_gemini_asks_for_it_stands_there_once() -> None:
+    title = f"{COMMAND} [in src] (Look)"
+    assert told(call(title=title, kind="execute", content=[])) == [
+        "○ execute · pending",
+        f"  {title}",
+        "May it run this?",
+    ]
+    assert told(call(title="make all", kind="execute")) == [
+        "○ make all  execute · pending",
+        "May it run this?",
+    ]
+
+
+def test_a_command_of_several_lines_is_never_put_on_one_where_a_comment_would_hide_the_rest() -> (
+    None
+):
+    for given in ({}, {"command": "make #\nrm -rf /"}):
+        tool = call(title="make #\nrm -rf /", kind="execute", rawInput=given)
+        assert told(tool)[1:3] == ["  make #", "  rm -rf /"]
+
+
+def test_what_a_call_is_called_stays_in_the_question() -> None:
+    tool = call(title="Run it", kind="execute", rawInput={"command": "make all"})
+    assert told(tool) == ["○ Run it  execute · pending", "  command: make all", "May it? Run it"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"command": "make all", "other": "`make all`"},
+        {"command": "make all", "other": "make all "},
+        {"command": "make all", "other": ["make all", 1]},
+        {"command": ["make", "all"], "other": "make all"},
+        {"command": "make", "other": ["make"], "third": "make"},
+    ],
+)
+def test_an_argument_that_is_only_like_another_one_is_shown(given: dict[str, Any]) -> None:
+    shown = told(call(title="Run it", rawInput=given))
+    assert len(shown) == len(given) + 2
+    assert "make" in shown[2] or shown[2] == '  other: ["(as in command)",1]'
+
+
+def test_each_argument_keeps_its_name_where_its_text_is_told_already() -> None:
+    given = {"first": "a b", "second": "a b", "third": {"x": ["a b", "c d"]}, "fourth": ""}
+    assert told(call(title="Run it", rawInput=given))[1:-1] == [
+        "  first: a b",
+        "  second: (as in first)",
+        '  third: {"x":["(as in first)","c d"]}',
+        "  fourth: ",
+    ]
+
+
+def test_arguments_that_are_nested_deeply_are_shown_as_they_came() -> None:
+    deep: Any = "a b"
+    for _ in range(900):
+        deep = [deep]
+    shown = told(call(title="Run it", rawInput={"first": "a b", "deep": deep}))
+    assert shown[2].startswith("  deep: [[[[")
