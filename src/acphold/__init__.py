@@ -226,7 +226,7 @@ _HOMES = {
     "transports.web_sockets": "over_websocket",
     "version": "__version__",
 }
-"""Where each name is to be found."""
+"""The public names, by the module that defines them."""
 
 
 def __getattr__(name: str) -> object:

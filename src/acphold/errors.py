@@ -28,7 +28,7 @@
     │   ├── FolderElsewhereError   the session's folder is on another machine
     │   ├── AgentBusyError         at work on a cancelled turn, or not reading its stdin
     │   └── AgentTimeoutError      did not answer a request of ours in time
-    ├── TooManyFilesError          this process may open no more of them
+    ├── TooManyFilesError          this process may not open any more files
     ├── RuntimeFolderError         the folder for sockets cannot be used
     ├── HeldElsewhereError         another process has the session live          -32050
     ├── OtherAgentError            a session of an agent that does not run here      -32051
@@ -40,7 +40,7 @@
     ├── McpError                   an MCP server of the session
     │   ├── McpConnectError        cannot be started or reached, or speaks no MCP
     │   ├── McpLostError           went away in the middle of a call
-    │   └── McpAnswerError         answered with an error, or with what is no answer
+    │   └── McpAnswerError         answered with an error, or with something else
     ├── TranscriptError            a conversation on disk that our reader of it fails on
     ├── ExportError                a file of an export that cannot be written
     ├── RedactionError             a text that cannot be looked through for secrets
@@ -52,7 +52,7 @@
     │   ├── FileAccessError        what the system does not permit
     │   ├── TerminalStartError     the command cannot be run, or too many are kept
     │   └── UnknownTerminalError   never made here, or released                  -32002
-    └── JournalError               what is remembered
+    └── JournalError               the journal cannot be read or written
         ├── JournalUnavailableError  read-only, full, gone, no such folder
         │   ├── NoJournalError       none was made there yet
         │   ├── JournalBusyError     another program holds it; worth another try
@@ -345,7 +345,7 @@ class AgentTimeoutError(AgentError):
 
 
 class TooManyFilesError(AcpholdError):
-    """This process, or the whole system, may open no more files and connections."""
+    """This process, or the whole system, may not open any more files and connections."""
 
     def __init__(self) -> None:
         super().__init__(

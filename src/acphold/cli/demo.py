@@ -94,7 +94,7 @@ def _folder(keep: str | None) -> Iterator[Path]:
     """Yield the demo's folder: `keep`, or a temporary one."""
     if keep is None:
         with TemporaryDirectory(prefix="acphold-demo-") as made:
-            folder = Path(os.path.realpath(made))  # on macOS it is under a symbolic link
+            folder = Path(os.path.realpath(made))  # on macOS it is behind a symbolic link
             (folder / "project").mkdir()
             yield folder
         return

@@ -25,8 +25,6 @@ from acphold.errors import MethodNotFoundError
 from acphold.hub.forks import fork
 from acphold.schema import PROTOCOL_VERSION, InitializeRequest, encode
 
-"""Who holds the lease of a copy while it is made."""
-
 
 def parser() -> Parser:
     """The arguments of `handover`."""

@@ -96,7 +96,7 @@ class Indexing:
 
 # Indexing takes as long as reading, and one interpreter does not use a second core.
 class IndexBeside:
-    """The command in a process of its own; it runs until it is let go, and then to its end.
+    """The command in a process of its own; after `let_go` it runs until nothing is left.
 
     It ends by itself at once if there is another one for this journal.
     """

@@ -85,7 +85,7 @@ COLUMNS = (
 )
 
 GAP = "  "
-"""Between two columns."""
+"""The space between two columns."""
 
 WANTED_TITLE = 32
 """Columns that a title gets before folders and agents are shown at length."""

@@ -73,7 +73,7 @@ def _text(path: str) -> str:
 
 
 class _LogLines(VisibleLines):
-    """Formats lines so that they name their session and turn, whoever wrote them."""
+    """Formats lines so that they name their session and turn, in any module's records."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         line = super().formatMessage(record)
@@ -94,5 +94,5 @@ class _Stderr(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             self._relay.pass_on(f"{self.format(record)}\n".encode(errors="replace"))
-        except Exception:  # as every handler has it: what is logged must not fail
+        except Exception:  # as in every handler: logging must not fail
             self.handleError(record)

@@ -126,7 +126,7 @@ MEANT = {
 def main(arguments: Sequence[str]) -> int:
     """Run a command line and return its exit code."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
-        if getattr(sys, name) is None:  # whoever started us has closed it (`>&-`)
+        if getattr(sys, name) is None:  # our parent has closed it (`>&-`)
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115 - open until we end
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str]) -> int:
         _discard_output()
         return Exit.ERROR
     except KeyboardInterrupt:
-        # Nothing is printed of what it has cut in the middle, nor of a second Ctrl-C.
+        # Interrupted work prints nothing more, and neither does a second Ctrl-C.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         sys.unraisablehook = lambda _: None
         warnings.simplefilter("ignore")

@@ -76,7 +76,7 @@ _LARGER_UNITS = (
     (4.35, "mo", "month"),
     (12, "y", "year"),
 )
-"""How many of the previous unit make one of this."""
+"""The larger units: each with the number of previous units that make one of it."""
 
 
 def short_age(at: int, now: int) -> str:

@@ -271,7 +271,7 @@ class FarLine:
                 self._kept.append((method, params))
 
     def _ask_all(self) -> None:
-        """Send what is owed over a new connection: earlier requests and notifications."""
+        """Send pending requests and notifications over a new connection."""
         _, refused, repeated = self._line.returned()
         for asked in refused:
             self._line.answered(asked, None)

@@ -283,7 +283,8 @@ class Conversation:
             client = None if running is None else running.author.client
             if asked.method.startswith(SERVICES):
                 return await self.services.answer(asked, client)
-            # An extension's request goes to the client that prompted, else to whoever is attached.
+            # An extension's request goes to the client that prompted, otherwise to the clients that
+            # are attached.
             if client is not None and self.session.find(client) is not None:
                 return await self.questions.relay(asked, client)
             if client is not None and not self.session.attachments:

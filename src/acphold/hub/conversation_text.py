@@ -44,8 +44,8 @@ BEGINNINGS = re.compile(
     rf"^(?=(?:User|Assistant)\b[^\n]*:|\[(?:Tool:|Sub-agent:|… )|{re.escape(WORDS_NOW)})",
     re.MULTILINE,
 )
-"""How what stands in the text begins: a line in what somebody said must not, or it would speak for
-another."""
+"""Matches the beginning of each part of the text. No line that somebody said may begin like this:
+it would pass for another speaker's."""
 
 
 def written(item: Item) -> str:

@@ -144,7 +144,7 @@ class InProcessAgent:
                 await self._report(call, answer)
 
             if (deaf := self._turns.get(opened.id)) is not None:
-                deaf.give_up()  # it was answered for: what it still says belongs to no later turn
+                deaf.give_up()  # we answered for it: its updates belong to no later turn
             self._turns[opened.id] = turn
             began = monotonic()
             with opened.outbox.one_step():
@@ -160,7 +160,7 @@ class InProcessAgent:
             task.cancel()
 
     def call_of(self, number: int) -> Call | None:
-        return None  # its requests have no ids: what it asks belongs to a session
+        return None  # its requests have no ids: they belong to sessions
 
     async def _reply(self, call: Call) -> None:
         opened: OpenSession | None = None
@@ -175,7 +175,7 @@ class InProcessAgent:
         except Exception as exc:  # whatever went wrong, who asked is answered
             answer = as_remote(incident(exc))
         await self._report(call, answer)
-        if opened is not None:  # it is known by now: what it said meanwhile comes behind
+        if opened is not None:  # the client knows it now: its updates so far may follow
             opened.outbox.open()
 
     async def _report(self, call: Call, answer: Answer) -> None:
@@ -318,7 +318,7 @@ class InProcessAgent:
         )
 
     async def _open(self, opened: OpenSession, hooks: list[SessionHook]) -> bytes:
-        """Hold the session from now on; what it says meanwhile is sent after the answer."""
+        """Hold the session from now on; its updates until the answer are sent after it."""
         self._sessions[opened.id] = opened
         self.definition.sessions[opened.id] = opened.session
         if opened.servers is not None:

@@ -98,7 +98,7 @@ class Post:
             self.step()
 
     def forget(self, outbox: Outbox) -> None:
-        """Take nothing from `outbox`: what it held has left by itself."""
+        """Take nothing from `outbox`: its updates have left already."""
         self._due.pop(outbox, None)
         self._round.pop(outbox, None)
 
@@ -203,7 +203,7 @@ class Outbox:
         self._is_due = False
 
     def open(self) -> None:
-        """Let go what is held back: the client knows the session."""
+        """Commit held updates from now on: the client knows the session."""
         self._state = "open"
         self.wait_for_more()
 
