@@ -63,7 +63,7 @@ class Response(Struct):
 
 
 def conversation(timeline: Iterable[Item]) -> list[Request | Response]:
-    """Return a timeline in turns, a request first; calls between two responses separate them."""
+    """Return a timeline in turns, a request first; calls may separate two responses in a row."""
     told: list[Request | Response] = []
     ids: set[str] = set()
     for item in counting(timeline):

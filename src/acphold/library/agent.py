@@ -62,7 +62,7 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 GARBAGE_AFTER = 10_000
-"""Python looks for garbage in cycles after this many new objects. Its default is 700, which one
+"""Python looks for reference cycles after this many new objects. Its default is 700, which one
 moment of a hundred sessions makes; a look through the objects of hundreds takes 50 ms."""
 
 Value: TypeAlias = "str | tuple[str, str] | tuple[str, str, str]"

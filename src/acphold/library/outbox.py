@@ -51,8 +51,8 @@ PAUSES, PAUSE_SECONDS = 3, 0.05
 at most for these seconds, which a person does not notice."""
 
 ENDS_AT_ONCE = 16
-"""Once this many turns have ended in a step of the event loop, at most as many end in each of the
-next: other work may wait in all of them."""
+"""When a step of the event loop has run for its time, further turns wait to end: this many of them
+end in each of the next steps, as others may be at work in all of them."""
 
 UPDATE = "update"
 

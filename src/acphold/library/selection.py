@@ -128,7 +128,7 @@ class Selection:
         return encode(parts)
 
     def updates(self, mode_before: str | None) -> list[bytes]:
-        """Return the updates that show a change; a mode and its option are shown both."""
+        """Return the updates for a change; a mode and its option are one choice: both are shown."""
         updates = []
         if self.mode is not None and self.mode != mode_before:
             updates.append(encode(CurrentModeUpdate(current_mode_id=self.mode)))

@@ -51,9 +51,9 @@ LIVE_OUTPUT = 4 * 1024
 
 PAUSE_SECONDS = 0.1
 PAUSE_CHARACTERS = 64 * 1024
-"""The output of a running command is shown again after this time at the earliest, multiplied by
-how many times this many characters it has sent. Each update repeats the output, so a command
-that prints for an hour sends 1.5 MiB."""
+"""The shortest pause between two updates of a running command's output. It gets longer as more is
+sent: twice as long after twice these characters. Each update repeats the output, so a command that
+prints for an hour sends 1.5 MiB."""
 
 
 class RunningTool:
