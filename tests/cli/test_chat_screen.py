@@ -110,3 +110,22 @@ def test_the_picture_of_the_clipboard_is_named_by_a_key(
         one.type("\x16")
         one.until("no picture in the clipboard")
     assert blocks(log)[1]["data"] == base64.b64encode(PNG).decode()
+
+
+def test_tab_completes_a_command_of_ours_and_of_the_agent_however_fast_it_is_typed(
+    place: Place,  # noqa: F811
+) -> None:
+    known = [{"name": "review", "description": "Look it over"}]
+    update = {"sessionUpdate": "available_commands_update", "availableCommands": known}
+    with place.chat(columns=60) as one:
+        one.until("ready")
+        one.type(steps({"update": update}, {"say": "They are told."}))
+        one.until("agent  They are told.", "ready")
+        one.type("/rev\t")
+        one.until("▸  /review")
+        one.type("it all\r")
+        one.until("you  /review it all", "ready")
+        one.type("/mo\t")
+        one.until("▸  /mode\n", "/model", "/mode ")
+        one.type("\x15/qui\t\r")
+        assert one.ended() == 0

@@ -8,6 +8,7 @@
 | Ctrl-D | leaves, on an empty input |
 | Ctrl-Z | goes to the background, as in a shell; `fg` brings it back |
 | ? | on an empty line, shows the commands and keys |
+| Tab | completes a command |
 | Ctrl-X Ctrl-E | edits the prompt in `$EDITOR` |
 | Ctrl-V | inserts a reference to the clipboard's picture |
 | Ctrl-R | searches earlier prompts |
@@ -26,6 +27,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from prompt_toolkit.buffer import Buffer
+from prompt_toolkit.completion import CompleteEvent, get_common_complete_suffix
 from prompt_toolkit.document import Document
 from prompt_toolkit.filters import Condition, is_searching
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
@@ -182,6 +184,25 @@ def _add_for_input(keys: KeyBindings, screen: Keyed) -> None:
     @keys.add("?", filter=at_input & Condition(lambda: not screen.input.text))
     def help_page(event: KeyPressEvent) -> None:
         screen.person.help()
+
+    is_command = Condition(lambda: screen.input.document.text_before_cursor.startswith("/"))
+
+    @keys.add("tab", filter=at_input & is_command)
+    def complete_command(event: KeyPressEvent) -> None:
+        # Here and now: a Tab while the list is still being made would be lost.
+        buffer, state = screen.input, screen.input.complete_state
+        asked = CompleteEvent(completion_requested=True)
+        found = [*buffer.completer.get_completions(buffer.document, asked)]
+        if state is not None and state.current_completion is not None:
+            buffer.complete_next()
+        elif len(found) == 1:
+            buffer.apply_completion(found[0])
+        elif more := get_common_complete_suffix(buffer.document, found):
+            buffer.insert_text(more)
+        elif state is not None:
+            buffer.complete_next()
+        else:
+            buffer.start_completion(select_first=True)
 
     @keys.add("c-x", "c-e", filter=at_input)
     async def edit(event: KeyPressEvent) -> None:
