@@ -126,6 +126,7 @@ def test_a_command_to_be_allowed_stands_there_once_and_breaks_between_words(
         assert command in " ".join(shown.split()), shown
         assert "cwd: /srv" in shown
         assert "dangerouslyDisableSandbox: true" in shown
+        assert "\n          " not in shown.partition("May it run this?")[2], shown
         one.type("n\r")
         _, _, shown = one.until("May it? Look", "a key, then Enter").rpartition("?  May it?")
         assert set(command.split()) <= set(shown.split()), shown

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from acphold.history.timeline import ToolCall
-from acphold.screen.panels import permission
+from acphold.screen.answers import PersonAnswers
+from acphold.screen.flow import Flow
+from acphold.screen.panels import Choice, permission
 from acphold.screen.permission_text import asked
 
 COMMAND = "git log  --since='two weeks ago' | grep -v merge && make all"
@@ -117,3 +120,18 @@ def test_arguments_that_are_nested_deeply_are_shown_as_they_came() -> None:
         deep = [deep]
     shown = told(call(title="Run it", rawInput={"first": "a b", "deep": deep}))
     assert shown[2].startswith("  deep: [[[[")
+
+
+async def test_who_only_looks_on_reads_the_command_once_too() -> None:
+    asked_for: list[Choice] = []
+
+    async def choose(choice: Choice) -> None:
+        asked_for.append(choice)
+
+    answers = PersonAnswers(Flow(), reads_only=True)
+    face: Any = SimpleNamespace(choose=choose, changed=lambda: None)
+    answers.face = face
+    tool = call(title="make all", kind="execute", rawInput={"command": "make all"})
+    question: Any = SimpleNamespace(tool_call=tool, options=())
+    await answers.on_permission(question)
+    assert [it.short for it in asked_for] == ["May it run this? (not answered from here)"]

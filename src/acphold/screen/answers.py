@@ -179,7 +179,9 @@ class PersonAnswers:
 
     async def _chosen(self, choice: Choice) -> str | None:
         if self._reads_only:
-            choice = Choice(f"{choice.title} (not answered from here)", ())
+            aside = "(not answered from here)"
+            short = f"{choice.short} {aside}" if choice.short else ""
+            choice = Choice(f"{choice.title} {aside}", (), short=short)
         return await self._waited(self.face.choose(choice), choice.title)
 
     async def _waited(self, answer: Awaitable[T], title: str) -> T:

@@ -468,7 +468,7 @@ class LineScreen:
             words = self._wrapped(key.words, len(key.name) + 3)
             shown += [("", margin), (style, f"[{key.name}]"), ("", f" {words}")]
         if self.pick is not None and self.choice.keys:
-            shown.append(("class:faint", f"{margin}{self.pick.hint}"))
+            shown.append(("class:faint", f"{margin}{self._wrapped(self.pick.hint)}"))
         return shown
 
     def _field_text(self) -> StyleAndTextTuples:
