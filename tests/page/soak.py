@@ -110,7 +110,7 @@ async def soak(rounds: int, seed: int, folder: Path) -> dict[str, int]:
                 kept = str((await agent.load_session(session.id, cwd=served.folder)).state.timeline)
                 for number in range(rounds):
                     assert kept.count(f"quick: round {number}.") == 2, f"round {number} is not kept"
-                assert problems == []
+                assert problems == [], problems
         await browser.close()
     return told
 

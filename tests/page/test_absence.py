@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, WebSocketRoute, expect
 
 import acphold
 from acphold.web.page_files import BUILT
@@ -159,3 +159,50 @@ async def test_a_newer_page_takes_the_place_of_one_that_nobody_has_touched(
         await touched.reload()
         await expect(touched.locator(f"meta[{newer.replace(' ', '][')}]")).to_have_count(1)
         await device.close()
+
+
+async def test_a_conversation_that_cannot_be_read_again_says_so_and_the_next_connection_takes_it_up(
+    browser: Browser, served: Served
+) -> None:
+    """Its position is refused, as of a journal that went back, and then the network fails."""
+    page = await browser.new_page(service_workers="block")  # requests of a worker are not routed
+    failures: list[str] = []
+    page.on("pageerror", lambda error: failures.append(str(error)))
+    routes: list[WebSocketRoute] = []
+    refused: list[str] = []
+    is_refusing = False
+
+    def routed(route: WebSocketRoute) -> None:
+        server = route.connect_to_server()
+        routes.append(route)
+
+        def sent(message: str | bytes) -> None:
+            asked = json.loads(message)
+            if is_refusing and asked.get("method") == "session/resume":
+                refused.append(asked["id"])
+                error = {"code": -32602, "message": "no such position"}
+                route.send(json.dumps({"jsonrpc": "2.0", "id": asked["id"], "error": error}))
+            else:
+                server.send(message)
+
+        route.on_message(sent)
+
+    await page.route_web_socket(re.compile(r"/acp"), routed)
+    await page.goto(f"{served.url}/#pair={served.pair}")
+    await page.get_by_role("link", name="New", exact=True).wait_for()
+    async with acphold.connect(served.url, token=served.token()) as agent:
+        session = await agent.new_session(cwd=served.folder)
+        await session.prompt("quick: before.")
+        await opened(page, session.id)
+        await page.route(re.compile(r"/entries"), lambda route: route.abort())
+        is_refusing = True
+        await routes[-1].close()
+        await expect(page.get_by_role("alert")).to_contain_text("Failed to fetch")
+        assert refused != []
+        is_refusing = False
+        await page.unroute_all()
+        await routes[-1].close()
+        await session.prompt("quick: behind.")
+        await expect(page.locator("article.prompt", has_text="behind.")).to_be_visible()
+    assert failures == []
+    await page.close()

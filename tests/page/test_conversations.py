@@ -318,7 +318,7 @@ async def test_a_conversation_that_was_held_elsewhere_is_read_whole_on_every_scr
     story = kept_by(tmp_path)
     complaints: list[str] = []
     page.on("console", lambda it: complaints.append(it.text) if it.type == "error" else None)
-    served.run("import", "--from", str(tmp_path))
+    served.run_as_process("import", "--from", str(tmp_path))
     await opened(page, story.facts.session_id)
     sheet = page.locator(".sheet")
     for width in (360, 1440):

@@ -152,6 +152,9 @@ async def test_a_long_message_is_drawn_in_pieces_and_the_rest_of_the_page_has_it
     await opened(page, session.id)
     more = page.get_by_role("button", name="Show earlier text").last
     await more.wait_for(state="attached")
+    # Both prompts and both answers, each as far as it is drawn by itself.
+    await expect(page.locator(".sheet article")).to_have_count(4)
+    await page.evaluate(seen("() => !document.querySelector('.sheet [aria-busy]')"))
     await page.evaluate(GROWTH)
     await more.dispatch_event("click")
     await at_most(12_000, of=20_000)

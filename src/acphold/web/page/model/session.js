@@ -161,7 +161,7 @@ export class Session {
       this.#changed();
     } catch (error) {
       // Put in order since: what is read now fits together, and nothing else does.
-      if (/** @type {any} */ (error).status === 409) await this.#load();
+      if (/** @type {any} */ (error).status === 409) await this.#load().catch(() => {});
     } finally {
       this.#isLoadingOlder = false;
     }
@@ -440,13 +440,40 @@ export class Session {
     this.#changed();
   }
 
+  /** Take the connection; why that failed stands in `problem`, and the next connection tries again. */
   async #attach() {
+    try {
+      await this.#resume();
+    } catch (error) {
+      if (error instanceof LostError) return;
+      if (error instanceof RpcError && error.code === OTHER_AGENT) {
+        const { "acphold/agent": agent, "acphold/allAgents": served } = error.data ?? {};
+        this.otherAgent.value = { agent: String(agent), served: (served ?? []).map(String) };
+        this.problem.value = "";
+      } else this.problem.value = String(/** @type {any} */ (error).message);
+    }
+  }
+
+  async #resume() {
     await this.#loading?.catch(() => {});  // who began it says so
     if (this.isAttached.value || this.status.value !== "ready") return;
     // A session is opened in its own folder, and in no other.
     this.cwd ||= (await rowOf(this.id)).cwd;
+    const position = this.#position;
+    try {
+      this.#attached(await this.#server.call("session/resume", this.#asked()));
+    } catch (error) {
+      const isTooOld = error instanceof RpcError && error.code === INVALID_PARAMS && position === this.#position;
+      if (!isTooOld) throw error;
+      await this.#load();
+      this.#attached(await this.#server.call("session/resume", this.#asked()));
+    }
+  }
+
+  /** What `session/resume` is asked with. */
+  #asked() {
     const answering = this.asked.value.filter((each) => each.state === "answering");
-    const params = {
+    return {
       sessionId: this.id,
       cwd: this.cwd,
       mcpServers: [],
@@ -458,32 +485,6 @@ export class Session {
         ...(this.#continuedBy && { "acphold/agent": this.#continuedBy }),
       },
     };
-    try {
-      const told = await this.#server.call("session/resume", params);
-      this.#attached(told);
-    } catch (refusal) {
-      if (refusal instanceof LostError) return;
-      let error = refusal;
-      if (error instanceof RpcError && error.code === INVALID_PARAMS && params._meta["acphold/after"] === this.#position) {
-        await this.#load();
-        params._meta["acphold/after"] = this.#position;
-        params._meta["acphold/lineage"] = this.#lineage || undefined;
-        try {
-          this.#attached(await this.#server.call("session/resume", params));
-          return;
-        } catch (again) {
-          if (again instanceof LostError) return;
-          error = again;
-        }
-      }
-      if (error instanceof RpcError && error.code === OTHER_AGENT) {
-        const { "acphold/agent": agent, "acphold/allAgents": served } = error.data ?? {};
-        this.otherAgent.value = { agent: String(agent), served: (served ?? []).map(String) };
-        this.problem.value = "";
-        return;
-      }
-      this.problem.value = String(/** @type {any} */ (error).message);
-    }
   }
 
   /** @param {any} told  the answer of session/resume */
