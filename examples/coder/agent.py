@@ -2,10 +2,8 @@
 
 Read on in `answer.py` (one turn), `toolbox.py` (what the model can do), `finder.py` (how it finds
 files), `memory.py` (what it knows after a restart) and `models.py` (names, keys, errors).
-pydantic-ai takes a second to import: nothing here does, `Models` has a thread do it.
-"""
-
-# See docs/decisions.md, 33.
+pydantic-ai takes a second to import: nothing here does, `Models` has a thread do it
+(docs/decisions.md, 33)."""
 
 from __future__ import annotations
 

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import signal
+import socket
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -90,7 +91,9 @@ def test_with_tailscale_the_address_is_that_of_the_tailnet_and_a_phone_is_announ
         screen.until("Paired: A [31mphone")
 
 
-@pytest.mark.parametrize("serving", [{}, {"Web": None}, {"Web": {"host:443": {"Handlers": []}}}])
+@pytest.mark.parametrize(
+    "serving", [{}, {"Web": None}, {"Web": {"desk.tail1234.ts.net:8443": {"Handlers": {"/": 1}}}}]
+)
 def test_what_tailscale_lacks_is_one_command_to_run(desk: Desk, serving: object) -> None:
     desk.has_tailscale(RUNNING, serving)
     with desk.serves() as screen:
@@ -116,12 +119,44 @@ def test_a_tailnet_that_cannot_be_used_says_what_to_do(
         assert screen.ended() == 2
 
 
+def test_what_tailscale_shows_at_that_address_already_is_left_alone(desk: Desk) -> None:
+    desk.has_tailscale(RUNNING, proxied(desk.port + 1))
+    with desk.serves() as screen:
+        screen.until(f"Tailscale shows http://127.0.0.1:{desk.port + 1} at https://desk.tail1234")
+        assert screen.ended() == 2
+
+
+def test_no_way_is_made_to_a_port_that_another_program_has(desk: Desk) -> None:
+    desk.has("cloudflared", "exit 1")
+    with socket.create_server(("127.0.0.1", desk.port)), desk.serves() as screen:
+        shown = screen.until(f"port {desk.port} is already in use")
+        assert "[y/N]" not in shown
+        assert screen.ended() == 2
+
+
+def test_the_end_of_a_tunnel_is_told(desk: Desk) -> None:
+    address = "https://some-words-here.trycloudflare.com"
+    end = desk.folder / "end"
+    desk.has(
+        "cloudflared",
+        f"echo {address}",
+        f"until [ -e {end} ]; do sleep 0.1; done",
+        "echo 'lost the edge'",
+    )
+    with desk.serves() as screen:
+        screen.until("[y/N]")
+        screen.type("y\n")
+        screen.until(f"{address}/#pair=", "Ctrl-C ends it")
+        end.touch()
+        screen.until("cloudflared has ended, so no phone reaches", "lost the edge")
+
+
 def test_a_tunnel_is_started_after_a_yes_and_ends_with_the_server(desk: Desk) -> None:
     number = desk.folder / "number"
     desk.has(
         "cloudflared",
         f"echo $$ >{number}",
-        "echo 'Thank you for trying https://example.com' >&2",
+        "echo 'Post \"https://api.trycloudflare.com/tunnel\": try https://example.com' >&2",
         "echo '| https://some-words-here.trycloudflare.com |' >&2",
         "while :; do echo working; sleep 0.1; done",
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import filecmp
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -13,7 +14,7 @@ import psycopg
 import pytest
 
 from acphold.errors import JournalUnavailableError
-from acphold.journal import NewSession, RowChange
+from acphold.journal import Journal, Lease, NewSession, RowChange
 from acphold.journal.stores import open_journal
 from acphold.testing.journal_promises.scenes import append, begun, chunk, turn
 from tests.cli.command_line import CommandLine
@@ -172,6 +173,12 @@ async def test_an_earlier_copy_of_the_journal_itself_that_is_put_there_by_hand_i
         await opened.aclose()
 
 
+async def going_on(journal: Journal, lease: Lease) -> None:
+    """Append until that is refused, for half a second at most."""
+    while True:
+        await append(journal, lease, turn("Three", chunk("agent_message", "z" * 100)))
+
+
 async def test_such_a_copy_over_a_journal_in_use_is_noticed(
     journal: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
@@ -189,16 +196,39 @@ async def test_such_a_copy_over_a_journal_in_use_is_noticed(
     assert opened.file is not None
     await opened.file.unswept()  # it looks at the file every now and then
     shutil.copyfile(tmp_path / "copy.db", journal)
-
-    async def go_on() -> None:
-        while True:  # for half a second at most
-            await append(opened, lease, turn("Three", chunk("agent_message", "z" * 100)))
-
     with pytest.raises(JournalUnavailableError, match="overwritten while it was in use"):
-        await go_on()
+        await going_on(opened, lease)
     await opened.aclose()
     assert filecmp.cmp(journal, tmp_path / "copy.db", shallow=False)
     assert "it is whole" in acphold.run_as_process("doctor").out
+
+
+async def test_who_learns_of_such_a_copy_leaves_the_log_of_the_next_process_alone(
+    journal: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    opened = open_journal(journal)
+    await opened.release(await begun(opened))
+    await opened.aclose()
+    shutil.copyfile(journal, tmp_path / "copy.db")
+    opened = open_journal(journal)
+    lease = await opened.acquire("s1")
+    await append(opened, lease, turn("One", chunk("agent_message", "x" * 100_000)))
+    with closing(sqlite3.connect(journal)) as other:
+        other.execute("PRAGMA wal_checkpoint(PASSIVE)")
+    await append(opened, lease, turn("Two", chunk("agent_message", "y")))
+    assert opened.file is not None
+    await opened.file.unswept()
+    shutil.copyfile(tmp_path / "copy.db", journal)
+    async with introduced(wrap_command(scripted_agent()), journal=journal) as editor:
+        await editor.talk(say("a needle"))
+        its_log = os.stat(f"{journal}-wal").st_ino
+        with pytest.raises(JournalUnavailableError, match="overwritten while it was in use"):
+            await going_on(opened, lease)
+        await opened.aclose()
+        assert os.stat(f"{journal}-wal").st_ino == its_log
+        await editor.talk(say("another needle"))
+    assert "it is whole" in acphold.run_as_process("doctor").out
+    assert "another needle" in acphold.run_as_process("search", "another", "needle").out
 
 
 async def test_such_a_copy_gets_nothing_from_the_log_that_a_killed_process_left(

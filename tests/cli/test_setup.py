@@ -647,10 +647,12 @@ def test_an_agent_that_is_not_installed_is_fetched_after_a_yes(
         monkeypatch.setenv(name, value)
     done = acphold.on_terminal("setup", "zed", "claude", typed=b"y\ny\n")
     assert "Claude Code is not installed. Use `npx -y @agentclientprotocol/" in done.out
-    entry = EDITORS["zed"].commands(file.read_text())["claude-agent-acp (acphold)"]  # type: ignore[union-attr]
+    entry = EDITORS["zed"].commands(file.read_text())["claude (acphold)"]  # type: ignore[union-attr]
     assert entry[1:3] == ["wrap", "--"]
     assert entry[3:] == [
         str(person.programs / "npx"),
         "-y",
         "@agentclientprotocol/claude-agent-acp",
     ]
+    assert person.run("zed", "claude", "--remove", "--yes").code == 0
+    assert file.read_text() == ZED

@@ -26,7 +26,9 @@ print("typed:", input(), flush=True)
 """
 
 INTERRUPTED = """
-import signal, sys
+import os, sys, time
+while os.tcgetpgrp(0) != os.getpgrp():  # it is given the terminal behind its start
+    time.sleep(0.01)
 try:
     print("in front", flush=True)
     input()

@@ -43,6 +43,10 @@ PROXY: Final = "127.0.0.1"
 """The address from which each of these programs connects to us."""
 
 
+NAME: Final = re.compile(r"[a-z0-9-]+(\.[a-z0-9-]+)+")
+"""A name of a machine, as Tailscale gives them."""
+
+
 class Way(NamedTuple):
     """An https address for a phone, and the command that has to be run once for it, if any."""
 
@@ -61,7 +65,7 @@ class Tunnel(NamedTuple):
 TUNNELS: Final = {
     "cloudflared": Tunnel(
         ("tunnel", "--url", "http://127.0.0.1:{port}"),
-        re.compile(rb"https://[a-z0-9-]+\.trycloudflare\.com\b"),
+        re.compile(rb"https://(?!api\.)[a-z0-9-]+\.trycloudflare\.com\b"),
         "Everybody who has its address reaches this server; nobody gets in without a token.",
     ),
     "devtunnel": Tunnel(
@@ -94,24 +98,26 @@ def _tailnet(port: int) -> Way:
     status = _said("tailscale", "status", "--json")
     own = status.get("Self")
     name = str(own.get("DNSName", "")).rstrip(".") if isinstance(own, dict) else ""
-    if status.get("BackendState") != "Running" or not name:
+    if status.get("BackendState") != "Running" or not NAME.fullmatch(name):
         raise SettingsError("Tailscale is not connected; run `tailscale up`, then try again")
     if not status.get("CertDomains"):
         raise SettingsError(
             "your tailnet has no HTTPS yet; turn it on (https://login.tailscale.com/admin/dns), "
             "then try again"
         )
-    target = re.compile(rf"^https?://(127\.0\.0\.1|localhost):{port}/?$")
-    served = _said("tailscale", "serve", "status", "--json").get("Web")
-    hosts = served if isinstance(served, dict) else {}
-    handlers = [host.get("Handlers") for host in hosts.values() if isinstance(host, dict)]
-    proxies = [
-        str(handler.get("Proxy"))
-        for found in handlers
-        if isinstance(found, dict) and isinstance(handler := found.get("/"), dict)
-    ]
-    is_served = any(map(target.match, proxies))
-    return Way(f"https://{name}", () if is_served else ("tailscale", "serve", "--bg", str(port)))
+    found: object = _said("tailscale", "serve", "status", "--json")
+    for key in ("Web", f"{name}:443", "Handlers", "/"):
+        found = found.get(key) if isinstance(found, dict) else None
+    if found is None:
+        return Way(f"https://{name}", ("tailscale", "serve", "--bg", str(port)))
+    target = str(found.get("Proxy")) if isinstance(found, dict) else "something else"
+    if not re.fullmatch(rf"https?://(127\.0\.0\.1|localhost):{port}/?", target):
+        raise SettingsError(
+            f"Tailscale shows {visible(target)} at https://{name} already; end that with "
+            f"`tailscale serve reset`, or run `tailscale serve --bg --https=8443 {port}` and give "
+            f"--url https://{name}:8443 --proxy {PROXY} in place of --phone"
+        )
+    return Way(f"https://{name}")
 
 
 def _said(*command: str) -> dict[str, object]:
@@ -162,12 +168,24 @@ def _tunnelled(name: str, tunnel: Tunnel, port: int) -> Iterator[str]:
     program = launch(command, merged=True)
     (output,) = program.fds
     draining: threading.Thread | None = None
+    is_over = threading.Event()
+
+    def drain() -> None:
+        """Read the rest of its output, so that it never waits for us; tell its end."""
+        said = b""
+        while piece := os.read(output, 65536):
+            said = said[-1000:] + piece
+        if not is_over.is_set():
+            told = f"acphold: {name} has ended, so no phone reaches this server any more"
+            print(f"{told}; it said at last: {_last_line(said)!r}", file=sys.stderr, flush=True)
+
     try:
         url = _address(output, tunnel.address, command)
-        draining = threading.Thread(target=_drain, args=(output,), daemon=True)
+        draining = threading.Thread(target=drain, daemon=True)
         draining.start()
         yield url
     finally:
+        is_over.set()
         program.end()
         program.reap()
         if draining is not None:
@@ -185,9 +203,3 @@ def _address(output: int, address: re.Pattern[bytes], command: Sequence[str]) ->
             return found[0].decode()
     shown = " ".join(command)
     raise SettingsError(f"`{shown}` has told no address; it said at last: {_last_line(said)!r}")
-
-
-def _drain(output: int) -> None:
-    """Read the rest of a tunnel's output, so that it never waits for us."""
-    while os.read(output, 65536):
-        pass

@@ -9,7 +9,7 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager, nullcontext
+from contextlib import AsyncExitStack, contextmanager, nullcontext, suppress
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
@@ -213,6 +213,12 @@ def _for_a_phone(listening: Listening) -> Iterator[Listening]:
         return
     if listening.port == 0:
         raise UsageError("--phone needs to know the port: name one with --listen")
+    if listening.host not in ("127.0.0.1", "localhost"):
+        raise UsageError(f"--phone leads to 127.0.0.1, not to {listening.host}; omit that address")
+    try:
+        listening.bound().close()  # else the way would lead to the program that is there
+    except OSError as error:
+        raise _cannot_listen(listening, error) from None
     with way(listening.port) as found:
         if found.missing:
             print(f"Run this once, in another terminal:\n\n  {' '.join(found.missing)}\n")
@@ -362,13 +368,17 @@ async def _serve(
                 export=exported,
             )
         except OSError as exc:
-            if exc.errno == errno.EADDRINUSE:
-                told = f"port {listening.port} is already in use; choose another with --listen"
-            else:
-                why = os.strerror(exc.errno or 0)  # without Python's additions
-                told = f"{listening.host}:{listening.port} cannot be listened on: {why}"
-            raise SettingsError(told) from None
+            raise _cannot_listen(listening, exc) from None
     return Exit.OK
+
+
+def _cannot_listen(listening: Listening, error: OSError) -> SettingsError:
+    if error.errno == errno.EADDRINUSE:
+        return SettingsError(
+            f"port {listening.port} is already in use; choose another with --listen"
+        )
+    why = os.strerror(error.errno or 0)  # without what Python adds to it
+    return SettingsError(f"{listening.host}:{listening.port} cannot be listened on: {why}")
 
 
 def _settings(agent: NamedAgent, journal: str | None) -> WrapSettings:
@@ -395,7 +405,8 @@ def _say_nothing(name: str) -> None:
 def _tell_paired(name: str) -> None:
     from acphold.cli.terminal_text import visible
 
-    print(f"Paired: {visible(name)}", flush=True)
+    with suppress(OSError):  # nobody reads it any more; the device is paired all the same
+        print(f"Paired: {visible(name)}", flush=True)
 
 
 def _tell_json(serving: Serving) -> None:

@@ -118,9 +118,12 @@ def setup(
         raise UsageError("--existing is about what the editor has; name no agent with it")
     path = settings_path()
     existing = existing or not (agent or program or named_agents(read_settings(path) or {}, path))
+    asked = agent
     if not (existing or remove or sure):
         agent, program = startable(agent, program)
     meant = [] if existing else (_named_only if remove else _checked)(agent, program)
+    if asked is not None and agent is None:  # npm fetches it; it is called as the person does
+        meant = [one._replace(name=asked) for one in meant]
     if title is not None and len(meant) != 1:
         raise UsageError(f"--as names one agent, and there are {len(meant)}: say which")
     match EDITORS[editor]:

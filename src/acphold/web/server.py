@@ -151,6 +151,12 @@ class Listening(Struct, frozen=True, kw_only=True):
             ) from None
         return context
 
+    def bound(self) -> socket.socket:
+        """Return a socket that is bound to the address; raises OSError."""
+        family = socket.AF_INET6 if ":" in self.host else socket.AF_INET
+        host = "127.0.0.1" if self.host == "localhost" else self.host
+        return socket.create_server((host, self.port), family=family)
+
     def origins(self, port: int) -> list[str]:
         """Return the origins of this server, the one to tell others first."""
         scheme = "https" if self.certificate is not None else "http"
@@ -202,7 +208,7 @@ async def serve(
     """
     listening.check()
     tls = listening.tls()
-    with _bound(listening) as bound:
+    with listening.bound() as bound:
         origins = listening.origins(bound.getsockname()[1])
         tokens = served_journal(services[default].journal)
         try:
@@ -255,14 +261,6 @@ async def serve(
                     gate.stop()
         finally:
             await tokens.aclose()
-
-
-@contextmanager
-def _bound(listening: Listening) -> Iterator[socket.socket]:
-    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
-    host = "127.0.0.1" if listening.host == "localhost" else listening.host
-    with socket.create_server((host, listening.port), family=family) as bound:
-        yield bound
 
 
 def _answers_for(origin: str) -> str:

@@ -14,6 +14,7 @@ import sqlite3
 import stat
 import sys
 import time
+from collections.abc import Iterable
 from contextlib import ExitStack, suppress
 from typing import Final, TypeAlias
 
@@ -65,6 +66,7 @@ class JournalFile:
         self.was_open_to_others = was_open
         self._has_log = connection.access is READ_WRITE
         self._identity = _identity(path)
+        self._own_log = {file: _identity(file) for file in log_files(path)}
         self._changes = 0
 
     @classmethod
@@ -121,7 +123,7 @@ class JournalFile:
                 "nothing more; put it back, or start acphold again"
             )
         if self.is_overwritten():
-            _set_log_aside(self.path)
+            self._set_own_log_aside()
             raise JournalUnavailableError(
                 f"the journal {self.path} was overwritten while it was in use, and takes nothing "
                 "more; end all of acphold and put the backup there with `acphold restore`"
@@ -163,11 +165,15 @@ class JournalFile:
         if self.is_overwritten():
             # The last one to close it would copy the log into the new content. So it stays open
             # until the process ends, which closes files without SQLite.
-            _set_log_aside(self.path)
+            self._set_own_log_aside()
             abandon(self.connection)
             return
         self.connection.close()
         raw_bytes.let_go(self.path)
+
+    def _set_own_log_aside(self) -> None:
+        """Set the log aside unless another process has done that, and has a log of its own now."""
+        _set_aside(file for file, own in self._own_log.items() if _identity(file) == own)
 
 
 def _changes(header: bytes) -> int:
@@ -186,12 +192,13 @@ def log_files(path: str) -> list[str]:
     return [file for suffix in ("-wal", "-shm") if os.path.exists(file := f"{path}{suffix}")]
 
 
-def _set_log_aside(path: str) -> None:
-    """Rename a log that does not belong to the file; programs that have it open keep it."""
-    for file in log_files(path):
+def _set_aside(files: Iterable[str]) -> None:
+    """Rename files of a log that does not belong to the journal; programs that have them open keep
+    them."""
+    for file in files:
         with suppress(OSError):
             os.replace(file, f"{file}-of-another-{time.time_ns()}")
-            log.error("%s is not the log of the file %s, and was set aside", file, path)
+            log.error("%s is not of the journal beside it, and was set aside", file)
 
 
 def abandon(connection: sqlite3.Connection) -> None:
@@ -267,10 +274,13 @@ def _inspect(path: str, *, create: bool) -> bool:
         )
     refuse_newer(int.from_bytes(header[60:64], "big"), path)
     # `logged` was read before the header: somebody may be starting a log and changing the file.
-    if logged and (_without_log(header) or _changes(header) < changes):
+    found = _changes(header)
+    if logged and (_without_log(header) or found < changes):
         # A backup was copied over a journal in use, or after a crash: SQLite would mix them up.
-        _set_log_aside(path)
+        _set_aside(log_files(path))
         logged = False
+    if found < changes:  # else the next one to open it would take the log of this one for another's
+        file_notes.note(path, file_notes.CHANGES, found)
     if not logged and not _has_log(path):
         # A truncated file: SQLite would notice only after writing to it.
         page_bytes = int.from_bytes(header[16:18], "big")
