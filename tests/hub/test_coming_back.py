@@ -172,8 +172,12 @@ async def test_once_it_was_settled_without_followers_nobody_followed_it(journal:
         one, follower = await house.client(), await house.client(**POSITIONS)
         session = await one.new()
         await follower.load(session)
-        await house.turn(one, session, "say it", "a", "b")
-        assert (await house.journal.session(session)).followers
+        turn = await house.begun(one, session, "say it")
+        await house.agent.say(session, "a")
+        while not (await house.journal.session(session)).followers:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await house.agent.end(session)
+        await turn
         await follower.call("session/close", {"sessionId": session})
         await one.load(session)
         await house.turn(one, session, "say it", "a", "b")
