@@ -100,6 +100,9 @@ async def test_a_tab_frozen_for_minutes_says_since_when_and_goes_on_behind_what_
                 sheet = page.locator(".sheet")
                 await expect(sheet.locator("article.prompt")).to_have_count(4)
                 await expect(sheet.locator(".said").last).to_contain_text("quick: round 2.")
+                for each in ("before", "round 0", "round 1"):  # what is above is drawn behind it
+                    twice = re.compile(rf"quick: {each}\..*quick: {each}\.", re.DOTALL)
+                    await expect(sheet).to_contain_text(twice)
                 text = await sheet.inner_text()
                 counts = [
                     text.count(f"quick: {each}.") for each in ("before", "round 0", "round 1")
