@@ -70,7 +70,7 @@ conforms-library-behind-wrap:; $(checked) conforms -- $(ACPHOLD) wrap -- $(ACPHO
 conforms-websocket:; $(served) conforms --server "$$url"
 conforms-http:; $(served) conforms --server "$$url?transport=http"
 
-check: lint types test slow conformance
+check: lint types test slow postgresql conformance
 
 # Processes that are killed, stopped and flooded, tests that start many, and files of hundreds of
 # megabytes.

@@ -179,14 +179,13 @@ async def going_on(journal: Journal, lease: Lease) -> None:
         await append(journal, lease, turn("Three", chunk("agent_message", "z" * 100)))
 
 
-async def test_such_a_copy_over_a_journal_in_use_is_noticed(
-    journal: Path, acphold: CommandLine, tmp_path: Path
-) -> None:
+async def with_a_copy_put_over_it(journal: Path, copy: Path) -> tuple[Journal, Lease]:
+    """A journal in use, which has seen its file change, and then an earlier copy is put there."""
     opened = open_journal(journal)
     lease = await begun(opened)
     await opened.release(lease)
     await opened.aclose()
-    shutil.copyfile(journal, tmp_path / "copy.db")
+    shutil.copyfile(journal, copy)
     opened = open_journal(journal)
     lease = await opened.acquire("s1")
     await append(opened, lease, turn("One", chunk("agent_message", "x" * 100_000)))
@@ -195,7 +194,14 @@ async def test_such_a_copy_over_a_journal_in_use_is_noticed(
     await append(opened, lease, turn("Two", chunk("agent_message", "y")))
     assert opened.file is not None
     await opened.file.unswept()  # it looks at the file every now and then
-    shutil.copyfile(tmp_path / "copy.db", journal)
+    shutil.copyfile(copy, journal)
+    return opened, lease
+
+
+async def test_such_a_copy_over_a_journal_in_use_is_noticed(
+    journal: Path, acphold: CommandLine, tmp_path: Path
+) -> None:
+    opened, lease = await with_a_copy_put_over_it(journal, tmp_path / "copy.db")
     with pytest.raises(JournalUnavailableError, match="overwritten while it was in use"):
         await going_on(opened, lease)
     await opened.aclose()
@@ -206,19 +212,7 @@ async def test_such_a_copy_over_a_journal_in_use_is_noticed(
 async def test_who_learns_of_such_a_copy_leaves_the_log_of_the_next_process_alone(
     journal: Path, acphold: CommandLine, tmp_path: Path
 ) -> None:
-    opened = open_journal(journal)
-    await opened.release(await begun(opened))
-    await opened.aclose()
-    shutil.copyfile(journal, tmp_path / "copy.db")
-    opened = open_journal(journal)
-    lease = await opened.acquire("s1")
-    await append(opened, lease, turn("One", chunk("agent_message", "x" * 100_000)))
-    with closing(sqlite3.connect(journal)) as other:
-        other.execute("PRAGMA wal_checkpoint(PASSIVE)")
-    await append(opened, lease, turn("Two", chunk("agent_message", "y")))
-    assert opened.file is not None
-    await opened.file.unswept()
-    shutil.copyfile(tmp_path / "copy.db", journal)
+    opened, lease = await with_a_copy_put_over_it(journal, tmp_path / "copy.db")
     async with introduced(wrap_command(scripted_agent()), journal=journal) as editor:
         await editor.talk(say("a needle"))
         its_log = os.stat(f"{journal}-wal").st_ino
